@@ -1,0 +1,1 @@
+"""Sub-agents under a watchdog that waits for people."""
