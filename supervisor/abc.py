@@ -1,0 +1,369 @@
+"""The seams: what can be plugged in, and what each promises.
+
+    agents          see Context                people, channels, commands  see Supervisor and Run
+    tools           see ToolContext            whoever keeps the journal   implements Store
+    surfaces where people answer implement Channel
+
+Everything above these seams works on any implementation below them; one test suite runs over every Store.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from supervisor.core.events import AnyEvent
+from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec
+from supervisor.core.values import Approval, Decision, Outcome, SessionView, ToolResult, Verdict
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+__all__ = [
+    "Channel",
+    "Context",
+    "Owner",
+    "Row",
+    "Run",
+    "SessionRow",
+    "Store",
+    "Supervisor",
+    "TaskGroup",
+    "ToolContext",
+]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One journal entry. `position` orders all entries of a store; it is an opaque cursor to everybody else."""
+
+    position: int
+    session: str
+    event: AnyEvent
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A process that runs trees. `id` names its lock file, which it holds while it lives."""
+
+    id: str
+    host: str
+    pid: int
+    since: datetime
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} (since {self.since:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as the store's index knows it, without reading its journal."""
+
+    id: str
+    parent: str | None
+    root: str
+    agent: str
+    path: tuple[str, ...]
+    requester: str
+    cwd: str
+    created_at: datetime
+    is_asleep: bool
+    """It was passivated and nothing that it waits for has come since."""
+    due_at: datetime | None
+    last_at: datetime
+    """When its index entry last changed; bounds what an automatic resume takes up (R5)."""
+    outcome: Outcome[Any] | None
+    ended_at: datetime | None
+
+
+class Store(ABC):
+    """What is remembered: journals, and the index of sessions and approvals that follows from them.
+
+    - Called from one thread at a time; only `commit` may be called from another thread than the event loop's.
+    - `begin` to `commit` is one transaction: all of it is on disk when `commit` returns, or none is.
+    - What is read is committed, whoever committed it; any number of processes may share a store.
+    - `open` refuses what it cannot read (StoreUnreadable) and leaves it untouched (A5).
+    - If the process dies between any two calls, the next `open` finds the last commit.
+    """
+
+    name: str
+    """For messages to people: where it is."""
+    is_durable: bool
+    """Whether another process, or a later one, could answer what is asked here (A6)."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Open or create. Raises StoreUnreadable."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close; the owner's lock dies with it. Idempotent."""
+
+    @abstractmethod
+    def begin(self) -> bool:
+        """Begin a transaction; False, at once, while another process is in one."""
+
+    @abstractmethod
+    def write(self, rows: Sequence[Row]) -> None:
+        """Add entries in order, and bring the index up to date. Raises StoreRefused; then `rollback`."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Sync to disk. Raises StoreRefused if nothing was written, StoreDied if that is not known."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """End the transaction without a trace. Idempotent."""
+
+    @abstractmethod
+    def rows(self, after: int) -> list[Row]:
+        """Return all entries behind a position, in order."""
+
+    @abstractmethod
+    def journal(self, session: str, after: int = 0) -> list[Row]:
+        """Return a session's entries, in order. Raises StoreUnreadable for that session only."""
+
+    @abstractmethod
+    def last_position(self) -> int: ...
+
+    @abstractmethod
+    def has_changed(self) -> bool:
+        """Whether another process has committed since the last call. Cheap: it is asked several times a second."""
+
+    @abstractmethod
+    def get_session(self, session: str) -> SessionRow | None: ...
+
+    @abstractmethod
+    def find_sessions(
+        self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
+    ) -> list[SessionRow]:
+        """Return sessions, parents before children. `is_awake`: open ones that are not passivated."""
+
+    @abstractmethod
+    def next_due(self) -> list[tuple[str, datetime]]:
+        """Return the passivated sessions that a timer will wake, and when, earliest first."""
+
+    @abstractmethod
+    def get_approval(self, approval: str) -> Approval | None: ...
+
+    @abstractmethod
+    def find_approvals(
+        self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
+    ) -> list[Approval]:
+        """Return approvals behind a position, oldest first."""
+
+    @abstractmethod
+    def claim(self, root: str) -> Owner | None:
+        """Within a transaction: own a tree, or return the living process that does. Takes over from a dead one."""
+
+    @abstractmethod
+    def disown(self, root: str) -> None:
+        """Within a transaction: give up a tree."""
+
+    @abstractmethod
+    def get_owner(self, root: str) -> Owner | None:
+        """Return the living owner of a tree, this process included."""
+
+    @abstractmethod
+    def owns(self, root: str) -> bool:
+        """Whether this process owns the tree."""
+
+
+class Run(ABC, Generic[R_co]):
+    """One piece of work of an agent, from start to exactly one outcome. Stays valid while it is passivated."""
+
+    session: str
+
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Whether the outcome is written. Not inside an agent: a re-run would see something else."""
+
+    @abstractmethod
+    async def outcome(self) -> Outcome[R_co]:
+        """Wait for how it ends. Giving up waiting is not its death (W10)."""
+
+    @abstractmethod
+    async def result(self) -> R_co:
+        """Wait for what it returns; raises RunFailed or one of its kinds if it does not succeed."""
+
+    @abstractmethod
+    async def cancel(self, reason: str | None = None) -> None:
+        """Cancel it and everything below it; returns once that is on disk (W8). Of a finished run: nothing."""
+
+    @abstractmethod
+    def approvals(self) -> AsyncIterator[Approval]:
+        """Iterate over what it and its sub-agents ask; ends when the run does. Not inside an agent."""
+
+
+class TaskGroup(Protocol):
+    """Tasks of an agent that use operations of their own: each child gets a context with its own branch."""
+
+    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+        """Run `fn(context, *args)` in a task."""
+
+
+class Timer(Protocol):
+    """What `Context.move_on_after` gives."""
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time was over before the block was left; the same in every attempt."""
+
+
+class Context(ABC):
+    """How an agent touches the world. Every method that is awaited is an operation: its result is in the journal, and a
+    resumed agent gets it from there (design.md "Resuming is running again with a memory").
+
+    - After a cancel or a stall: `spawn` and calls that need a person raise RunStopping.
+    - Identical operations from two tasks that are alive at once are refused: use `branch` or `task_group`.
+    """
+
+    session: str
+    """The id of the session that the agent works on."""
+
+    @property
+    @abstractmethod
+    def saved(self) -> Any:
+        """What the last `save` of this run kept, as plain JSON values; None if there was none."""
+
+    @abstractmethod
+    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]:
+        """Call a tool, once; waits for a person if its rule says so, for days if need be. Never raises for a failure or
+        a denial: they are results. Raises InvalidInput for arguments that JSON cannot hold, before anything is journaled.
+        """
+
+    @abstractmethod
+    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a function of the agent's own, at least once, and remember its result. Raises StepFailed if it raises."""
+
+    @abstractmethod
+    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+        """Start a sub-agent on a session of its own. Raises LimitExceeded, the same in every attempt."""
+
+    @abstractmethod
+    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Spawn a sub-agent and wait for its result."""
+
+    @abstractmethod
+    async def sleep(self, seconds: float, /) -> None:
+        """Sleep; durable: a passivated or restarted run wakes at the same instant. No inactivity (W5)."""
+
+    @abstractmethod
+    def move_on_after(self, seconds: float, /) -> AbstractAsyncContextManager[Timer]:
+        """Give a block so much time; durable, like `sleep`. Afterwards `expired` says whether it was cut off."""
+
+    @abstractmethod
+    async def now(self) -> datetime:
+        """Return the wall clock's time, aware UTC, remembered."""
+
+    @abstractmethod
+    async def random(self) -> float:
+        """Return a random number in [0, 1), remembered."""
+
+    @abstractmethod
+    def branch(self, name: str, /) -> "Context":
+        """Return a context whose operations carry the name: for tasks that do identical things."""
+
+    @abstractmethod
+    def task_group(self) -> AbstractAsyncContextManager[TaskGroup]:
+        """Open a task group whose children are numbered in program order, each with its own branch."""
+
+    @abstractmethod
+    def model_call(self) -> AbstractAsyncContextManager[None]:
+        """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that (W5)."""
+
+    @abstractmethod
+    def heartbeat(self, *, keepalive: bool = False) -> None:
+        """Show progress. `keepalive`: only that the peer lives, which counts before its first progress alone (W6)."""
+
+    @abstractmethod
+    async def save(self, state: Any, /) -> None:
+        """Remember a state to resume from; what was answered before it is forgotten."""
+
+
+class Channel(ABC):
+    """A surface where people see approvals and answer.
+
+    - `post` and `retire` may be called again for the same approval, also after a restart, and by then with the card that
+      an earlier process left. They are bounded from outside; raising from `post` hands the approval to the next channel.
+    - A channel decides through the Supervisor that `serve` is given, with the approval's id, never "what waits" (A2).
+    """
+
+    name: str
+
+    @abstractmethod
+    async def serve(self, supervisor: "Supervisor") -> None:
+        """Listen for answers until cancelled."""
+
+    @abstractmethod
+    async def post(self, approval: Approval, card: str | None) -> str:
+        """Show an approval and return what finds its card again. `card`: what an earlier post returned."""
+
+    @abstractmethod
+    async def retire(self, approval: Approval, card: str) -> None:
+        """Make the card say what was decided, by whom; it must not look live any more (R3)."""
+
+
+class Supervisor(ABC):
+    """What channels, commands and programs talk to. Every method may be called from any task, in any process that has
+    the store open; what needs the tree's owner is recorded and says so.
+    """
+
+    @abstractmethod
+    async def start(
+        self, agent: AgentSpec[P, R], /, *args: Any, session: str | None = None, requester: str | None = None
+    ) -> Run[R]:
+        """Start an agent, or go on with a session: idempotent by its id. A finished one gives its outcome.
+
+        Raises SessionConflict for another agent or input, TreeOwned if another process runs it.
+        """
+
+    @abstractmethod
+    async def resume(self, session: str | None = None) -> list[Run[Any]]:
+        """Take up one tree, or every open tree that nobody owns; returns their roots' runs.
+
+        Raises NotFound; with a session also TreeOwned.
+        """
+
+    @abstractmethod
+    async def decide(self, approval: str, decision: Decision) -> Verdict:
+        """Decide an approval, once; the first decision wins (A3). Raises InvalidInput for edited arguments that do not
+        fit or an empty identity."""
+
+    @abstractmethod
+    async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
+        """Cancel a session and everything below it (W8); returns once that is on disk. Raises NotFound."""
+
+    @abstractmethod
+    async def outcome(self, session: str) -> Outcome[Any]:
+        """Wait for how a session's run ends. Raises NotFound."""
+
+    @abstractmethod
+    def get_session(self, session: str) -> SessionView:
+        """Return a session as it is now. Raises NotFound."""
+
+    @abstractmethod
+    def find_sessions(self, *, is_open: bool | None = None) -> list[SessionView]:
+        """Return all sessions, or the open or ended ones, parents before children."""
+
+    @abstractmethod
+    def find_approvals(self, *, pending: bool = True) -> list[Approval]:
+        """Return approvals, oldest first: the pending ones, or all."""
+
+    @abstractmethod
+    def approvals(self) -> AsyncIterator[Approval]:
+        """Iterate over pending approvals, those of now first; never ends."""
+
+    @abstractmethod
+    def watch_inbox(self) -> AsyncIterator[Approval]:
+        """Iterate over a snapshot of what is pending, then over every approval that is asked, decided or withdrawn."""
+
+    @abstractmethod
+    def watch(self, session: str, after: int = 0) -> AsyncIterator[Row]:
+        """Iterate over a session's journal behind a cursor, without gaps; ends with the run."""
+
+    @abstractmethod
+    def audit(self) -> list[Row]:
+        """Return what was asked, shown, decided, withdrawn and run, in order (A15)."""

@@ -1,0 +1,134 @@
+"""Every exception of the package, sorted by whose fault it is. Each says what to do next; its data is in attributes.
+
+    SupervisorError
+    |-- InvalidInput            the caller: a value that cannot be used as it is
+    |   |-- UnknownAgent        ... names an agent or tool that cannot be imported
+    |   |-- SessionConflict     ... names a session that exists with another agent or input
+    |   `-- NotFound            ... names a session or approval that is not in the store
+    |-- IllegalEvent            us: an event that the tables forbid; it is raised and changes nothing
+    |-- RunFailed               the agent: raised by `result()` and `Outcome.value` unless the run succeeded
+    |   |-- RunStalled          ... no sign of progress for its budget
+    |   |-- RunCancelled        ... somebody cancelled it
+    |   `-- RunAbandoned        ... it ignored its end, or crashed again and again
+    |-- StepFailed              the agent: a step of it raised; journaled, the same in every attempt
+    |-- LimitExceeded           the agent: a limit of its declaration is reached
+    |-- RunStopping             the agent: it began something new after it was told to stop
+    |-- ToolFailed              a tool: says how it failed, keeping its output
+    |-- StoreError              the disk, or another process
+    |   |-- StoreUnreadable     ... corrupt, newer than this program, or not ours; left untouched
+    |   |-- StoreRefused        ... a commit was refused cleanly (disk full); nothing is lost, runs are suspended
+    |   |-- StoreDied           ... a sync failed: nothing in memory is trusted; start the program again
+    |   `-- TreeOwned           ... another process holds the tree
+    `-- NobodyCanAnswer         the set-up: an approval that nobody could ever decide
+
+`Suspended` is a BaseException: it unwinds an agent that will be run again, and no `except Exception` may stop it.
+"""
+
+from typing import Any
+
+
+class SupervisorError(Exception):
+    """Whatever goes wrong in this package on purpose."""
+
+
+class InvalidInput(SupervisorError, ValueError):
+    """A value that cannot be used as it is; the text says which and what would do."""
+
+
+class UnknownAgent(InvalidInput):
+    """An agent or tool that cannot be found where its session says it is. The session is left untouched."""
+
+
+class SessionConflict(InvalidInput):
+    """The session exists, with another agent or another input."""
+
+
+class NotFound(InvalidInput, LookupError):
+    """No such session or approval in this store."""
+
+
+class IllegalEvent(SupervisorError):
+    """The tables forbid this event here. It was not applied, and nothing changed."""
+
+
+class RunFailed(SupervisorError):
+    """The run did not succeed. `kind` says how it ended, `cause` why, `partial` is what it left."""
+
+    def __init__(self, kind: str, cause: str | None, partial: Any = None) -> None:
+        super().__init__(f"{kind}: {cause}" if cause else kind)
+        self.kind = kind
+        self.cause = cause
+        self.partial = partial
+
+
+class RunStalled(RunFailed):
+    """The run was ended by its watchdog."""
+
+
+class RunCancelled(RunFailed):
+    """The run was cancelled, by a person, its parent, or another program."""
+
+
+class RunAbandoned(RunFailed):
+    """The run ignored its end, or its recovery was given up."""
+
+
+class StepFailed(SupervisorError):
+    """A step raised. `step` names it, `error_type` and `error` are the exception's type and text."""
+
+    def __init__(self, operation: str, step: str, error_type: str, error: str) -> None:
+        super().__init__(f"step {step} raised {error_type}: {error}")
+        self.operation = operation
+        self.step = step
+        self.error_type = error_type
+        self.error = error
+
+
+class LimitExceeded(SupervisorError):
+    """A limit of the agent's declaration is reached; raise it there if the agent is right."""
+
+
+class RunStopping(SupervisorError):
+    """The run was told to stop and may begin nothing new that needs a person or a sub-agent."""
+
+
+class ToolFailed(SupervisorError):
+    """Raised by a tool to fail with output: becomes a result of kind `error`."""
+
+    def __init__(self, content: str, **details: Any) -> None:
+        super().__init__(content)
+        self.content = content
+        self.details = details
+
+
+class StoreError(SupervisorError):
+    """The store cannot do what was asked."""
+
+
+class StoreUnreadable(StoreError):
+    """The store is corrupt, newer than this program, or not a store. It was left untouched."""
+
+
+class StoreRefused(StoreError):
+    """A commit was refused and rolled back (disk full, for example). Make room, then resume; nothing is lost."""
+
+
+class StoreDied(StoreError):
+    """A sync failed or the writer died: what is in memory is not trusted. Start the program again to go on."""
+
+
+class TreeOwned(StoreError):
+    """Another process runs this tree."""
+
+    def __init__(self, root: str, owner: str) -> None:
+        super().__init__(f"session {root} is being run by {owner}; stop that process, or decide and cancel from here")
+        self.root = root
+        self.owner = owner
+
+
+class NobodyCanAnswer(SupervisorError):
+    """Nobody could ever decide this approval."""
+
+
+class Suspended(BaseException):
+    """Unwinds an agent whose run will go on in a later attempt. Never catch it; nothing is withdrawn."""

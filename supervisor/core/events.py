@@ -1,0 +1,247 @@
+"""Events: the facts of a session, in past tense. The journal is a sequence of them, and the truth.
+
+Rules
+- Frozen, keyword-only, with `at` (aware UTC). Appended once, never changed; live state is what replaying them gives.
+- Values that the supervisor only hands on (inputs, arguments, results) stay raw JSON: they are decoded where the types
+  are known, from the same bytes in every attempt.
+- The tag is the class's name. An unknown tag refuses that session only, loudly: a newer program wrote it.
+"""
+
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.core.errors import StoreUnreadable
+from supervisor.core.values import Option, OutcomeKind, ResultKind
+
+WaitKind = Literal["sleep", "timer"]
+"""Operations that the journal knows from their start, since they have an instant at which they are due."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, omit_defaults=True):
+    """A journaled fact."""
+
+    at: datetime
+
+
+class SessionCreated(Event, frozen=True, kw_only=True):
+    """The first event of every session. `agent` is "module:name", `file` where that module was read."""
+
+    agent: str
+    file: str | None
+    path: tuple[str, ...]
+    root: str
+    requester: str
+    cwd: str
+    parent: str | None = None
+    parent_operation: str | None = None
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
+    input: Raw
+
+
+class AttemptStarted(Event, frozen=True, kw_only=True):
+    """The agent function is about to be invoked. Attempts in a row that append nothing else are bounded (R5)."""
+
+    host: str
+    pid: int
+
+
+class AttemptSettled(Event, frozen=True, kw_only=True):
+    """An attempt after the first asked again for everything its journal holds, and waits: no crash loop (R5)."""
+
+
+class OperationStarted(Event, frozen=True, kw_only=True):
+    """A durable timer began; `due_at` holds in every attempt."""
+
+    operation: str
+    kind: WaitKind
+    due_at: datetime
+
+
+class OperationFinished(Event, frozen=True, kw_only=True):
+    """An operation other than a call has its result; `error` is (exception type, text) where it failed."""
+
+    operation: str
+    kind: str
+    value: Raw = Raw(b"null")
+    error: tuple[str, str] | None = None
+    child: str | None = None
+
+
+class OperationAbandoned(Event, frozen=True, kw_only=True):
+    """A scope of the agent's own ended the operation. For a call this is its `interrupted` result, and `content` what
+    it had put out; an approval that it was waiting for is withdrawn by it."""
+
+    operation: str
+    kind: str
+    effect: Literal["none", "maybe"] = "none"
+    content: str = ""
+    details: Raw = Raw(b"{}")
+
+
+class ToolCallRequested(Event, frozen=True, kw_only=True):
+    """A call is journaled, with its approval where a person must decide it: one event, one append (A1)."""
+
+    operation: str
+    tool: str
+    arguments: Raw
+    digest: str
+    approval: str | None = None
+    options: tuple[Option, ...] = ()
+    expires_at: datetime | None = None
+
+
+class ApprovalDecided(Event, frozen=True, kw_only=True):
+    """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8)."""
+
+    operation: str
+    approval: str
+    decision: Literal["approve", "deny"]
+    by: str
+    scope: str = "once"
+    reason: str | None = None
+    arguments: Raw | None = None
+
+
+class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
+    """Nobody needs to decide any more; a late click is told so and runs nothing (W8)."""
+
+    operation: str
+    approval: str
+    reason: str
+
+
+class ToolCallStarted(Event, frozen=True, kw_only=True):
+    """Executing: committed before the effect begins. `process` and `process_started_at` name its process (T9)."""
+
+    operation: str
+    host: str
+    pid: int
+    process: int | None = None
+    process_started_at: float | None = None
+
+
+class ToolCallFinished(Event, frozen=True, kw_only=True):
+    """The one result of a call."""
+
+    operation: str
+    kind: ResultKind
+    content: str
+    value: Raw = Raw(b"null")
+    details: Raw = Raw(b"{}")
+
+
+class ChildEnded(Event, frozen=True, kw_only=True):
+    """In the parent's journal: a sub-agent has its outcome. Delivered when the parent asks for it."""
+
+    child: str
+    kind: OutcomeKind
+    value: Raw = Raw(b"null")
+    cause: str | None = None
+    partial: Raw = Raw(b"null")
+
+
+class StateSaved(Event, frozen=True, kw_only=True):
+    """What a later attempt begins with; `counts` says how many of each operation lie before it and are forgotten."""
+
+    state: Raw
+    counts: dict[str, int]
+
+
+class CancelRequested(Event, frozen=True, kw_only=True):
+    by: str
+    reason: str | None = None
+
+
+class RunPassivated(Event, frozen=True, kw_only=True):
+    """The run left memory. Valid until an event follows that answers one of `waiting_for`, or a cancel."""
+
+    waiting_for: tuple[str, ...]
+    due_at: datetime | None = None
+    """When the earliest of its timers wakes it."""
+
+
+class CardPosted(Event, frozen=True, kw_only=True):
+    """A channel shows the approval; `card` is what the channel needs to find its card again."""
+
+    approval: str
+    channel: str
+    card: str = ""
+
+
+class CardFailed(Event, frozen=True, kw_only=True):
+    """A channel could not show the approval; the next one is asked (A11)."""
+
+    approval: str
+    channel: str
+    error: str
+
+
+class CardRetired(Event, frozen=True, kw_only=True):
+    approval: str
+    channel: str
+
+
+class RunFinished(Event, frozen=True, kw_only=True):
+    """The outcome, exactly once (W9)."""
+
+    kind: OutcomeKind
+    value: Raw = Raw(b"null")
+    cause: str | None = None
+    partial: Raw = Raw(b"null")
+
+
+AnyEvent = (
+    SessionCreated
+    | RunStarted
+    | AttemptStarted
+    | AttemptSettled
+    | OperationStarted
+    | OperationFinished
+    | OperationAbandoned
+    | ToolCallRequested
+    | ApprovalDecided
+    | ApprovalWithdrawn
+    | ToolCallStarted
+    | ToolCallFinished
+    | ChildEnded
+    | StateSaved
+    | CancelRequested
+    | RunPassivated
+    | CardPosted
+    | CardFailed
+    | CardRetired
+    | RunFinished
+)
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(AnyEvent)
+
+
+def encode_event(event: AnyEvent) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode_event(body: bytes) -> AnyEvent:
+    """Decode one journal entry; raises StoreUnreadable for one that this program does not know."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise StoreUnreadable(
+            f"a journal entry cannot be read ({error}): a newer program wrote it, or it is damaged; it was left untouched"
+        ) from None
+
+
+def answers(event: Any) -> str | None:
+    """Return the key that a waiting run knows this answer by (see RunPassivated.waiting_for), None if it answers nothing."""
+    match event:
+        case ApprovalDecided(operation=operation):
+            return operation
+        case ChildEnded(child=child):
+            return child
+        case _:
+            return None

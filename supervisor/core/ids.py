@@ -1,0 +1,79 @@
+"""Identities: of sessions, approvals, operations, and of the arguments a person was shown.
+
+Rules
+- A session id that we make is 22 lower-case letters and digits at any depth, never a path; one given by a
+  caller matches `[a-z0-9][a-z0-9._-]{0,63}` (A2). A child's is derived from its parent's and the operation
+  that spawned it, so that a plan which runs twice makes one child.
+- An approval's id is random, 160 bits, lower-case letters and digits only: whoever sees one cannot guess
+  another, and it fits every button payload untruncated (A2).
+- An operation's id is the same in every attempt: its branch, kind, name, a digest of its arguments as passed, and
+  the how-many-th identical one it is.
+"""
+
+import base64
+import hashlib
+import re
+import secrets
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core.errors import InvalidInput
+
+_SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_canonical: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def new_session_id() -> str:
+    """Make the id of a root session: 22 lower-case letters and digits (110 random bits)."""
+    return _base32(secrets.token_bytes(14))[:22]
+
+
+def child_session_id(parent: str, operation: str) -> str:
+    """Derive the id of the child that `operation` of `parent` spawns: 22 lower-case letters and digits."""
+    return _base32(hashlib.sha256(f"{parent}\n{operation}".encode()).digest())[:22]
+
+
+def new_approval_id() -> str:
+    """Make the id of an approval: 32 lower-case letters and digits (160 random bits)."""
+    return _base32(secrets.token_bytes(20))
+
+
+def check_session_id(session: str) -> str:
+    """Return a caller's session id, or raise InvalidInput if it is not one that we accept (A2)."""
+    if not _SESSION_ID.fullmatch(session):
+        raise InvalidInput(
+            f"{session!r} cannot be a session id: use 1 to 64 lower-case letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit"
+        )
+    return session
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encode a value so that equal values give equal bytes (sorted keys, no white space)."""
+    return _canonical.encode(value)
+
+
+def digest(value: Any) -> str:
+    """Digest what a person is shown, or an operation is named by: 64 hexadecimal digits (SHA-256)."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def operation_key(branch: str, kind: str, name: str, arguments: Any) -> str:
+    """Name an operation but for its count: what two identical operations share."""
+    return f"{branch}{kind}:{name}:{digest(arguments)[:12]}"
+
+
+def operation_id(key: str, count: int) -> str:
+    """Name the `count`-th operation with this key, counting from 1."""
+    return f"{key}#{count}"
+
+
+def split_operation_id(operation: str) -> tuple[str, int]:
+    """Return the key and the count that an operation's id was made of."""
+    key, _, count = operation.rpartition("#")
+    return key, int(count)
+
+
+def _base32(raw: bytes) -> str:
+    return base64.b32encode(raw).decode().rstrip("=").lower()

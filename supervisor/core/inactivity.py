@@ -1,0 +1,130 @@
+"""Watchdog arithmetic: when has a run been silent for too long? (W1-W7, W11)
+
+Pure: `now` is an argument, on a clock that only grows and from which the loop's own lag was taken (runtime/watchdog.py).
+
+Rules
+- The clock stands while a named reason pauses it and no step or model call is in flight (W2). The last reason that goes
+  arms the full budget anew. A pause that is taken twice, or ended without having begun, is a loud error.
+- Before the first progress of a model call the budget is `first_progress_timeout`; `keepalive` counts there only (W5, W6).
+- `active_timeout` counts what is not a wait: executing calls included, people, children and timers not (W5).
+- A heartbeat stores a coarse instant (`beat`), since it must cost next to nothing: it may be older than the heartbeat by
+  the clock's tick, so expiry is looked for one tick later, never earlier than the budget (W11).
+"""
+
+from typing import Literal
+
+from supervisor.core.errors import IllegalEvent
+
+PauseKind = Literal["wait", "call"]
+"""wait: for people, messages, children, timers. call: one that executes under a deadline of its own."""
+
+
+class Inactivity:
+    """How long one attempt has been silent, and how long it has been active."""
+
+    __slots__ = (
+        "_active",
+        "_active_since",
+        "_work",
+        "active_timeout",
+        "beat",
+        "budget",
+        "first_budget",
+        "pauses",
+        "since",
+    )
+
+    def __init__(self, now: float, budget: float, first_budget: float, active_timeout: float | None) -> None:
+        self.budget = budget
+        self.first_budget = first_budget
+        self.active_timeout = active_timeout
+        self.pauses: dict[str, PauseKind] = {}
+        self.since = now
+        self.beat: float | None = now
+        """The last heartbeat; None in a model call that has not shown any progress yet."""
+        self._work = 0
+        self._active = 0.0
+        self._active_since: float | None = now
+
+    @property
+    def is_paused(self) -> bool:
+        return bool(self.pauses) and not self._work
+
+    def pause(self, reason: str, kind: PauseKind, now: float) -> None:
+        if reason in self.pauses:
+            raise IllegalEvent(f"the watchdog is already paused for {reason}")
+        self.pauses[reason] = kind
+        self._count(now)
+
+    def resume(self, reason: str, now: float) -> None:
+        if reason not in self.pauses:
+            raise IllegalEvent(f"the watchdog was not paused for {reason}")
+        del self.pauses[reason]
+        if not self.pauses:
+            self.since = now
+        self._count(now)
+
+    def begin_work(self, now: float, *, model_call: bool = False) -> None:
+        """A step or a model call is in flight: it is watched whatever else waits (W2)."""
+        if self.is_paused:
+            self.since = now
+        self._work += 1
+        if model_call:
+            self.beat = None
+            self.since = now
+        self._count(now)
+
+    def end_work(self, now: float) -> None:
+        if not self._work:
+            raise IllegalEvent("no step or model call is in flight")
+        self._work -= 1
+        self.progress(now)
+        self._count(now)
+
+    def progress(self, now: float) -> None:
+        """An operation completed, or an attempt began."""
+        self.since = now
+        self.beat = now
+
+    def keepalive(self, now: float) -> None:
+        """The peer is alive, but that is no progress: it counts before the first progress of a model call only (W6)."""
+        if self.beat is None:
+            self.since = now
+
+    @property
+    def last_progress(self) -> float:
+        return self.since if self.beat is None else max(self.since, self.beat)
+
+    def due_at(self, tick: float) -> float | None:
+        """Return the instant from which the run is stalled; None while the clock stands."""
+        instants = []
+        if not self.is_paused:
+            if self.beat is None:
+                instants.append(self.since + self.first_budget)
+            elif self.beat > self.since:
+                instants.append(self.beat + self.budget + tick)
+            else:
+                instants.append(self.since + self.budget)
+        if self.active_timeout is not None and self._active_since is not None:
+            instants.append(self._active_since + self.active_timeout - self._active)
+        return min(instants, default=None)
+
+    def cause(self, now: float) -> str:
+        """Say which budget is spent, for a run that is stalled."""
+        if self.active_timeout is not None and self.active_time(now) >= self.active_timeout:
+            return f"active_timeout: active for {self.active_time(now):.3f} s"
+        budget = self.first_budget if self.beat is None else self.budget
+        return f"no progress for {now - self.last_progress:.3f} s (budget {budget:g} s)"
+
+    def active_time(self, now: float) -> float:
+        return self._active + (now - self._active_since if self._active_since is not None else 0.0)
+
+    def _count(self, now: float) -> None:
+        """Start or stop the clock of active time: it stands while there are only waits."""
+        waits = "wait" in self.pauses.values()
+        stands = waits and not self._work and "call" not in self.pauses.values()
+        if stands and self._active_since is not None:
+            self._active += now - self._active_since
+            self._active_since = None
+        elif not stands and self._active_since is None:
+            self._active_since = now

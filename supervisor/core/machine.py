@@ -1,0 +1,112 @@
+"""What can happen: the transition tables of a run, an operation and an approval.
+
+A table maps (state, symbol) to the next state; what is not in it is illegal, raises, and changes nothing. The code
+below only interprets the tables. Symbols are event names, with a suffix where one event means two things.
+
+Operations
+    A call       -> requested -> executing -> finished          where nobody is asked
+                 -> asked -> approved -> executing -> finished  where a person is
+                             denied, expired, withdrawn -> finished
+    A timer      -> waiting -> finished
+    The others   -> finished, in one event: the journal knows them by their result
+    Any that the journal knows may be abandoned: a scope of the agent's own ended it.
+
+Nothing leaves `finished` and `abandoned`: a call has exactly one result (T1). `executing` may begin again: an idempotent
+tool's call that was lost in a crash runs anew; every other lost call is finished by recovery before the agent runs (R1).
+
+Runs
+    created -> open -> finished; a cancel in between makes it `stopping`, where nothing may begin that needs a person
+    or a sub-agent (W8). That a run is passivated is no state of its own: it follows from what it waits for.
+"""
+
+from typing import Final, TypeVar
+
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+
+State = TypeVar("State", bound=str)
+
+_CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "expired", "withdrawn", "executing")
+
+OPERATION: Final[dict[tuple[str, str], str]] = {
+    ("", "ToolCallRequested"): "requested",
+    ("", "ToolCallRequested.asking"): "asked",
+    ("asked", "ApprovalDecided.approve"): "approved",
+    ("asked", "ApprovalDecided.deny"): "denied",
+    ("asked", "ApprovalWithdrawn"): "withdrawn",
+    ("requested", "ToolCallStarted"): "executing",
+    ("approved", "ToolCallStarted"): "executing",
+    ("executing", "ToolCallStarted"): "executing",
+    **{(state, "ToolCallFinished"): "finished" for state in _CALL_OPEN if state != "asked"},
+    **{(state, "OperationAbandoned"): "abandoned" for state in (*_CALL_OPEN, "waiting")},
+    ("", "OperationStarted"): "waiting",
+    ("", "OperationFinished"): "finished",
+    ("waiting", "OperationFinished"): "finished",
+}
+
+APPROVAL: Final[dict[tuple[str, str], str]] = {
+    ("", "ToolCallRequested.asking"): "pending",
+    ("pending", "ApprovalDecided.approve"): "approved",
+    ("pending", "ApprovalDecided.deny"): "denied",
+    ("pending", "ApprovalWithdrawn"): "withdrawn",
+    ("pending", "OperationAbandoned"): "withdrawn",
+}
+
+_ENDING: Final = (
+    "OperationFinished",
+    "OperationAbandoned",
+    "ApprovalWithdrawn",
+    "ToolCallRequested",
+    "ToolCallStarted",
+    "ToolCallFinished",
+    "ChildEnded",
+    "CardPosted",
+    "CardFailed",
+    "CardRetired",
+)
+_LIVING: Final = (
+    *_ENDING,
+    "AttemptStarted",
+    "AttemptSettled",
+    "OperationStarted",
+    "ToolCallRequested.asking",
+    "ApprovalDecided.approve",
+    "ApprovalDecided.deny",
+    "StateSaved",
+    "RunPassivated",
+)
+
+RUN: Final[dict[tuple[str, str], str]] = {
+    ("", "SessionCreated"): "created",
+    ("created", "RunStarted"): "open",
+    **{("open", symbol): "open" for symbol in _LIVING},
+    ("open", "CancelRequested"): "stopping",
+    **{("stopping", symbol): "stopping" for symbol in _ENDING},
+    ("open", "RunFinished"): "finished",
+    ("stopping", "RunFinished"): "finished",
+    **{("finished", symbol): "finished" for symbol in ("CardPosted", "CardFailed", "CardRetired")},
+}
+
+
+def symbol(event: e.AnyEvent) -> str:
+    """Return the name under which the tables know this event."""
+    match event:
+        case e.ToolCallRequested(approval=str()):
+            return "ToolCallRequested.asking"
+        case e.ApprovalDecided(decision=decision):
+            return f"ApprovalDecided.{decision}"
+        case _:
+            return type(event).__name__
+
+
+def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) -> str:
+    """Return the state that follows; raises IllegalEvent for what the table does not hold."""
+    try:
+        return table[state, symbol(event)]
+    except KeyError:
+        raise IllegalEvent(f"{symbol(event)} cannot follow {state or 'nothing'!r}: {event!r}") from None
+
+
+def next_approval_status(status: str, event: e.AnyEvent) -> str:
+    """Return the status that an approval has after an event of its operation; unlike `advance`, most events leave it."""
+    return APPROVAL.get((status, symbol(event)), status)

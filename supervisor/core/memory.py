@@ -1,0 +1,61 @@
+"""Memory order and barrier: what makes a re-run take the path of the run before it (design.md "Resuming").
+
+One Memory serves one attempt. It knows which operations of the journal were asked for again, and which results were
+given to the agent.
+
+Rules
+- A result is given when its turn has come: every result that the journal holds before it was given (or its waiter is
+  gone), and every operation that had begun before it was asked for again.
+- A new operation begins only when the whole journal was asked for again. An agent that gets no further before that has
+  diverged from its journal.
+"""
+
+from supervisor.core.session import SessionState
+
+
+class Memory:
+    """What one attempt has asked for and been given."""
+
+    __slots__ = ("_begun", "_given", "_next", "_oldest", "_saves", "unclaimed")
+
+    def __init__(self, state: SessionState) -> None:
+        self._begun = [(record.begun, operation) for operation, record in state.operations.items()]
+        """What the journal held when the attempt began, in the order in which it had begun."""
+        self.unclaimed = set(state.operations)
+        self._oldest = 0
+        self._given: set[str] = set()
+        self._next = 0
+        self._saves = state.saves
+
+    @property
+    def is_replaying(self) -> bool:
+        return bool(self.unclaimed)
+
+    def claim(self, operation: str) -> None:
+        """The agent asked for this operation (again)."""
+        self.unclaimed.discard(operation)
+
+    def give(self, operation: str) -> None:
+        """The result was given to the agent, or whoever waited for it is gone."""
+        self._given.add(operation)
+
+    def is_given(self, operation: str) -> bool:
+        return operation in self._given
+
+    def front(self, state: SessionState) -> str | None:
+        """Return the operation whose result may be given now; None if the agent must ask again, or get one, first."""
+        if self._saves != state.saves:
+            self._saves, self._next = state.saves, 0
+        while self._next < len(state.order) and state.order[self._next] in self._given:
+            self._next += 1
+        if self._next == len(state.order):
+            return None
+        operation = state.order[self._next]
+        if self.unclaimed and self._oldest_unclaimed() < state.operations[operation].answered:
+            return None
+        return operation
+
+    def _oldest_unclaimed(self) -> int:
+        while self._begun[self._oldest][1] not in self.unclaimed:
+            self._oldest += 1
+        return self._begun[self._oldest][0]

@@ -1,0 +1,199 @@
+"""The fold: a session's state is what its events say, live or replayed.
+
+`apply` is the only way in which a state changes. It asks the tables first, so that an illegal event raises and changes
+nothing. The state keeps the events themselves rather than copies of their fields.
+
+Rules
+- `order` is the order in which results reach the agent: that of the events that hold them.
+- `begun` and `answered` are places in the journal. A result may be given to the agent again only when everything that
+  had begun before it was asked for again; else an agent that races its operations would take another path.
+- Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
+- A StateSaved forgets the operations that lie before it.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.ids import split_operation_id
+from supervisor.core.machine import OPERATION, RUN, advance
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of a run: where it is in its table, and the events that say so."""
+
+    state: str
+    kind: str
+    begun: int
+    answered: int = 0
+    request: e.ToolCallRequested | e.OperationStarted | None = None
+    decision: e.ApprovalDecided | None = None
+    started: e.ToolCallStarted | None = None
+    result: e.ToolCallFinished | e.OperationFinished | e.OperationAbandoned | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state not in ("finished", "abandoned")
+
+    @property
+    def pending_approval(self) -> str | None:
+        """The id of the approval that this call waits for, if it does."""
+        if self.state == "asked" and isinstance(self.request, e.ToolCallRequested):
+            return self.request.approval
+        return None
+
+    @property
+    def arguments(self) -> Raw:
+        """What is going to run: the arguments as requested, or as the approver edited them (A8)."""
+        if self.decision is not None and self.decision.arguments is not None:
+            return self.decision.arguments
+        assert isinstance(self.request, e.ToolCallRequested)
+        return self.request.arguments
+
+
+class SessionState(msgspec.Struct, kw_only=True):
+    """What is known of one session. Changed by `apply` only; `copy` makes a draft that a commit may yet refuse."""
+
+    id: str
+    phase: str = ""
+    length: int = 0
+    created: e.SessionCreated | None = None
+    input: Raw = Raw(b"null")
+    attempts: int = 0
+    barren: int = 0
+    operations: dict[str, Operation] = {}
+    order: list[str] = []
+    children: dict[str, e.ChildEnded | None] = {}
+    saved: Raw | None = None
+    counts: dict[str, int] = {}
+    saves: int = 0
+    waiting_for: tuple[str, ...] | None = None
+    cancel: e.CancelRequested | None = None
+    outcome: e.RunFinished | None = None
+
+    @property
+    def facts(self) -> e.SessionCreated:
+        """How the session was created; every session in a store has it."""
+        if self.created is None:
+            raise IllegalEvent(f"session {self.id} has no beginning")
+        return self.created
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase in ("open", "stopping")
+
+    @property
+    def open_children(self) -> list[str]:
+        return [child for child, ended in self.children.items() if ended is None]
+
+    def pending_approvals(self) -> list[tuple[str, str]]:
+        """Return (operation, approval) for each call that a person has yet to decide."""
+        found = []
+        for operation, record in self.operations.items():
+            if (approval := record.pending_approval) is not None:
+                found.append((operation, approval))
+        return found
+
+    def is_answered(self, key: str) -> bool:
+        """Whether what a passivated run waits for under this key has come."""
+        if key in self.children:
+            return self.children[key] is not None
+        operation = self.operations.get(key)
+        return operation is None or operation.state not in ("asked", "waiting")
+
+    def copy(self) -> "SessionState":
+        return replace(
+            self,
+            operations=self.operations.copy(),
+            order=self.order.copy(),
+            children=self.children.copy(),
+        )
+
+    def apply(self, event: e.AnyEvent) -> None:
+        """Take one event in; raises IllegalEvent, having changed nothing, if the tables forbid it."""
+        phase = advance(RUN, self.phase, event)
+        self._take(event)
+        self.phase = phase
+        self.length += 1
+        if not isinstance(event, e.AttemptStarted):
+            self.barren = 0
+
+    def _take(self, event: e.AnyEvent) -> None:
+        match event:
+            case e.ToolCallRequested() | e.OperationStarted() | e.ApprovalDecided() | e.ApprovalWithdrawn():
+                self._advance_operation(event.operation, event)
+            case e.ToolCallStarted() | e.ToolCallFinished() | e.OperationFinished() | e.OperationAbandoned():
+                self._advance_operation(event.operation, event)
+            case e.ChildEnded():
+                if self.children.get(event.child, event) is not None:
+                    raise IllegalEvent(f"child {event.child} of {self.id} is not open")
+                self.children[event.child] = event
+            case e.SessionCreated():
+                self.created = event
+            case e.RunStarted():
+                self.input = event.input
+            case e.AttemptStarted():
+                self.attempts += 1
+                self.barren += 1
+                self.waiting_for = None
+            case e.StateSaved():
+                self._forget(event)
+            case e.CancelRequested():
+                self.cancel = event
+                self.waiting_for = None
+            case e.RunPassivated():
+                self.waiting_for = event.waiting_for
+            case e.RunFinished():
+                self.outcome = event
+                self.waiting_for = None
+            case _:
+                pass
+        if self.waiting_for is not None and e.answers(event) in self.waiting_for:
+            self.waiting_for = None
+
+    def _advance_operation(self, operation: str, event: Any) -> None:
+        old = self.operations.get(operation)
+        state = advance(OPERATION, "" if old is None else old.state, event)
+        if old is None:
+            kind = "call" if isinstance(event, e.ToolCallRequested) else event.kind
+            old = Operation(state="", kind=kind, begun=self.length)
+        match event:
+            case e.ToolCallRequested() | e.OperationStarted():
+                new = replace(old, state=state, request=event)
+            case e.ApprovalDecided():
+                new = replace(old, state=state, decision=event)
+            case e.ToolCallStarted():
+                new = replace(old, state=state, started=event)
+            case e.ApprovalWithdrawn():
+                new = replace(old, state=state)
+            case _:
+                new = replace(old, state=state, result=event, answered=self.length)
+                if state == "finished":
+                    self.order.append(operation)
+        self.operations[operation] = new
+        if isinstance(event, e.OperationFinished) and event.child is not None and event.kind == "spawn":
+            self.children.setdefault(event.child, None)
+
+    def _forget(self, event: e.StateSaved) -> None:
+        self.saved = event.state
+        self.counts = event.counts
+        self.saves += 1
+
+        def is_kept(operation: str) -> bool:
+            key, count = split_operation_id(operation)
+            return count > event.counts.get(key, 0)
+
+        self.operations = {id: record for id, record in self.operations.items() if is_kept(id)}
+        self.order = [operation for operation in self.order if operation in self.operations]
+
+
+def replay(session: str, events: list[e.AnyEvent]) -> SessionState:
+    """Return the state that a journal says; raises IllegalEvent if it contradicts itself."""
+    state = SessionState(id=session)
+    for event in events:
+        state.apply(event)
+    return state

@@ -1,0 +1,356 @@
+"""Declarations: what an agent and a tool are, before any of them runs.
+
+A declaration wraps a function and says what the supervisor must know about it: budgets and limits of an agent, the
+approval rule and the deadline of a tool. It also knows the function's types, so that inputs, arguments and results
+are converted at one border by msgspec: everything that crosses it is JSON on disk and the annotated type in Python.
+
+Rules
+- An agent takes its context and at most one input (more fields: a dataclass, TypedDict or Struct).
+- A tool's arguments are encodable; its first parameter may be a ToolContext, which is no argument.
+- Both are async functions at the top of a module: a resumed run imports them again (design.md "Resuming").
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from types import SimpleNamespace
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
+
+import msgspec
+
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import ToolResult
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+JSON_NULL: Final = msgspec.Raw(b"null")
+
+
+def to_json(value: Any, what: str) -> msgspec.Raw:
+    """Encode a value for the journal; raises InvalidInput naming `what` if it cannot be."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{what} cannot be written to the journal: {error}; use values that JSON can hold") from None
+
+
+def from_json(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
+    """Decode a value from the journal as `type_`; raises InvalidInput naming `what` if it does not fit."""
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{what} does not fit: {error}") from None
+    except TypeError as error:
+        raise InvalidInput(f"{what} has a type that JSON cannot hold: {error}") from None
+
+
+class ToolContext(ABC):
+    """What a tool may know of the call it serves; a tool gets one by naming the type on its first parameter.
+
+    It is not the agent's Context: a tool asks nobody, spawns nothing, and journals nothing of its own.
+    """
+
+    operation: str
+    """The call's id, the same in every attempt: an idempotency key for the far side."""
+    session: str
+    requester: str
+
+    @property
+    @abstractmethod
+    def is_cancelled(self) -> bool:
+        """Whether the run was told to stop."""
+
+    @abstractmethod
+    def heartbeat(self) -> None:
+        """Show a sign of life to whoever watches; never extends the call's deadline (W7)."""
+
+    @abstractmethod
+    async def started(self, pid: int, started_at: float | None) -> None:
+        """Commit `executing` with the process that is about to begin (T9); only for tools that start processes.
+
+        Raises RunStopping, or the cancellation, if the call may not begin; the process must not begin then.
+        """
+
+    @abstractmethod
+    def leave(self, result: ToolResult[Any]) -> None:
+        """Say what to journal if the call is cancelled: its output so far. Call it before cancellation is re-raised."""
+
+
+class _Function:
+    """What both kinds of declaration know of their function's signature."""
+
+    def __init__(self, fn: Callable[..., Any], name: str | None, kind: str) -> None:
+        if not inspect.iscoroutinefunction(fn):
+            raise TypeError(
+                f"{kind} {fn!r} must be an async function; wrap blocking code with anyio.to_thread.run_sync"
+            )
+        self.fn = fn
+        self.name = name or fn.__name__
+        self.__doc__ = fn.__doc__
+        self.__name__ = fn.__name__
+        self.__module__ = fn.__module__
+        self.__qualname__ = fn.__qualname__
+
+    def _parameters(self, skip: int) -> list[inspect.Parameter]:
+        parameters = list(inspect.signature(self.fn).parameters.values())[skip:]
+        for parameter in parameters:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise TypeError(f"{self.name}: parameter {parameter} has no name in JSON; use a plain parameter")
+        return parameters
+
+    def _hint(self, name: str) -> Any:
+        """Resolve one annotation, so that another one that exists for type checkers only does no harm."""
+        annotation = getattr(self.fn, "__annotations__", {}).get(name, Any)
+        stub = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            return get_type_hints(stub, globalns=self.fn.__globals__, include_extras=True)[name]
+        except NameError as error:
+            raise InvalidInput(f"{self.name}: the annotation of {name} cannot be resolved: {error}") from None
+
+    @cached_property
+    def return_type(self) -> Any:
+        return self._hint("return")
+
+
+class AgentSpec(_Function, Generic[P, R_co]):
+    """An agent: its function, its name, its budgets (seconds) and its limits. Made by `agent`."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Awaitable[R_co]],
+        *,
+        name: str | None = None,
+        inactivity_timeout: float = 60.0,
+        first_progress_timeout: float = 1800.0,
+        active_timeout: float | None = None,
+        stop_timeout: float = 30.0,
+        max_children: int = 10_000,
+        max_live_children: int = 10_000,
+        max_depth: int = 16,
+    ) -> None:
+        super().__init__(fn, name, "agent")
+        for key, seconds in (
+            ("inactivity_timeout", inactivity_timeout),
+            ("first_progress_timeout", first_progress_timeout),
+            ("active_timeout", active_timeout),
+            ("stop_timeout", stop_timeout),
+        ):
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"agent {self.name}: {key} must be more than 0 seconds, not {seconds}")
+        self.inactivity_timeout = inactivity_timeout
+        self.first_progress_timeout = first_progress_timeout
+        self.active_timeout = active_timeout
+        self.stop_timeout = stop_timeout
+        self.max_children = max_children
+        self.max_live_children = max_live_children
+        self.max_depth = max_depth
+        parameters = self._parameters(skip=1)
+        if len(parameters) > 1:
+            raise TypeError(
+                f"agent {self.name} takes {len(parameters)} inputs; an agent takes its context and at most one: "
+                "put the fields into a dataclass, TypedDict or Struct"
+            )
+        self._input = parameters[0] if parameters else None
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name} of {self.__module__}>"
+
+    @property
+    def takes_input(self) -> bool:
+        return self._input is not None
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
+        """Encode the one input; raises TypeError for a wrong number, InvalidInput for a value that does not fit."""
+        bound = inspect.signature(self.fn).bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        if self._input is None:
+            return JSON_NULL
+        raw = to_json(bound.arguments[self._input.name], f"the input of agent {self.name}")
+        self.decode_input(raw)
+        return raw
+
+    def decode_input(self, raw: msgspec.Raw | bytes) -> tuple[Any, ...]:
+        """Return the arguments that follow the context: none or one; raises InvalidInput if the JSON does not fit."""
+        if self._input is None:
+            if bytes(raw) != bytes(JSON_NULL):
+                raise InvalidInput(f"agent {self.name} takes no input")
+            return ()
+        return (from_json(raw, self._hint(self._input.name), f"the input of agent {self.name}"),)
+
+    def default_input(self) -> msgspec.Raw:
+        """Encode the input of a start that gives none; raises InvalidInput if the agent needs one."""
+        if self._input is not None and self._input.default is inspect.Parameter.empty:
+            raise InvalidInput(f"agent {self.name} needs an input: {self._input}")
+        return self.encode_input((), {})
+
+
+class ToolSpec(_Function, Generic[P, R_co]):
+    """A function tool: its approval rule, its deadline, and whether it may run twice. Made by `tool`."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        *,
+        name: str | None = None,
+        approval: Literal["ask", "never"] | Callable[..., bool] = "ask",
+        timeout: float | None = 30.0,
+        idempotent: bool = False,
+        starts_process: bool = False,
+    ) -> None:
+        super().__init__(fn, name, "tool")
+        if not callable(approval) and approval not in ("ask", "never"):
+            raise ValueError(f"tool {self.name}: approval is 'ask', 'never' or a callable, not {approval!r}")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"tool {self.name}: timeout must be more than 0 seconds, not {timeout}")
+        self.approval = approval
+        self.timeout = timeout
+        self.idempotent = idempotent
+        self.starts_process = starts_process
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+        self.takes_context = first is not None and first.annotation in (ToolContext, "ToolContext")
+        self._arguments = self._parameters(skip=int(self.takes_context))
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} of {self.__module__}>"
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments as passed and with defaults filled in, by name; raises TypeError as a call would."""
+        signature = inspect.Signature(self._arguments)
+        bound = signature.bind(*args, **kwargs)
+        passed = dict(bound.arguments)
+        bound.apply_defaults()
+        return passed, dict(bound.arguments)
+
+    @cached_property
+    def _struct(self) -> type[msgspec.Struct]:
+        fields = [
+            (
+                p.name,
+                self._hint(p.name),
+                *(() if p.default is p.empty else (msgspec.field(default=p.default),)),
+            )
+            for p in self._arguments
+        ]
+        return msgspec.defstruct(f"{self.name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+
+    def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
+        """Return typed arguments by name; raises InvalidInput naming what does not fit."""
+        arguments = from_json(raw, self._struct, f"the arguments of tool {self.name}")
+        return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+
+    def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a person must decide this call; a rule that raises has proved nothing, so it asks (A5)."""
+        if not callable(self.approval):
+            return self.approval == "ask"
+        try:
+            return bool(self.approval(**arguments))
+        except Exception:  # noqa: BLE001 # the user's rule may raise anything; fail closed
+            return True
+
+
+class AgentDecorator(Protocol):
+    def __call__(self, fn: Callable[Concatenate[Any, P], Awaitable[R]], /) -> AgentSpec[P, R]: ...
+
+
+@overload
+def agent(fn: Callable[Concatenate[Any, P], Awaitable[R]], /) -> AgentSpec[P, R]: ...
+@overload
+def agent(
+    *,
+    name: str | None = None,
+    inactivity_timeout: float = 60.0,
+    first_progress_timeout: float = 1800.0,
+    active_timeout: float | None = None,
+    stop_timeout: float = 30.0,
+    max_children: int = 10_000,
+    max_live_children: int = 10_000,
+    max_depth: int = 16,
+) -> AgentDecorator: ...
+def agent(fn: Any = None, /, **options: Any) -> Any:
+    """Declare an agent: an async function of a Context and at most one input.
+
+    `inactivity_timeout`: seconds between two signs of progress before the watchdog ends the run (W5).
+    `first_progress_timeout`: seconds that a model call may take to its first heartbeat.
+    `active_timeout`: seconds of active time in all, waits for people not counted; None: no bound.
+    `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
+    `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
+    `max_depth`: how many levels of sub-agents there may be below a root.
+    """
+    return AgentSpec(fn) if fn is not None else lambda fn: AgentSpec(fn, **options)
+
+
+class ToolDecorator(Protocol):
+    """The overloads read: with or without a ToolContext first, returning a ToolResult or the value of an ok one."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+
+
+class RuledToolDecorator(Protocol[P]):
+    """As ToolDecorator, for a tool whose approval rule takes the same arguments."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+
+
+@overload
+def tool(fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    approval: Literal["ask", "never"] = "ask",
+    timeout: float | None = 30.0,
+    idempotent: bool = False,
+    starts_process: bool = False,
+) -> ToolDecorator: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    approval: Callable[P, bool],
+    timeout: float | None = 30.0,
+    idempotent: bool = False,
+    starts_process: bool = False,
+) -> RuledToolDecorator[P]: ...
+def tool(fn: Any = None, /, **options: Any) -> Any:
+    """Declare a function tool: an async function whose arguments JSON can hold.
+
+    `approval`: "ask" (the default) asks a person for every call, "never" for none; a callable gets the arguments and
+    says whether to ask. `timeout`: the call's deadline in seconds (T3); None only for a tool that keeps a deadline of
+    its own. `idempotent`: a call lost in a crash may run again. `starts_process`: the tool runs a process and tells its
+    ToolContext its pid before the process begins (T9).
+    The function returns a value, or a ToolResult to say more; it raises ToolFailed to fail with output.
+    """
+    return ToolSpec(fn) if fn is not None else lambda fn: ToolSpec(fn, **options)

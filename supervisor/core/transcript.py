@@ -1,0 +1,227 @@
+"""Which tool calls of a transcript are dangling, and where their synthesised results belong.
+
+Theory: a transcript is a row of *frames*. A frame is one message of the assistant with the calls in it; it ends where
+the next message of the assistant begins, because models accept the results of a call only between the two. A call
+without a result in its own frame is dangling; a result without a call in its own frame is orphaned.
+
+Rules:
+- Calls and results are matched inside one frame and by occurrence, so that a reused id, or a result that came too
+  early, never masks a dangling call, and no call is given two results.
+- A *skipped* message (it ended in an error, or was aborted) is not sent to a model. Its calls need no result, and
+  whatever answers them is orphaned. It neither ends a frame nor begins one.
+- A call is *unanswerable* when nobody can say what was asked: it was cut off while it was being written.
+- A *held* call belongs to somebody: an approval is pending or a living run is at it. It is open, not dangling.
+- A real result that comes after a synthesised one for the same call takes its place; the synthesised one is then
+  orphaned. It is never a second answer.
+- Where the maker of a file sends a transcript whole and matches by id alone (`framed=False`), there is one frame.
+
+Positions (`at`, `after`) and keys are the caller's own: this module only compares keys, and hands positions back.
+It reads nothing, knows no time and keeps nothing of a frame that is closed and answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from typing import Final, NamedTuple
+
+LOST: Final = "[tool execution lost — session was interrupted]"
+"""The text of a synthesised result, in the words that OpenClaw's users already know."""
+
+MAY_HAVE_RUN: Final = "The command may have run: check its effects before running it again."
+
+SYNTHESISED_TEXTS: Final = (
+    "[tool execution lost",
+    "[openclaw] missing tool result",
+    "[clawdbot] missing tool result",
+    "[Tool result missing due to internal error]",
+    "No result provided",
+    "aborted",
+)
+"""How the results begin that repairers wrote: ours, OpenClaw's, Claude Code's, pi's, Codex's."""
+
+
+def is_synthesised_text(text: str) -> bool:
+    """Say whether a result with this text was written by a repairer, ours or another."""
+    return any(text == known or (len(known) > 10 and text.startswith(known)) for known in SYNTHESISED_TEXTS)
+
+
+class Dangling(NamedTuple):
+    """A call without a result, and the place for the one that is to be synthesised."""
+
+    key: Hashable
+    at: int
+    """The position of the message with the call."""
+    nth: int
+    """Which of the calls at that position it is, counted from 0."""
+    after: int
+    """The position behind which its result belongs: the last message of its frame."""
+    is_tail: bool
+    """Nothing that a model is sent follows its frame, so the result may be appended at the end."""
+
+
+class Orphaned(NamedTuple):
+    """A result without a call."""
+
+    key: Hashable
+    at: int
+    why: str
+
+
+class Findings(NamedTuple):
+    calls: int
+    dangling: list[Dangling]
+    orphaned: list[Orphaned]
+    unanswerable: int
+    """Calls without a result that nobody may answer: cut off, or in a message that ended in an error."""
+    held: int
+    """Calls without a result that somebody will answer."""
+
+
+class _Frame:
+    __slots__ = ("answers", "is_listed", "is_tail", "key", "last", "partial", "waiting")
+
+    def __init__(self, key: Hashable, at: int) -> None:
+        self.key = key
+        self.last = at
+        self.is_tail = True
+        self.is_listed = False
+        self.waiting: dict[Hashable, list[tuple[int, int]]] = {}
+        self.partial: list[Hashable] = []
+        self.answers: dict[Hashable, int] = {}
+
+
+def _is_never_synthesised(_at: int) -> bool:
+    return False
+
+
+class Pairing:
+    """Pair the calls and results of one conversation, told message by message, in order.
+
+    `held` are the keys of calls that somebody owns. `is_synthesised` is asked, only about two results for one call,
+    whether the one at that position was written by a repairer.
+    """
+
+    def __init__(
+        self,
+        *,
+        framed: bool = True,
+        held: Collection[Hashable] = (),
+        is_synthesised: Callable[[int], bool] = _is_never_synthesised,
+    ) -> None:
+        self._framed = framed
+        self._held = held
+        self._is_synthesised = is_synthesised
+        self._frame: _Frame | None = None if framed else _Frame(None, -1)
+        self._left: list[_Frame] = []  # closed and not fully answered
+        self._named: dict[Hashable, _Frame] = {}  # those of them that may be continued
+        self._skipped: list[Hashable] | None = None  # the calls of a skipped message, while it is the latest
+        self._at = -1
+        self._nth = 0
+        self._calls = self._unanswerable = 0
+        self._orphaned: list[Orphaned] = []
+
+    def frame(self, at: int, key: Hashable = None, *, skipped: bool = False) -> None:
+        """Begin a message of the assistant; one with the key of an earlier message continues that one."""
+        if skipped:
+            self._skipped = []
+            return
+        self._skipped = None
+        if not self._framed:
+            return
+        current = self._frame
+        if current is not None:
+            if key is not None and current.key == key:
+                current.last = at
+                current.is_tail = True
+                return
+            self._leave(current)
+        frame = self._named.pop(key, None) if key is not None else None
+        if frame is None:
+            frame = _Frame(key, at)
+        frame.last = at
+        frame.is_tail = True
+        self._frame = frame
+
+    def call(self, at: int, key: Hashable, *, answerable: bool = True) -> None:
+        """Add a call to the message that `frame` began."""
+        self._calls += 1
+        self._nth = self._nth + 1 if at == self._at else 0
+        self._at = at
+        if self._skipped is not None:
+            self._skipped.append(key)
+            self._unanswerable += 1
+            return
+        if self._frame is None:
+            self._frame = _Frame(None, at)
+        if answerable:
+            self._frame.waiting.setdefault(key, []).append((at, self._nth))
+        else:
+            self._frame.partial.append(key)
+            self._unanswerable += 1
+
+    def result(self, at: int, key: Hashable) -> None:
+        """Match a result with the first call of its frame that has this key and no result."""
+        frame = self._frame
+        if frame is not None and key in frame.waiting:
+            places = frame.waiting[key]
+            places.pop(0)
+            if not places:
+                del frame.waiting[key]
+            if self._framed:
+                frame.answers[key] = at
+                frame.last = at
+                frame.is_tail = True
+        elif self._skipped is not None and key in self._skipped:
+            self._orphaned.append(Orphaned(key, at, "its call is in a message that ended in an error"))
+        elif frame is not None and key in frame.partial:
+            frame.partial.remove(key)
+            self._unanswerable -= 1
+        elif frame is not None and key in frame.answers:
+            earlier = frame.answers[key]
+            if self._is_synthesised(earlier) and not self._is_synthesised(at):
+                frame.answers[key] = frame.last = at
+                frame.is_tail = True
+                self._orphaned.append(Orphaned(key, earlier, "the real result came after it"))
+            else:
+                self._orphaned.append(Orphaned(key, at, "its call has a result already"))
+        else:
+            self._orphaned.append(Orphaned(key, at, "there is no such call before it"))
+
+    def said(self, _at: int) -> None:
+        """Note something else that a model is sent: it stands between a call and what is appended."""
+        if self._frame is not None:
+            self._frame.is_tail = False
+
+    def forget(self) -> None:
+        """Begin anew: the maker compacted everything so far away, and no model will see it again."""
+        self._frame = None if self._framed else _Frame(None, -1)
+        self._left.clear()
+        self._named.clear()
+        self._orphaned.clear()
+        self._unanswerable = 0
+        self._skipped = None
+
+    def findings(self) -> Findings:
+        """Close the conversation and say what was found, in the order of the calls."""
+        frames = [*self._left]
+        if self._frame is not None and not self._frame.is_listed:
+            frames.append(self._frame)
+        found = [(*place, key, frame) for frame in frames for key, places in frame.waiting.items() for place in places]
+        dangling: list[Dangling] = []
+        held = 0
+        for at, nth, key, frame in sorted(found, key=lambda place: place[:2]):
+            if key in self._held:
+                held += 1
+            elif self._framed:
+                dangling.append(Dangling(key, at, nth, frame.last, frame.is_tail))
+            else:
+                dangling.append(Dangling(key, at, nth, at, False))
+        return Findings(self._calls, dangling, self._orphaned, self._unanswerable, held)
+
+    def _leave(self, frame: _Frame) -> None:
+        frame.is_tail = False
+        if frame.waiting and not frame.is_listed:
+            frame.is_listed = True
+            self._left.append(frame)
+        if frame.waiting and frame.key is not None:
+            self._named[frame.key] = frame

@@ -1,0 +1,154 @@
+"""What people and agents are given: decisions, approvals, results and outcomes. Frozen values, no behaviour but reading.
+
+A decision is a value, never a boolean (style.md 12). Kinds are plain strings, because they go to disk, to JSON and to
+models as they are.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import msgspec
+
+from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunFailed, RunStalled
+
+T_co = TypeVar("T_co", covariant=True)
+
+OutcomeKind = Literal["succeeded", "failed", "cancelled", "stalled", "abandoned"]
+ResultKind = Literal["ok", "error", "denied", "interrupted"]
+ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
+SessionStatus = Literal["active", "waiting_approval", "completed", "error"]
+
+LOST: Final = "[tool execution lost — session was interrupted]"
+"""The synthesised result of a call that was executing when its process died (T2)."""
+
+
+class Approve(msgspec.Struct, frozen=True, kw_only=True):
+    """Yes to one call. `arguments` replaces all of the call's arguments; they are validated again (A8)."""
+
+    by: str
+    arguments: Mapping[str, Any] | None = None
+    scope: Literal["once"] = "once"
+
+
+class Deny(msgspec.Struct, frozen=True, kw_only=True):
+    """No to one call. The agent sees `reason` as the call's result (A8)."""
+
+    by: str
+    reason: str | None = None
+
+
+Decision = Approve | Deny
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a decision (A3): whether it counts, and if not, what stands instead."""
+
+    kind: Literal["won", "same", "conflict", "gone", "unknown", "recorded"]
+    approval: str
+    status: ApprovalStatus | None = None
+    by: str | None = None
+    decided_at: datetime | None = None
+    running: bool = True
+    """False: nobody runs the tree now; the decision is kept, and counts when somebody does."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One way in which an approval may be granted."""
+
+    scope: str
+    pattern: str | None = None
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """The question about one call, and its state. This is what every surface shows; the fields are a JSON contract."""
+
+    id: str
+    session: str
+    root_session: str
+    path: tuple[str, ...]
+    """Names of the agents from the root to the one that asks."""
+    agent: str
+    operation: str
+    tool: str
+    arguments: Any
+    """The call's arguments with defaults filled in, or what the approver made of them."""
+    digest: str
+    cwd: str
+    options: tuple[Option, ...]
+    requester: str
+    status: ApprovalStatus
+    created_at: datetime
+    expires_at: datetime | None = None
+    decision: Literal["approve", "deny"] | None = None
+    by: str | None = None
+    reason: str | None = None
+    decided_at: datetime | None = None
+    shown: tuple[str, ...] = ()
+    """Channels that hold a card of it; empty while no card could be posted (A11)."""
+    position: int = 0
+    """Where in the store it was asked; approvals are ordered by it."""
+
+
+class ToolResult(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+    """The one answer to a tool call. `content` is text for people and models, `value` the typed value of an ok result.
+
+    `details` always has `reason` (str or None) and `effect` (none, maybe, done), and what the tool adds (T8).
+    """
+
+    kind: ResultKind
+    content: str
+    value: T_co | None = None
+    details: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_error(self) -> bool:
+        return self.kind != "ok"
+
+
+class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+    """How a run ended. `cause` is one sentence, None for a success; `partial` is what it left on the way."""
+
+    kind: OutcomeKind
+    cause: str | None = None
+    partial: Any = None
+    returned: T_co | None = None
+
+    @property
+    def value(self) -> T_co:
+        """What the agent returned; raises RunFailed or one of its kinds unless it succeeded."""
+        if self.kind != "succeeded":
+            raise _FAILURES[self.kind](self.kind, self.cause, self.partial)
+        return self.returned  # type: ignore[return-value] # None is a value of T where the agent returns None
+
+
+_FAILURES: Final[dict[str, type[RunFailed]]] = {
+    "failed": RunFailed,
+    "stalled": RunStalled,
+    "cancelled": RunCancelled,
+    "abandoned": RunAbandoned,
+}
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as its users see it. `status` is derived; `pending_approvals` are its own and those below it."""
+
+    id: str
+    parent: str | None
+    root: str
+    agent: str
+    path: tuple[str, ...]
+    status: SessionStatus
+    outcome: dict[str, Any] | None
+    pending_approvals: tuple[Approval, ...]
+    created_at: datetime
+    ended_at: datetime | None
+    owner: str | None = None
+    """Who runs its tree now, as "pid 12 on host since ..."; None if nobody does."""
+
+
+def check_identity(by: str) -> str:
+    """Return who decides, or raise InvalidInput: an empty identity decides nothing (A4)."""
+    if not by.strip():
+        raise InvalidInput("a decision needs the name of who makes it: by=... must not be empty")
+    return by
