@@ -1,0 +1,166 @@
+"""Which processes there are, whose they are, and how to signal exactly the one that was meant.
+
+Theory: a pid is a number that is given out again; a pid together with its start time is one process. Whatever is
+found is therefore carried as a `Seen`, and is looked up once more, start time included, before it is signalled.
+
+Rules:
+- Linux: /proc is read whole (`children` files are optional in the kernel and unreliable by their own manual). A
+  signal goes through a pidfd where the kernel has one, so nothing can slip in between the check and the signal.
+- Elsewhere: one `ps`. Start times have a resolution of one second and check and signal are two steps: what can
+  be done there.
+- Only the standard library, and little of it: the launcher imports this module without the package around it.
+"""
+
+import os
+import signal
+import sys
+import zlib
+from typing import Literal, NamedTuple
+
+PROC = sys.platform.startswith("linux")
+COMMAND_LIMIT = 300  # characters of a command line that are shown to people
+
+
+class Seen(NamedTuple):
+    """A process as it was found: `pid` and `started_at` identify it, the rest may change."""
+
+    pid: int
+    started_at: float
+    parent: int
+    group: int
+    session: int
+    is_zombie: bool
+
+    @property
+    def identity(self) -> tuple[int, float]:
+        """What stays true of this process for as long as it lives, and of no other."""
+        return self.pid, self.started_at
+
+
+def started_at(pid: int) -> float | None:
+    """Return the start time of a process, or None if there is none (or it cannot be read).
+
+    An opaque number: compare it for equality, with a value from this function only. On Linux it counts clock ticks
+    since the boot and tells boots apart as well (wall time would jump with the clock, ticks alone repeat after a
+    reboot); elsewhere it is the Unix time in whole seconds.
+    """
+    seen = find(pid)
+    return None if seen is None else seen.started_at
+
+
+def find(pid: int) -> Seen | None:
+    """Return the process that has this pid now, or None."""
+    return _read_stat(pid) if PROC else _ask_ps(["-p", str(pid)]).get(pid)
+
+
+def table() -> dict[int, Seen]:
+    """Return every process that can be seen, by pid. Takes some milliseconds: not for an event loop."""
+    if not PROC:
+        return _ask_ps(["-ax"])
+    found = (_read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - pathlib is a slow import
+    return {seen.pid: seen for seen in found if seen is not None}
+
+
+def below(processes: dict[int, Seen], root: int) -> dict[int, Seen]:
+    """Return the descendants of `root`, itself not included."""
+    children: dict[int, list[Seen]] = {}
+    for seen in processes.values():
+        children.setdefault(seen.parent, []).append(seen)
+    found: dict[int, Seen] = {}
+    pending = [root]
+    while pending:
+        for child in children.get(pending.pop(), ()):
+            if child.pid not in found and child.pid != root:
+                found[child.pid] = child
+                pending.append(child.pid)
+    return found
+
+
+def send(seen: Seen, signum: int) -> Literal["sent", "gone", "refused"]:
+    """Signal this very process; another one that has its pid by now is left alone."""
+    try:
+        handle = os.pidfd_open(seen.pid) if PROC and hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        return "gone"
+    except OSError:
+        handle = None  # a kernel before 5.3, or a sandbox: check, then signal
+    try:
+        if started_at(seen.pid) != seen.started_at:
+            return "gone"
+        if sys.platform == "linux" and handle is not None:
+            signal.pidfd_send_signal(handle, signum)
+        else:
+            os.kill(seen.pid, signum)
+    except ProcessLookupError:
+        return "gone"
+    except PermissionError:
+        return "refused"
+    finally:
+        if handle is not None:
+            os.close(handle)
+    return "sent"
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process as text for people, cut to `COMMAND_LIMIT`; empty if it is gone."""
+    if not PROC:
+        return _run_ps(["-o", "command=", "-p", str(pid)]).strip()[:COMMAND_LIMIT]
+    raw = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm").strip()
+    return raw.decode("utf-8", "backslashreplace")[:COMMAND_LIMIT]
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib would double the launcher's start
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _read_stat(pid: int) -> Seen | None:
+    # The name, in brackets, may itself hold blanks and brackets: what counts begins after the last one.
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    if len(fields) < 20:
+        return None
+    parent, group, session, ticks = (int(fields[index]) for index in (1, 2, 3, 19))
+    return Seen(pid, float(_boot() + ticks), parent, group, session, fields[0] in (b"Z", b"X"))
+
+
+_boots: list[int] = []
+
+
+def _boot() -> int:
+    """Return a number for this boot, to be added to a count of ticks: both together are exact in a float."""
+    if not _boots:
+        _boots.append((zlib.crc32(_read("/proc/sys/kernel/random/boot_id")) & 0x1FFFFF) << 32)
+    return _boots[0]
+
+
+def _run_ps(arguments: list[str]) -> str:
+    import subprocess  # a slow import, and Linux does without it
+
+    environment = {"LC_ALL": "C", "PATH": "/bin:/usr/bin", "TZ": "UTC"}
+    run = subprocess.run(  # noqa: S603 - our own arguments
+        ["/bin/ps", *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    return run.stdout.decode("utf-8", "backslashreplace")
+
+
+def _ask_ps(selection: list[str]) -> dict[int, Seen]:
+    import calendar
+    import time
+
+    found: dict[int, Seen] = {}
+    for line in _run_ps([*selection, "-o", "pid=,ppid=,pgid=,state=,lstart="]).splitlines():
+        pid, parent, group, state, *start = line.split()
+        began = calendar.timegm(time.strptime(" ".join(start), "%a %b %d %H:%M:%S %Y"))
+        session = _session_of(int(pid), int(group))
+        found[int(pid)] = Seen(int(pid), float(began), int(parent), int(group), session, state.startswith("Z"))
+    return found
+
+
+def _session_of(pid: int, otherwise: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return otherwise  # gone, or not ours to ask about

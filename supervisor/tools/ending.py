@@ -1,0 +1,115 @@
+"""Ending a set of processes: SIGTERM, grace, SIGKILL, until none is left or nothing more can be done.
+
+Theory: planned synchronously, so that the warden (a process without an event loop) and `end_survivor` (a task) share
+it. Each calls `step` with who is alive now, again and again, and sleeps in between as it likes.
+
+Rules:
+- Each process gets each signal once: a second SIGTERM means "at once" to many programs. SIGCONT goes with SIGTERM,
+  or a stopped process would not hear it.
+- Who appears later (a fork while we look) gets its SIGTERM when it is seen, and SIGKILL with the others.
+- Who may not be signalled (EPERM) is refused, and nobody waits for it.
+"""
+
+import os
+import signal
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from supervisor.tools.descendants import Seen, command_of, send
+
+How = Literal["terminated", "killed", "refused", "stuck"]
+
+GIVE_UP_AFTER = 2.0  # seconds after SIGKILL, for what sits in the kernel (a dead network drive)
+
+
+class Ended(NamedTuple):
+    """How one process ended. `how` is "stuck" if it lived on after SIGKILL, "refused" if we may not signal it."""
+
+    pid: int
+    command: str
+    session: int
+    how: How
+
+
+class Ending:
+    """The ending of some processes; times are monotonic seconds.
+
+    `term_at` is when SIGTERM is due, `grace` the seconds from there to SIGKILL.
+    """
+
+    def __init__(self, *, term_at: float, grace: float) -> None:
+        self._term_at = term_at
+        self._kill_at = term_at + grace
+        self._give_up_at = self._kill_at + GIVE_UP_AFTER
+        self._seen: dict[tuple[int, float], Ended] = {}
+        self._alive: set[tuple[int, float]] = set()
+        self._signalled: dict[tuple[int, float], signal.Signals] = {}  # the last one that each got
+        self._group_signals: set[signal.Signals] = set()
+        self._has_given_up = False
+
+    def knows(self, seen: Seen) -> bool:
+        """Whether this process was among those to be ended before, wherever it hangs by now."""
+        return seen.identity in self._seen
+
+    def step(self, alive: Iterable[Seen], now: float, *, group: int | None = None) -> bool:
+        """Signal whom a signal is due; return True when nothing more can be done for those alive.
+
+        `group` is a process group to be signalled in one step, which no fork within it can outrun. The caller makes
+        sure that the number is still this group's: its leader lives, or has not been reaped.
+        """
+        alive = list(alive)
+        self._alive = {seen.identity for seen in alive}
+        for seen in alive:
+            if seen.identity not in self._signalled:  # asked anew each time: a fresh fork has yet to exec
+                self._seen[seen.identity] = Ended(seen.pid, command_of(seen.pid), seen.session, "terminated")
+        due = self._due(now)
+        if due is not None:
+            if group is not None and due not in self._group_signals:
+                self._signal_group(group, due, alive)
+            for seen in alive:
+                self._signal(seen, due)
+        self._has_given_up = now >= self._give_up_at
+        refused = [seen for seen in alive if self._seen[seen.identity].how == "refused"]
+        return self._has_given_up or (bool(alive) and len(refused) == len(alive))
+
+    def ended(self) -> list[Ended]:
+        """Return everyone who was signalled, and how it ended; not those who went of their own accord."""
+        stuck = self._alive if self._has_given_up else set()
+        return [
+            ended._replace(how="stuck") if identity in stuck and ended.how != "refused" else ended
+            for identity, ended in self._seen.items()
+            if identity in self._signalled
+        ]
+
+    def _due(self, now: float) -> signal.Signals | None:
+        if now >= self._kill_at:
+            return signal.SIGKILL
+        return signal.SIGTERM if now >= self._term_at else None
+
+    def _signal_group(self, group: int, due: signal.Signals, alive: list[Seen]) -> None:
+        self._group_signals.add(due)
+        try:
+            os.killpg(group, due)
+            if due == signal.SIGTERM:
+                os.killpg(group, signal.SIGCONT)
+        except (ProcessLookupError, PermissionError):
+            return  # nobody there, or nobody whom we may signal: one by one we find out which
+        for seen in alive:
+            if seen.group == group:
+                self._note(seen, due)
+
+    def _signal(self, seen: Seen, due: signal.Signals) -> None:
+        if self._signalled.get(seen.identity) == due:
+            return
+        answer = send(seen, due)
+        if answer == "sent" and due == signal.SIGTERM:
+            send(seen, signal.SIGCONT)
+        if answer != "gone":
+            self._note(seen, due)
+        if answer == "refused":
+            self._seen[seen.identity] = self._seen[seen.identity]._replace(how="refused")
+
+    def _note(self, seen: Seen, due: signal.Signals) -> None:
+        self._signalled[seen.identity] = due
+        how: How = "killed" if due == signal.SIGKILL else "terminated"
+        self._seen[seen.identity] = self._seen[seen.identity]._replace(how=how)

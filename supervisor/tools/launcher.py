@@ -1,0 +1,129 @@
+"""The launcher as its owner sees it: one small process that forks the wardens (see `warden`).
+
+Rules:
+- It starts with the first command, serves every event loop and thread of this process, and ends with it, however
+  this process ends: it reads from a socket of ours. It stays our child, so that whoever looks for the ancestors of
+  a command finds us.
+- One launcher per process and identity: after a fork, or once this process has dropped privileges, a command never
+  runs under a launcher of before. Umask, limits and namespaces are those of the launcher's start.
+- If it was killed, the next command starts another.
+"""
+
+import array
+import atexit
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+# The package's own __init__ files are not run in the launcher: it needs two modules, not the library.
+_BOOTSTRAP = """
+import sys, types
+for name in ("supervisor", "supervisor.tools"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["supervisor.tools"].__path__ = [sys.argv[1]]
+from supervisor.tools import warden
+warden.main()
+"""
+
+# What an interpreter may need to find its own shared library. Everything else, secrets first, stays out.
+_KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class _Launcher:
+    requests: socket.socket
+    process: subprocess.Popen[bytes]
+    identity: tuple[object, ...]
+
+    def close(self) -> None:
+        self.requests.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=1.0)  # it exits at the end of the socket; the bound is for a stopped one
+
+
+_lock = threading.Lock()
+_launchers: list[_Launcher] = []  # none or one
+
+
+def fork_warden(wire: socket.socket, output: int) -> None:
+    """Have a warden forked that holds its own copies of `wire` (its end) and `output` (to write to).
+
+    Does not wait for it: the warden, or the end of the wire, answers. Raises BlockingIOError while the launcher has
+    too much to do, or another OSError.
+    """
+    with _lock:
+        try:
+            _send(_current(), wire, output)
+        except (BrokenPipeError, ConnectionResetError):
+            _drop()
+            _send(_current(), wire, output)
+
+
+def launcher_pid() -> int | None:
+    """Return the pid of this process's launcher, or None while there is none."""
+    return _launchers[0].process.pid if _launchers else None
+
+
+def _send(launcher: _Launcher, wire: socket.socket, output: int) -> None:
+    fds = array.array("i", [wire.fileno(), output])
+    launcher.requests.sendmsg([b"w"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+
+
+def _current() -> _Launcher:
+    identity = os.getpid(), os.getuid(), os.geteuid(), os.getgid(), os.getegid(), tuple(os.getgroups())
+    if _launchers and _launchers[0].identity != identity:
+        _drop()
+    if not _launchers:
+        _launchers.append(_start(identity))
+    return _launchers[0]
+
+
+def _start(identity: tuple[object, ...]) -> _Launcher:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+        argv = [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(Path(__file__).parent)]
+        try:
+            # Not waited for: what is sent meanwhile is kept in the socket.
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
+                argv,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+            )
+        except BaseException:
+            ours.close()
+            raise
+    ours.setblocking(False)  # a launcher that takes nothing is a failure to launch, and not a wait
+    return _Launcher(ours, process, identity)
+
+
+def _drop() -> None:
+    launcher = _launchers.pop()
+    if launcher.identity[0] == os.getpid():
+        launcher.close()
+    else:
+        launcher.requests.close()  # of the process we were forked from: not ours to wait for
+        launcher.process.returncode = 0
+
+
+def _renew_lock() -> None:
+    global _lock  # the old one may be held by a thread that this fork does not have
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    with _lock:
+        if _launchers:
+            _drop()

@@ -1,0 +1,416 @@
+"""One real process per call: it cannot hang us, leaves nothing behind, and begins only after it was written down.
+
+Theory: the process exists before its command does. `open_process` starts it and says its pid and start time; it
+waits at a gate until `release`, so that the caller can put both on disk first. A warden of its own, a small process
+between it and us (see `warden`), is parent to all that the command ever starts, and ends all of it: when the command
+has exited, when we say so, and when we are no more.
+
+Rules:
+- The wait is for the exit, never for the end of a pipe; whoever holds the pipe after that cannot hold us.
+- The deadline counts from the release. Who exits at the deadline has exited: the warden looks at the command first.
+- Every way out (exit, deadline, cancellation, an error, our death) is the same: the end of the wire to the warden.
+  Our own wait for it is shielded and bounded, and a cancellation is re-raised after it.
+- No signal is sent by bare pid from here, no child watcher is used, and no child of the user's is ever waited for.
+"""
+
+import errno
+import math
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import anyio
+from anyio import AsyncContextManagerMixin, CancelScope
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from supervisor.tools.ending import GIVE_UP_AFTER
+from supervisor.tools.launcher import fork_warden
+from supervisor.tools.output import HeadAndTail, Output
+from supervisor.tools.survivors import end_survivor
+from supervisor.tools.warden import GO, pack, unpack
+
+__all__ = ["Finished", "LaunchFailed", "LeftBehind", "Output", "Process", "end_survivor", "open_process"]
+
+START_TIMEOUT = 30.0  # seconds until a process that has not come to the gate (a dead network drive) is given up
+_MARGIN = 3.0  # seconds beyond its own bounds that a warden gets to report
+_BUSY_PAUSE = 0.01  # seconds until a launcher that is busy with hundreds of starts is asked again
+_CHUNK = 65536
+_DRAINED = 2**21  # bytes read after the end at most: more than a pipe can hold
+
+
+class LaunchFailed(OSError):
+    """The command could not be started, and nothing of it ran.
+
+    An OSError: `errno`, `strerror` and `filename` (the program, or the folder it was to run in) say why: ENOENT no
+    such file or interpreter, EACCES not executable, E2BIG arguments and environment too long, EINVAL not encodable.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """A process that outlived its command, or had left the command's session (setsid), and had to be ended.
+
+    `how`: "terminated" (SIGTERM), "killed" (SIGKILL), "refused" (we may not signal it; it lives), "stuck" (it did
+    not die of SIGKILL in time; it may live).
+    """
+
+    pid: int
+    command: str
+    has_escaped: bool
+    how: Literal["terminated", "killed", "refused", "stuck"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a released process ended. `exit_code` or `signal` is set, the other is None.
+
+    Both are None if nobody could learn it: it would not end (see `refused_kills`), or its warden was killed.
+    `trouble` then says what happened. `duration` is seconds from release to exit. `was_ended`: by us; `timed_out`:
+    because of the deadline. `left_behind` names the first 100 of `left_behind_count`.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    duration: float
+    was_ended: bool
+    timed_out: bool
+    output: Output
+    left_behind: tuple[LeftBehind, ...] = ()
+    left_behind_count: int = 0
+    trouble: str | None = None
+
+    @property
+    def escaped(self) -> tuple[LeftBehind, ...]:
+        """Those who had left the command's session; they are among `left_behind`."""
+        return tuple(each for each in self.left_behind if each.has_escaped)
+
+    @property
+    def refused_kills(self) -> tuple[int, ...]:
+        """The pids that could not be ended, that of the command itself perhaps among them."""
+        return tuple(each.pid for each in self.left_behind if each.how in ("refused", "stuck"))
+
+
+def open_process(
+    command: str | Sequence[str],
+    *,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    output_limit: int = 30_000,
+    grace: float = 2.0,
+    on_output: Callable[[bytes], None] | None = None,
+) -> "Process":
+    """Start a process that waits at its gate; use as `async with open_process(...) as process`.
+
+    A string is run by `/bin/sh -c`, a sequence without a shell, its program looked up in the PATH of `env`. `env` is
+    the whole environment (default: ours). Standard input is /dev/null; stdout and stderr are one stream, of which
+    `output_limit` bytes are kept, half from its start and half from its end. `grace` is seconds from SIGTERM to
+    SIGKILL. `on_output` gets each piece as it is read, at once and in the loop; what it raises ends the command and
+    is raised by `wait`.
+
+    Leaving the context ends the process and all it started; unreleased, nothing ever ran. Where the platform has no
+    subreaper (macOS), a process that left its session and whose parent has ended is not found and not ended.
+
+    Entering raises `LaunchFailed` if there can be no process, or not in `cwd`.
+    """
+    return Process(
+        _encode_request(command, cwd, env, grace), grace=grace, output=HeadAndTail(output_limit), watcher=on_output
+    )
+
+
+class Process(AsyncContextManagerMixin):
+    """A process at its gate, running, or ended. Made by `open_process`; for one task.
+
+    `pid` and `started_at` (see `descendants.started_at`; None if unknown) identify it, `finished` is None until it
+    has been released and has ended, whichever way: it is set before a cancellation leaves `wait`.
+    """
+
+    pid: int
+    started_at: float | None
+    finished: Finished | None
+
+    def __init__(
+        self, request: bytes, *, grace: float, output: HeadAndTail, watcher: Callable[[bytes], None] | None
+    ) -> None:
+        self.pid = 0
+        self.started_at = None
+        self.finished = None
+        self._request = request
+        self._grace = grace
+        self._output = output
+        self._watcher = watcher
+        self._watcher_error: Exception | None = None
+        self._wire: socket.socket | None = None
+        self._reader = -1
+        self._received = bytearray()
+        self._released_at: float | None = None
+        self._is_overdue = False
+        self._is_concluding = False
+        self._is_concluded = False
+        self._failure: LaunchFailed | None = None
+        self._exit: tuple[int, float, bool] | None = None  # code, duration, was it ended by us
+        self._left: tuple[list[Any], int] | None = None
+        self._trouble: str | None = None
+
+    def __repr__(self) -> str:
+        state = "ended" if self._is_concluded else "running" if self._released_at is not None else "at its gate"
+        return f"<Process {self.pid or 'not started'}, {state}>"
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the command may have begun: a call without this had no effect."""
+        return self._released_at is not None
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        try:
+            await self._start()
+            yield self
+        finally:
+            try:
+                await self._conclude()
+            finally:
+                self._close()
+
+    async def release(self) -> None:
+        """Open the gate: the command begins, and its time counts from here.
+
+        If this raises a cancellation the gate is still shut, and stays so.
+        """
+        if self._released_at is not None:
+            raise RuntimeError("a process is released once")
+        if self._is_concluding:
+            raise RuntimeError("this process has ended before its release")
+        await checkpoint_if_cancelled()
+        assert self._wire is not None
+        self._released_at = anyio.current_time()
+        with suppress(OSError):  # the warden was killed, and the process at the gate with it: `wait` says so
+            self._wire.send(GO)
+
+    async def wait(self, timeout: float) -> Finished:
+        """Wait until the command has exited and all it left behind is ended; return how.
+
+        `timeout` is seconds from the release; at that deadline the command is ended, and `timed_out` says so. Raises
+        `LaunchFailed` if the command could not be executed. On cancellation the command is ended, `finished` is set
+        with what there was, and the cancellation goes on.
+        """
+        if self._released_at is None:
+            raise RuntimeError("release the process first, then wait for it")
+        if not self._is_concluded:
+            try:
+                with CancelScope(deadline=self._released_at + timeout) as scope:
+                    await self._reading_output(self._receive_exit)
+                self._is_overdue = scope.cancelled_caught
+            finally:
+                await self._conclude()
+        if self._failure is not None:
+            raise self._failure
+        if self._watcher_error is not None:
+            raise self._watcher_error
+        assert self.finished is not None
+        return self.finished
+
+    async def _start(self) -> None:
+        with anyio.move_on_after(START_TIMEOUT):
+            # A launcher that died under our hands took the request with it, and nothing else: ask another one.
+            if not (await self._reach_gate() or await self._reach_gate()):
+                raise LaunchFailed(errno.ECHILD, "the process was killed before it could begin", None)
+        if not self.pid:
+            raise LaunchFailed(errno.ETIMEDOUT, f"not started within {START_TIMEOUT:.0f} s", None)
+
+    async def _reach_gate(self) -> bool:
+        self._close()
+        with ExitStack() as theirs:
+            try:
+                self._wire, wire = socket.socketpair()
+                theirs.enter_context(wire)
+                self._wire.setblocking(False)
+                self._reader, writer = os.pipe()
+                theirs.callback(os.close, writer)
+                os.set_blocking(self._reader, False)
+                while not _try_fork(wire, writer):
+                    await anyio.sleep(_BUSY_PAUSE)
+            except OSError as error:
+                raise LaunchFailed(error.errno, f"{error.strerror} (starting a process)", None) from error
+            if sys.platform != "darwin":  # where a descriptor on its way is lost when its sender closes it
+                theirs.close()
+            if not (await self._send_request(self._wire) and await self._receive()):
+                return False
+        if self._failure is not None:
+            raise self._failure
+        return self.pid != 0
+
+    async def _send_request(self, wire: socket.socket) -> bool:
+        rest = memoryview(self._request)
+        while rest:
+            try:
+                rest = rest[wire.send(rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(wire)
+            except OSError:
+                return False
+        return True
+
+    async def _receive(self) -> bool:
+        """Take in the warden's next message; False at the end of the wire."""
+        assert self._wire is not None
+        while (message := unpack(self._received)) is None:
+            try:
+                chunk = self._wire.recv(_CHUNK)
+            except BlockingIOError:
+                await anyio.wait_readable(self._wire)
+                continue
+            except OSError:
+                return False
+            if not chunk:
+                return False
+            self._received += chunk
+        match message:
+            case "started", pid, started_at:
+                self.pid, self.started_at = pid, started_at
+            case "failed", number, filename:
+                self._failure = LaunchFailed(number, os.strerror(number), os.fsdecode(filename))
+            case "exited", code, duration, was_ended:
+                self._exit = code, duration, was_ended
+            case "done", rows, count:
+                self._left = rows, count
+            case "broken", trouble:
+                self._trouble = trouble
+        return True
+
+    async def _receive_exit(self) -> None:
+        while self._exit is None and self._failure is None and await self._receive():
+            pass
+
+    async def _receive_all(self) -> None:
+        while await self._receive():
+            pass
+
+    async def _reading_output(self, until: Callable[[], Awaitable[None]]) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._read_output, group.cancel_scope)
+            await until()
+            group.cancel_scope.cancel()
+
+    async def _read_output(self, scope: CancelScope) -> None:
+        while self._reader >= 0:
+            await anyio.wait_readable(self._reader)
+            if self._read_chunk() == 0:
+                return
+            if self._watcher_error is not None and not self._is_concluding:
+                scope.cancel()
+
+    def _read_chunk(self) -> int | None:
+        """Take in what the pipe holds; return how many bytes, 0 at its end, None if there is nothing now."""
+        try:
+            chunk = os.read(self._reader, _CHUNK)
+        except BlockingIOError:
+            return None
+        self._output.add(chunk)
+        if chunk and self._watcher is not None:
+            try:
+                self._watcher(chunk)
+            except Exception as error:  # noqa: BLE001 - `wait` raises it, after the command was ended
+                self._watcher, self._watcher_error = None, error
+        return len(chunk)
+
+    async def _conclude(self) -> None:
+        """End what is left, learn how it ended, and set `finished`: shielded, and bounded."""
+        if self._is_concluded or self._wire is None:
+            return
+        self._is_concluding = True
+        try:
+            with anyio.move_on_after(self._grace + GIVE_UP_AFTER + _MARGIN, shield=True):
+                with suppress(OSError):
+                    self._wire.shutdown(socket.SHUT_WR)
+                await self._reading_output(self._receive_all)
+            if self._left is None and self._released_at is not None and self._failure is None:
+                await self._end_without_warden()
+        finally:
+            self._is_concluded = True
+            self._drain()
+            if self._released_at is not None and self._failure is None:
+                self.finished = self._sum_up(self._released_at)
+
+    async def _end_without_warden(self) -> None:
+        self._trouble = self._trouble or "the process that guards the command was killed or stopped"
+        with anyio.move_on_after(self._grace + GIVE_UP_AFTER + _MARGIN, shield=True):
+            answer = await end_survivor(self.pid, self.started_at, self._grace)
+            self._trouble += f"; the command itself: {answer}"
+
+    def _drain(self) -> None:
+        drained = 0
+        while drained < _DRAINED and (count := self._read_chunk()):
+            drained += count
+
+    def _sum_up(self, released_at: float) -> Finished:
+        code, duration, was_ended = self._exit or (None, anyio.current_time() - released_at, True)
+        rows, count = self._left or ((), 0)
+        return Finished(
+            exit_code=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            duration=duration,
+            was_ended=was_ended,
+            timed_out=self._is_overdue and was_ended,
+            output=self._output.output(),
+            left_behind=tuple(
+                LeftBehind(pid=pid, command=command, has_escaped=has_escaped, how=how)
+                for pid, command, has_escaped, how in rows
+            ),
+            left_behind_count=count,
+            trouble=self._trouble,
+        )
+
+    def _close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+        if self._reader >= 0:
+            os.close(self._reader)
+            self._reader = -1
+
+
+def _try_fork(wire: socket.socket, output: int) -> bool:
+    try:
+        fork_warden(wire, output)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS):
+            raise
+        return False
+    return True
+
+
+def _encode_request(
+    command: str | Sequence[str],
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+    grace: float,
+) -> bytes:
+    if not (math.isfinite(grace) and grace >= 0):
+        raise ValueError(f"grace is a number of seconds, not {grace}")
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    environment = os.environ if env is None else env
+    if not argv or not argv[0]:
+        raise LaunchFailed(errno.EINVAL, "there is no program to run", None)
+    if any("\0" in each for each in argv):
+        raise LaunchFailed(errno.EINVAL, "an argument holds a NUL character", argv[0].partition("\0")[0])
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise LaunchFailed(errno.EINVAL, f"not a possible environment variable: {name!r}", argv[0])
+    try:
+        folder = os.path.join(os.getcwd(), cwd or "")  # noqa: PTH109, PTH118 - bytes exactly as given
+        return pack(
+            (
+                [os.fsencode(each) for each in argv],
+                os.fsencode(folder),
+                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+                grace,
+            )
+        )
+    except UnicodeEncodeError as error:
+        raise LaunchFailed(errno.EINVAL, "command, folder or environment cannot be encoded", argv[0]) from error
+    except FileNotFoundError as error:
+        raise LaunchFailed(errno.ENOENT, "our own working folder is gone", None) from error

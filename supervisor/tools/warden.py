@@ -1,0 +1,301 @@
+"""The other side of `process`: a small process that starts one command, stands guard over it, and ends it.
+
+Theory: what is to be ended for certain must have a parent of its own. One *launcher* (this module, in a fresh
+single-threaded interpreter) serves a whole supervisor process; for each command it forks a *warden*, and the warden
+forks the command. The warden is the subreaper of its command: whatever the command starts, however often it
+daemonizes, stays below this warden and belongs to this command and no other. Nothing of it ever becomes a child of
+the user's process, so no exit status can be stolen from the user's, asyncio's or trio's own children, and no
+prctl is set on the user's process.
+
+Rules:
+- The owner (the supervisor's process) and a warden share a socket, the wire. Owner to warden: one request, then
+  `GO`, then the end of the stream, which means "end it now": the owner's crash and its wish are one path.
+- Until `GO` the forked command waits at the gate, a pipe. If owner or warden die, it exits; it never runs.
+- Warden to owner: `started` | `failed`; after `GO`: `failed` | `exited`; last `done`. Then the wire ends.
+- A warden never outlives the end of its command by more than grace + `GIVE_UP_AFTER`, and ignores polite signals.
+- Standard library only, and little of it; no import of the package around it is run (see `launcher`).
+
+Where the platform has no subreaper (macOS), what left the command's group *and* lost its parent is not found.
+"""
+
+import contextlib
+import errno
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any, NoReturn
+
+from supervisor.tools.descendants import PROC, Seen, below, started_at, table
+from supervisor.tools.ending import Ending
+
+GO = b"g"
+READY = b"r"
+LINGER = 0.1  # seconds that what is left behind has to end by itself: the `tee` of a pipe just closed
+REPORTED = 100  # left-behind processes that are named one by one
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def pack(message: Any) -> bytes:
+    """Frame a message: four bytes of length, then the value. Both ends are one interpreter, so marshal is exact."""
+    raw = marshal.dumps(message)
+    return len(raw).to_bytes(4, "big") + raw
+
+
+def unpack(buffer: bytearray) -> Any:
+    """Take the first whole message off the buffer, or return None."""
+    end = 4 + int.from_bytes(buffer[:4], "big")
+    if len(buffer) < max(end, 5):
+        return None
+    message = marshal.loads(bytes(buffer[4:end]))  # noqa: S302 - from our own process, over a private socket
+    del buffer[:end]
+    return message
+
+
+def serve(requests: socket.socket) -> None:
+    """Be the launcher: fork a warden for each wire that arrives, until the owner is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens need no reaping
+    prctl = _find_prctl()
+    while True:
+        # One byte at a time: each carries the two descriptors of one command.
+        _, fds, _, _ = socket.recv_fds(requests, 1, 2)
+        if len(fds) < 2:
+            return
+        for fd in fds:
+            os.set_inheritable(fd, False)  # received descriptors are not close-on-exec by themselves
+        wire, output = socket.socket(fileno=fds[0]), fds[1]
+        try:
+            child = os.fork()
+        except OSError as error:
+            _tell(wire, "failed", error.errno, b"fork")
+        else:
+            if child == 0:
+                requests.close()
+                _guard(wire, output, prctl)
+        wire.close()
+        os.close(output)
+
+
+def _find_prctl() -> Any:
+    if not PROC:
+        return None
+    try:
+        import ctypes  # only Linux needs it
+
+        return ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+def _guard(wire: socket.socket, output: int, prctl: Any) -> NoReturn:
+    try:
+        is_subreaper = prctl is not None and prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        Warden(wire, output, is_subreaper=is_subreaper).run()
+    except BaseException:  # noqa: BLE001 - this process has nobody else to tell
+        _tell(wire, "broken", traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def _tell(wire: socket.socket, *message: object) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        wire.sendall(pack(message))
+
+
+class Warden:
+    """One command, from its fork to the end of the last process it started."""
+
+    def __init__(self, wire: socket.socket, output: int, *, is_subreaper: bool) -> None:
+        self._wire = wire
+        self._is_subreaper = is_subreaper
+        argv, self._cwd, environment, self._grace = self._read_request()
+        self._argv: list[bytes] = argv
+        self._environment: dict[bytes, bytes] = environment
+        wakeup, wakeup_writer = os.pipe()
+        os.set_blocking(wakeup, False)
+        os.set_blocking(wakeup_writer, False)
+        self._wakeup = wakeup
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
+        self._began = 0.0
+        self._status: int | None = None  # of the command, as waitpid gives it
+        gate_reader, self._gate = os.pipe()
+        self._news, news_writer = os.pipe()
+        self._leader = os.fork()
+        if self._leader == 0:
+            os.close(self._gate)
+            self._become_command(output, gate_reader, news_writer)
+        os.close(gate_reader)
+        os.close(news_writer)
+        os.close(output)
+
+    def run(self) -> None:
+        """Start, guard, end, report; return when nothing of the command is left."""
+        if not self._open_gate():
+            if self._status is None:
+                os.kill(self._leader, signal.SIGKILL)  # it waits at the gate; not reaped, so the pid is its own
+                os.waitpid(self._leader, 0)
+            return
+        is_ended = self._watch()
+        self._end(is_ended=is_ended)
+
+    def _read_request(self) -> Any:
+        buffer = bytearray()
+        while (request := unpack(buffer)) is None:
+            chunk = self._wire.recv(65536)  # GO comes only after `started` was told, so this is the request alone
+            if not chunk:
+                os._exit(0)  # withdrawn before it was made
+            buffer += chunk
+        return request
+
+    def _become_command(self, output: int, gate: int, news: int) -> NoReturn:
+        filename: bytes = self._cwd
+        try:
+            signal.set_wakeup_fd(-1)
+            for signum in signal.valid_signals():
+                with contextlib.suppress(OSError, ValueError):  # SIGKILL, SIGSTOP, what libc keeps for itself
+                    signal.signal(signum, signal.SIG_DFL)
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.chdir(self._cwd)
+            os.write(news, READY)
+            if os.read(gate, 1) != GO:
+                os._exit(0)
+            filename = self._argv[0]
+            os.execvpe(filename, self._argv, self._environment)  # noqa: S606 - the point of it all
+        except OSError as error:
+            os.write(news, marshal.dumps((error.errno, filename[:1024])))  # one atomic write
+        finally:
+            os._exit(127)
+
+    def _open_gate(self) -> bool:
+        """Report the start and wait for `GO`; False if there is nothing to be run (any more)."""
+        while not (ready := self._wait(None, self._wire.fileno(), self._news) - {self._wakeup}):
+            pass  # a child changed: what that means is in the news
+        if self._news not in ready:
+            return False
+        news = os.read(self._news, 4096)
+        if news != READY:
+            self._report_failure(news)
+            return False
+        _tell(self._wire, "started", self._leader, started_at(self._leader))
+        while self._wire.fileno() not in self._wait(None, self._wire.fileno()):
+            if self._has_exited():
+                _tell(self._wire, "failed", errno.ECHILD, os.fsencode("the gate"))
+                return False
+        if self._wire.recv(1) != GO:
+            return False
+        self._began = time.monotonic()
+        with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile: `_watch` finds its status
+            os.write(self._gate, GO)
+        os.close(self._gate)
+        return True
+
+    def _report_failure(self, news: bytes) -> None:
+        number, filename = marshal.loads(news) if news else (errno.ECHILD, b"the gate")  # noqa: S302 - from our own fork
+        _tell(self._wire, "failed", number, filename)
+
+    def _watch(self) -> bool:
+        """Wait until the command exits or the owner wants its end; return whether it has to be ended."""
+        while True:
+            ready = self._wait(None, self._wire.fileno())
+            if self._has_exited():  # looked at first: to exit at the deadline is not to be ended by it
+                return False
+            if self._wire.fileno() in ready:
+                return True
+
+    def _has_exited(self) -> bool:
+        """Reap whoever is ours and has exited; return whether the command itself has."""
+        with contextlib.suppress(ChildProcessError):
+            while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
+                if reaped[0] == self._leader:
+                    self._status = reaped[1]
+        return self._status is not None
+
+    def _end(self, *, is_ended: bool) -> None:
+        now = time.monotonic()
+        if not is_ended and not self._report_exit(now, is_ended=False):
+            return
+        ending = Ending(term_at=now if is_ended else now + LINGER, grace=self._grace)
+        is_told, pause = not is_ended, 0.002
+        while not self._is_nobody_left():
+            now = time.monotonic()
+            if self._has_exited() and not is_told:
+                is_told = self._report_exit(now, is_ended=True)
+            alive = self._alive(ending)
+            # The group's number is surely its own while its leader has not been reaped.
+            if ending.step(alive, now, group=None if self._status is not None else self._leader):
+                break
+            if not (alive or self._is_subreaper or self._status is None):
+                break  # zombies that are not ours to reap, as far as this platform can tell
+            self._wait(pause)
+            pause = min(pause * 2, 0.05)
+        if self._status is not None and not is_told:
+            self._report_exit(time.monotonic(), is_ended=True)
+        rows = [
+            (each.pid, each.command, each.session != self._leader, each.how)
+            for each in ending.ended()
+            # Ended together with its command: worth a word only if it had run away, or would not go.
+            if not is_ended or each.session != self._leader or each.how in ("refused", "stuck")
+        ]
+        _tell(self._wire, "done", rows[:REPORTED], len(rows))
+
+    def _report_exit(self, now: float, *, is_ended: bool) -> bool:
+        assert self._status is not None
+        if news := os.read(self._news, 4096):  # its end of the pipe is gone: by exec, or with the process
+            self._report_failure(news)
+            return False
+        _tell(self._wire, "exited", os.waitstatus_to_exitcode(self._status), now - self._began, is_ended)
+        return True
+
+    def _is_nobody_left(self) -> bool:
+        self._has_exited()
+        if self._status is None:
+            return False
+        try:
+            if self._is_subreaper:
+                # Whoever lives below a subreaper hangs below one of its children: no child, nobody. Exact, and cheap.
+                os.waitpid(-1, os.WNOHANG)
+            else:
+                os.killpg(self._leader, 0)
+        except (ChildProcessError, ProcessLookupError):
+            return True
+        except PermissionError:
+            pass  # somebody, though not ours to signal
+        return False
+
+    def _alive(self, ending: Ending) -> list[Seen]:
+        processes = table()
+        mine = below(processes, os.getpid())
+        if not self._is_subreaper:
+            mine |= {pid: s for pid, s in processes.items() if s.group == self._leader or ending.knows(s)}
+        # A zombie that is our child and could not be reaped has threads that still run.
+        return [seen for seen in mine.values() if not seen.is_zombie or seen.parent == os.getpid()]
+
+    def _wait(self, seconds: float | None, *fds: int) -> set[int]:
+        """Sleep until a descriptor is ready (or at its end), a child changed, or the time is over."""
+        poll = select.poll()
+        for fd in (*fds, self._wakeup):
+            poll.register(fd, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(None if seconds is None else max(1, int(seconds * 1000)))}
+        if self._wakeup in ready:
+            os.read(self._wakeup, 4096)
+        return ready
+
+
+def main() -> None:
+    """Run the launcher on the socket that is standard input."""
+    os.setsid()  # an interrupt typed at the terminal is for the owner, who knows what to do about its commands
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(signum, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    requests = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    serve(requests)
+    sys.exit(0)
