@@ -8,7 +8,7 @@ Everything above these seams works on any implementation below them; one test su
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
@@ -91,6 +91,8 @@ class Store(ABC):
     """For messages to people: where it is."""
     is_durable: bool
     """Whether another process, or a later one, could answer what is asked here (A6)."""
+    unreadable: Mapping[str, str]
+    """Sessions of which `rows` left out an entry that it cannot read, and why; `journal` refuses them and no others."""
 
     @abstractmethod
     def open(self) -> None:
@@ -116,9 +118,16 @@ class Store(ABC):
     def rollback(self) -> None:
         """End the transaction without a trace. Idempotent."""
 
+    def wants_checkpoint(self) -> bool:
+        """Whether enough was written for `checkpoint` to be worth its while. Cheap: ask after every commit."""
+        return False
+
+    def checkpoint(self) -> None:  # noqa: B027 # most stores have no log to bound
+        """Bound the store's log. May be called in a worker thread, beside everything but `close`, by one at a time."""
+
     @abstractmethod
     def rows(self, after: int) -> list[Row]:
-        """Return all entries behind a position, in order."""
+        """Return all entries behind a position, in order, but for those named by `unreadable`."""
 
     @abstractmethod
     def journal(self, session: str, after: int = 0) -> list[Row]:

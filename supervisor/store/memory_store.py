@@ -1,0 +1,204 @@
+"""A store that ends with its process: for tests, and for runs that nobody needs to resume.
+
+It keeps what the durable one keeps, the encoded events and the same index, so that what comes back was decoded from
+bytes here too. A transaction is a draft that a commit moves over; a rollback drops it.
+"""
+
+import os
+import secrets
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from supervisor.abc import Owner, Row, SessionRow, Store
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.events import encode_event
+from supervisor.core.values import Approval
+from supervisor.store.projection import (
+    ApprovalEntry,
+    Draft,
+    SessionEntry,
+    approval_row,
+    read_known_rows,
+    read_rows,
+    session_row,
+    touched,
+)
+
+Entry = tuple[int, str, bytes]
+E = TypeVar("E", SessionEntry, ApprovalEntry)
+
+
+class MemoryStore(Store):
+    """See Store. Everything is owned by this process, since no other can reach it."""
+
+    name = ":memory:"
+    is_durable = False
+
+    def __init__(self) -> None:
+        self.unreadable: dict[str, str] = {}
+        self._entries: list[Entry] = []
+        self._journals: dict[str, list[Entry]] = {}
+        self._sessions: dict[str, SessionEntry] = {}
+        self._approvals: dict[str, ApprovalEntry] = {}
+        self._calls: dict[tuple[str, str], str] = {}
+        self._pending: dict[str, ApprovalEntry] = {}
+        self._owner = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), datetime.now(UTC))
+        self._owned: set[str] = set()
+        self._draft: _Transaction | None = None
+
+    def open(self) -> None:
+        """Nothing to open."""
+
+    def close(self) -> None:
+        """Keep everything: a test may open the same store again, as another process would."""
+        self._draft = None
+        self._owned.clear()
+
+    def begin(self) -> bool:
+        assert self._draft is None, "a transaction is open"
+        self._draft = _Transaction()
+        return True
+
+    def write(self, rows: Sequence[Row]) -> None:
+        transaction = self._transaction
+        keys = touched(rows)
+        approvals = keys.approvals | {self._calls[call] for call in keys.calls if call in self._calls}
+        draft = Draft(
+            _known(keys.sessions, transaction.sessions, self._sessions),
+            _known(approvals, transaction.approvals, self._approvals)
+            + [entry for entry in transaction.approvals.values() if (entry.session, entry.operation) in keys.calls],
+        )
+        last = transaction.entries[-1][0] if transaction.entries else self.last_position()
+        for row in rows:
+            if row.position <= last:
+                raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
+            last = row.position
+            transaction.entries.append((row.position, row.session, encode_event(row.event)))
+            draft.take(row)
+        transaction.sessions.update(draft.sessions)
+        transaction.approvals.update(draft.approvals)
+
+    def commit(self) -> None:
+        transaction, self._draft = self._transaction, None
+        self._entries += transaction.entries
+        for entry in transaction.entries:
+            self._journals.setdefault(entry[1], []).append(entry)
+        self._sessions.update(transaction.sessions)
+        for approval in transaction.approvals.values():
+            self._approvals[approval.id] = approval
+            self._calls[approval.session, approval.operation] = approval.id
+            if approval.status == "pending":
+                self._pending[approval.id] = approval
+            else:
+                self._pending.pop(approval.id, None)
+        for root, is_owned in transaction.owned.items():
+            (self._owned.add if is_owned else self._owned.discard)(root)
+
+    def rollback(self) -> None:
+        self._draft = None
+
+    def rows(self, after: int) -> list[Row]:
+        first = bisect_right(self._entries, after, key=_position)
+        return read_known_rows(self._entries[first:], self.unreadable)
+
+    def journal(self, session: str, after: int = 0) -> list[Row]:
+        entries = self._journals.get(session, [])
+        return read_rows(entries[bisect_right(entries, after, key=_position) :])
+
+    def last_position(self) -> int:
+        return self._entries[-1][0] if self._entries else 0
+
+    def has_changed(self) -> bool:
+        return False
+
+    def get_session(self, session: str) -> SessionRow | None:
+        entry = self._sessions.get(session)
+        return None if entry is None else self._session_row(entry)
+
+    def find_sessions(
+        self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
+    ) -> list[SessionRow]:
+        return [
+            self._session_row(entry)
+            for entry in sorted(self._sessions.values(), key=lambda entry: entry.created)
+            if (root is None or entry.root == root)
+            and (is_open is None or (entry.finished is None) == is_open)
+            and (is_awake is None or (entry.finished is None and entry.is_asleep != is_awake))
+        ]
+
+    def next_due(self) -> list[tuple[str, datetime]]:
+        due = [(entry.id, entry.due_at) for entry in self._sessions.values() if entry.due_at is not None]
+        return sorted(due, key=lambda found: (found[1], found[0]))
+
+    def get_approval(self, approval: str) -> Approval | None:
+        entry = self._approvals.get(approval)
+        return None if entry is None else self._approval_row(entry)
+
+    def find_approvals(
+        self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
+    ) -> list[Approval]:
+        entries = self._pending if pending else self._approvals
+        return [
+            self._approval_row(entry)
+            for entry in sorted(entries.values(), key=lambda entry: entry.asked)
+            if entry.asked > after
+            and (session is None or entry.session == session)
+            and (root is None or self._sessions[entry.session].root == root)
+        ]
+
+    def claim(self, root: str) -> Owner | None:
+        self._transaction.owned[root] = True
+        return None
+
+    def disown(self, root: str) -> None:
+        self._transaction.owned[root] = False
+
+    def get_owner(self, root: str) -> Owner | None:
+        return self._owner if root in self._owned else None
+
+    def owns(self, root: str) -> bool:
+        return root in self._owned
+
+    @property
+    def _transaction(self) -> "_Transaction":
+        assert self._draft is not None, "no transaction is open"
+        return self._draft
+
+    def _body(self, session: str, position: int | None) -> bytes | None:
+        if position is None:
+            return None
+        entries = self._journals[session]
+        return entries[bisect_right(entries, position - 1, key=_position)][2]
+
+    def _session_row(self, entry: SessionEntry) -> SessionRow:
+        created = self._body(entry.id, entry.created)
+        assert created is not None
+        return session_row(entry, created, self._body(entry.id, entry.finished))
+
+    def _approval_row(self, entry: ApprovalEntry) -> Approval:
+        session = self._sessions[entry.session]
+        created, asked = self._body(session.id, session.created), self._body(session.id, entry.asked)
+        assert created is not None
+        assert asked is not None
+        return approval_row(entry, session.root, created, asked, self._body(session.id, entry.decided))
+
+
+class _Transaction:
+    """What a commit will move over."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.sessions: dict[str, SessionEntry] = {}
+        self.approvals: dict[str, ApprovalEntry] = {}
+        self.owned: dict[str, bool] = {}
+
+
+def _position(entry: Entry) -> int:
+    return entry[0]
+
+
+def _known(ids: Iterable[str], first: dict[str, E], second: dict[str, E]) -> list[E]:
+    """Return the entries with these ids, as the transaction left them or else as they were committed."""
+    return [entry for name in ids if (entry := first.get(name) or second.get(name)) is not None]

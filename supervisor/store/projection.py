@@ -1,0 +1,228 @@
+"""The index of a store: which sessions and approvals there are, as it follows from the events.
+
+Every store uses this one mechanism: `touched` says which entries a batch may change, `Draft.take` changes them, and the
+store writes those that differ. What people see of an entry is put together from it and from the bodies of the events
+that it points to, so that nothing an agent or a person wrote is kept twice.
+
+Rules
+- An entry holds positions and states, never payload. All of it can be computed again from the events.
+- A passivated session is woken by whatever may answer it; whether it did is said by its journal, not by the index.
+- An event that this program cannot read is nobody's entry: it stops no list, and its session says so when it is read.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from supervisor.abc import Row, SessionRow
+from supervisor.core import events as e
+from supervisor.core.errors import StoreUnreadable
+from supervisor.core.machine import next_approval_status
+from supervisor.core.values import Approval, Outcome
+
+E = TypeVar("E", bound=e.Event)
+
+UNREADABLE: Final = "(unreadable)"
+"""Stands where an entry points to an event that this program cannot read."""
+_UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
+
+
+class SessionEntry(msgspec.Struct, frozen=True):
+    """A session in the index. `created` and `finished` are positions; `due_at` is set only while it is asleep."""
+
+    id: str
+    parent: str | None
+    root: str
+    created: int
+    last_at: datetime
+    is_asleep: bool = False
+    due_at: datetime | None = None
+    finished: int | None = None
+
+
+class ApprovalEntry(msgspec.Struct, frozen=True):
+    """An approval in the index. `asked` and `decided` are positions; `decided` also where it was withdrawn."""
+
+    id: str
+    session: str
+    operation: str
+    asked: int
+    status: str = "pending"
+    decided: int | None = None
+    shown: tuple[str, ...] = ()
+
+
+class Touched(NamedTuple):
+    """What a batch of entries may change: ids, and the calls (session, operation) whose approval is not named."""
+
+    sessions: set[str]
+    approvals: set[str]
+    calls: set[tuple[str, str]]
+
+
+def touched(rows: Iterable[Row]) -> Touched:
+    """Return what has to be read before these rows can be taken."""
+    found = Touched(set(), set(), set())
+    for row in rows:
+        event = row.event
+        match event:
+            case e.ApprovalDecided():
+                found.sessions.add(row.session)
+                found.approvals.add(event.approval)
+            case e.ApprovalWithdrawn() | e.CardPosted() | e.CardRetired():
+                found.approvals.add(event.approval)
+            case e.OperationAbandoned(kind="call"):
+                found.calls.add((row.session, event.operation))
+            case e.AttemptStarted() | e.RunPassivated() | e.ChildEnded() | e.CancelRequested() | e.RunFinished():
+                found.sessions.add(row.session)
+            case _:
+                pass
+    return found
+
+
+class Draft:
+    """The entries that a batch touches: as they were, and as it leaves them."""
+
+    def __init__(self, sessions: Iterable[SessionEntry] = (), approvals: Iterable[ApprovalEntry] = ()) -> None:
+        self.sessions = {entry.id: entry for entry in sessions}
+        self.approvals = {entry.id: entry for entry in approvals}
+        self._calls = {(entry.session, entry.operation): entry.id for entry in self.approvals.values()}
+
+    def take(self, row: Row) -> None:
+        """Take one journal entry in."""
+        event = row.event
+        match event:
+            case e.SessionCreated():
+                self.sessions[row.session] = SessionEntry(row.session, event.parent, event.root, row.position, event.at)
+            case e.RunPassivated():
+                self._change(row, is_asleep=True, due_at=event.due_at)
+            case e.RunFinished():
+                self._change(row, is_asleep=False, due_at=None, finished=row.position)
+            case e.AttemptStarted() | e.ChildEnded() | e.CancelRequested():
+                self._change(row, is_asleep=False, due_at=None)
+            case e.ToolCallRequested(approval=str(approval)):
+                self.approvals[approval] = ApprovalEntry(approval, row.session, event.operation, row.position)
+                self._calls[row.session, event.operation] = approval
+            case e.ApprovalDecided():
+                self._change(row, is_asleep=False, due_at=None)
+                self._decide(event.approval, row)
+            case e.ApprovalWithdrawn():
+                self._decide(event.approval, row)
+            case e.OperationAbandoned():
+                self._decide(self._calls.get((row.session, event.operation)), row)
+            case e.CardPosted() | e.CardRetired():
+                self._show(event)
+            case _:
+                pass
+
+    def _change(self, row: Row, **changes: Any) -> None:
+        old = self.sessions.get(row.session)
+        if old is not None:
+            self.sessions[row.session] = replace(old, last_at=row.event.at, **changes)
+
+    def _decide(self, approval: str | None, row: Row) -> None:
+        old = self.approvals.get(approval) if approval is not None else None
+        if old is not None and (status := next_approval_status(old.status, row.event)) != old.status:
+            self.approvals[old.id] = replace(old, status=status, decided=row.position)
+
+    def _show(self, event: e.CardPosted | e.CardRetired) -> None:
+        old = self.approvals.get(event.approval)
+        if old is not None:
+            others = tuple(channel for channel in old.shown if channel != event.channel)
+            shown = (*others, event.channel) if isinstance(event, e.CardPosted) else others
+            self.approvals[old.id] = replace(old, shown=shown)
+
+
+def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> SessionRow:
+    """Put together what an entry and the bodies that it points to say."""
+    facts = _read(created, e.SessionCreated)
+    end = None if finished is None else _read(finished, e.RunFinished)
+    return SessionRow(
+        id=entry.id,
+        parent=entry.parent,
+        root=entry.root,
+        agent=facts.agent if facts else UNREADABLE,
+        path=facts.path if facts else (UNREADABLE,),
+        requester=facts.requester if facts else UNREADABLE,
+        cwd=facts.cwd if facts else UNREADABLE,
+        created_at=facts.at if facts else entry.last_at,
+        is_asleep=entry.is_asleep,
+        due_at=entry.due_at,
+        last_at=entry.last_at,
+        outcome=None if entry.finished is None else _outcome(end),
+        ended_at=None if entry.finished is None else (end.at if end else entry.last_at),
+    )
+
+
+def approval_row(entry: ApprovalEntry, root: str, created: bytes, asked: bytes, decided: bytes | None) -> Approval:
+    """Put together what an entry and the bodies that it points to say."""
+    facts = _read(created, e.SessionCreated)
+    request = _read(asked, e.ToolCallRequested)
+    answer = None if decided is None else _read_answer(decided)
+    decision = answer if isinstance(answer, e.ApprovalDecided) else None
+    arguments = decision.arguments if decision and decision.arguments is not None else request and request.arguments
+    return Approval(
+        id=entry.id,
+        session=entry.session,
+        root_session=root,
+        path=facts.path if facts else (UNREADABLE,),
+        agent=facts.agent if facts else UNREADABLE,
+        operation=entry.operation,
+        tool=request.tool if request else UNREADABLE,
+        arguments=msgspec.json.decode(arguments) if arguments else None,
+        digest=request.digest if request else "",
+        cwd=facts.cwd if facts else UNREADABLE,
+        options=request.options if request else (),
+        requester=facts.requester if facts else UNREADABLE,
+        status=entry.status,  # type: ignore[arg-type] # the table in core.machine holds no other word
+        created_at=request.at if request else _UNKNOWN,
+        expires_at=request.expires_at if request else None,
+        decision=decision.decision if decision else None,
+        by=decision.by if decision else None,
+        reason=getattr(answer, "reason", None),
+        decided_at=answer.at if answer else None,
+        shown=entry.shown,
+        position=entry.asked,
+    )
+
+
+def read_rows(rows: Sequence[tuple[int, str, bytes]]) -> list[Row]:
+    """Decode journal entries; raises StoreUnreadable at the first that cannot be read."""
+    return [Row(position, session, e.decode_event(body)) for position, session, body in rows]
+
+
+def read_known_rows(rows: Sequence[tuple[int, str, bytes]], unreadable: dict[str, str]) -> list[Row]:
+    """Decode journal entries; those that cannot be read are left out, and `unreadable` says whose they were."""
+    found = []
+    for position, session, body in rows:
+        try:
+            found.append(Row(position, session, e.decode_event(body)))
+        except StoreUnreadable as error:
+            unreadable[session] = str(error)
+    return found
+
+
+def _outcome(end: e.RunFinished | None) -> Outcome[Any]:
+    if end is None:
+        return Outcome(kind="abandoned", cause="its outcome cannot be read: a newer program wrote it, or it is damaged")
+    return Outcome(
+        kind=end.kind,
+        cause=end.cause,
+        partial=msgspec.json.decode(end.partial),
+        returned=msgspec.json.decode(end.value),
+    )
+
+
+def _read(body: bytes, type_: type[E]) -> E | None:
+    event = _read_answer(body)
+    return event if isinstance(event, type_) else None
+
+
+def _read_answer(body: bytes) -> Any:
+    try:
+        return e.decode_event(body)
+    except StoreUnreadable:
+        return None
