@@ -1,0 +1,257 @@
+"""Claude Code's sessions: a graph of lines in which one reply takes several lines.
+
+Theory: every content block of a reply is a line of its own with the same `message.id`, and each result's parent is the
+line of its own call. A walk from the tip to the root therefore misses the siblings: lines of a reply that is on the
+path belong to the conversation, and so do the results whose parents they are.
+
+Rules:
+- The tip is the newest message by timestamp, the later of two that are equally old. A `last-prompt` line behind it
+  whose `leafUuid` names another branch moves the tip to the newest message of that branch.
+- Lines of sub-agents (`isSidechain`) are conversations of their own, one for each agent; in files of before there
+  was an `agentId`, one for each root.
+- A line may hold several results and a person's words: dropping an orphaned result drops a line, so it is done only
+  where the line holds nothing else.
+- A result names its call's line as its parent and carries a timestamp that makes it the newest.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from supervisor.core.transcript import Dangling, Findings, is_synthesised_text
+from supervisor.transcripts.formats import ABSENT, Lines, Plan, Wish, all_orphaned, begins, iso, tolerant_blocks
+from supervisor.transcripts.index import (
+    CALL,
+    ENTRY,
+    FRAME,
+    MESSAGE,
+    RESULT,
+    SAID,
+    SIDECHAIN,
+    UNANSWERABLE,
+    Index,
+)
+from supervisor.transcripts.tree import Graft, Keys, Result
+
+
+class Block(msgspec.Struct):
+    type: str | None = None
+    id: str | None = None
+    tool_use_id: str | None = None
+    input: msgspec.Raw = ABSENT
+
+
+class Message(msgspec.Struct):
+    id: str | None = None
+    content: msgspec.Raw = ABSENT
+
+
+class Entry(msgspec.Struct):
+    type: str | None = None
+    uuid: str | None = None
+    parentUuid: str | None = None  # noqa: N815 - Claude Code's own spelling, here and below
+    isSidechain: bool | None = None  # noqa: N815
+    agentId: str | None = None  # noqa: N815
+    timestamp: str | None = None
+    leafUuid: str | None = None  # noqa: N815
+    message: Message | None = None
+
+
+_BLOCKS = msgspec.json.Decoder(list[Block])
+_COPIED = ("sessionId", "cwd", "version", "gitBranch", "userType", "isSidechain", "agentId", "slug")
+_TYPES = frozenset(
+    {"user", "assistant", "summary", "system", "progress", "attachment", "file-history-snapshot"}
+    | {"queue-operation", "last-prompt", "custom-title", "agent-name", "ai-title", "mode", "permission-mode"}
+    | {"pr-link", "worktree-state"}
+)
+
+
+class ClaudeCode:
+    name = "Claude Code"
+    framed = True
+    writes_copy = False
+    needs_utf8 = False
+    key_prefixes: tuple[str, ...] = ("",)
+    decoder = msgspec.json.Decoder(Entry)
+
+    def recognises(self, first: dict[str, Any]) -> bool:
+        if first.get("type") in ("summary", "file-history-snapshot"):
+            return "leafUuid" in first or "messageId" in first
+        return "sessionId" in first and (first.get("type") in _TYPES or {"uuid", "parentUuid"} <= first.keys())
+
+    def read(self, entry: Entry, index: Index) -> None:
+        message = entry.message
+        is_message = message is not None and entry.type in ("user", "assistant") and bool(entry.uuid)
+        kind = ENTRY | (MESSAGE if is_message else 0) | (SIDECHAIN if entry.isSidechain else 0)
+        at = index.line(kind, entry.uuid, entry.parentUuid)
+        if entry.type == "last-prompt" and entry.leafUuid:
+            index.notes["leaf"] = (hash(entry.leafUuid), at)
+        chain = _chain(entry, at, index)
+        if message is None or not is_message:
+            return
+        newest: dict[int, tuple[str, int]] = index.notes.setdefault("newest", {})
+        timestamp = entry.timestamp or ""
+        if chain not in newest or timestamp >= newest[chain][0]:
+            newest[chain] = (timestamp, at)
+        if entry.type == "assistant":
+            index.mark(at, FRAME, message.id)
+        blocks = _blocks(message.content)
+        for block in blocks:
+            if block.type == "tool_use" and entry.type == "assistant":
+                is_whole = bool(block.id) and begins(block.input, "{")
+                index.mark(at, CALL if is_whole else UNANSWERABLE, block.id)
+            elif block.type == "tool_result" and entry.type == "user":
+                index.mark(at, RESULT, block.tool_use_id)
+        if entry.type == "user" and any(block.type != "tool_result" for block in blocks or (Block(),)):
+            index.mark(at, SAID)
+
+    def read_other(self, entry: Any, index: Index) -> None:
+        own, parent = (entry.get("uuid"), entry.get("parentUuid")) if entry else (None, None)
+        index.line(
+            ENTRY,
+            own if isinstance(own, str) else None,
+            parent if isinstance(parent, str) else None,
+        )
+
+    def labels(self, index: Index) -> Sequence[int] | None:
+        labels = array("H", bytes(2 * len(index)))
+        tips: dict[int, int] = {}
+        newest: dict[int, tuple[str, int]] = index.notes.get("newest", {})
+        for label, (chain, (_, at)) in enumerate(newest.items(), 1):
+            tips[label] = at if chain else _tip(index, at)
+            path = index.path(tips[label])
+            _add_siblings(index, path)
+            at = path.find(1)
+            while at >= 0:
+                labels[at] = labels[at] or label
+                at = path.find(1, at + 1)
+        index.notes["tips"] = tips
+        return labels
+
+    def is_synthesised(self, entry: dict[str, Any]) -> bool:
+        blocks = _content(entry)
+        result = next((b for b in blocks if b.get("type") == "tool_result"), {})
+        content = result.get("content")
+        first = content[0] if isinstance(content, list) and content else content
+        text = first.get("text") if isinstance(first, dict) else first
+        return isinstance(text, str) and is_synthesised_text(text)
+
+    def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
+        notes = []
+        drops: set[int] = set()
+        for orphaned in all_orphaned(found) if wish.drop_orphaned else ():
+            if len(_content(lines.entry(orphaned.at))) == 1:  # the result alone
+                drops.add(orphaned.at)
+            else:
+                notes.append(f"line {orphaned.at + 1}: its orphaned result shares the line and stays")
+        graft = Graft(index, lines, Keys("uuid", "parentUuid"), drops)
+
+        for label, findings in found.items():
+            tip = index.notes["tips"][label]
+            newest = _later(lines.entry(tip).get("timestamp"), wish)
+
+            def write(call: Dangling, _parent: str | None, newest: str = newest) -> Result:
+                entry = lines.entry(call.at)
+                # In the middle a new timestamp would make the result a tip of its own, and cut the rest off.
+                return _result(entry, call.nth, newest if call.is_tail else entry.get("timestamp"), wish)
+
+            graft.add(findings.dangling, tip, write)
+        return Plan(graft.additions, graft.changes(), drops, notes)
+
+
+def _chain(entry: Entry, at: int, index: Index) -> int:
+    """Return the name of a line's conversation: 0, the hash of an agent's id, or of the root of a sidechain."""
+    if not entry.isSidechain:
+        return 0
+    if entry.agentId:
+        return hash(entry.agentId)
+    roots: dict[int, int] = index.notes.setdefault("roots", {})
+    chain = roots.get(index.parents[at], index.ids[at])
+    roots[index.ids[at]] = chain
+    return chain
+
+
+def _tip(index: Index, newest: int) -> int:
+    leaf, said_at = index.notes.get("leaf", (0, -1))
+    named = index.find(leaf, said_at) if said_at > newest else -1
+    tip = newest if named < 0 or index.path(newest)[named] else named
+    for at in range(tip + 1, len(index)):  # a child may be older than its parent where a clock went back
+        is_message = index.kinds[at] & (MESSAGE | SIDECHAIN) == MESSAGE
+        if is_message and index.parents[at] == index.ids[tip]:
+            tip = at
+    return tip
+
+
+def _later(timestamp: Any, wish: Wish) -> str:
+    """Return the time of the repair, or of just after the tip where the tip's clock was ahead of ours."""
+    now = iso(wish.now)
+    if not isinstance(timestamp, str) or timestamp < now:
+        return now
+    try:
+        return iso(datetime.fromisoformat(timestamp).astimezone(UTC) + timedelta(milliseconds=1))
+    except ValueError:
+        return now
+
+
+def _add_siblings(index: Index, on: bytearray) -> None:
+    """Add to a path the other lines of its replies, and the results whose parents those lines are."""
+    replies = {
+        key
+        for at, mark, key in zip(index.mark_lines, index.marks, index.keys, strict=True)
+        if mark == FRAME and key and on[at]
+    }
+    added = array("q")
+    for at, mark, key in zip(index.mark_lines, index.marks, index.keys, strict=True):
+        if mark == FRAME and key in replies and not on[at]:
+            on[at] = 1
+            added.append(index.ids[at])
+    calls = {index.ids[at] for at in index.mark_lines if on[at]}
+    for at, mark in zip(index.mark_lines, index.marks, strict=True):
+        if mark == RESULT and not on[at] and index.parents[at] in calls:
+            on[at] = 1
+
+
+def _blocks(content: msgspec.Raw) -> list[Block]:
+    if not begins(content, "["):
+        return []
+    try:
+        return _BLOCKS.decode(content)
+    except msgspec.ValidationError:
+        return tolerant_blocks(content, Block)
+
+
+def _content(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    message = entry.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _result(entry: dict[str, Any], nth: int, timestamp: Any, wish: Wish) -> Result:
+    block = [block for block in _content(entry) if block.get("type") == "tool_use"][nth]
+    own_id = wish.new_id()
+    line: dict[str, Any] = {"parentUuid": entry["uuid"]}
+    line |= {key: entry[key] for key in _COPIED if key in entry}
+    line |= {
+        "type": "user",
+        "message": {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": block["id"],
+                    "content": wish.text,
+                    "is_error": True,
+                }
+            ],
+        },
+        "uuid": own_id,
+        "timestamp": timestamp,
+        "toolUseResult": f"Error: {wish.text}",
+        "sourceToolAssistantUUID": entry["uuid"],
+    }
+    return Result(msgspec.json.encode(line), own_id, block["id"], str(block.get("name", "")))

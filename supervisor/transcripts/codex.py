@@ -1,0 +1,126 @@
+"""Codex's rollouts: numbered lines in the order of the conversation.
+
+Theory: Codex pairs by class of tool and by id, over all that came after the last compaction, wherever the output
+stands, and answers a dangling call in memory on every resume without ever writing it down. Beside the file it keeps
+indexes into it (byte offsets, ordinals) that do not survive an insertion.
+
+Rules:
+- By default a repaired copy is written: there a result stands right behind its call, unless lines carry ordinals.
+- In place, and wherever lines carry ordinals, results are appended, with the next ordinals; a repeated ordinal would
+  freeze the thread for good.
+- Calls that a server runs are never answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from supervisor.core.transcript import Findings, is_synthesised_text
+from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, Wish, all_orphaned, iso
+from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
+
+
+class Payload(msgspec.Struct):
+    type: str | None = None
+    call_id: str | None = None
+    execution: str | None = None
+    arguments: msgspec.Raw = ABSENT
+    input: msgspec.Raw = ABSENT
+    action: msgspec.Raw = ABSENT
+
+
+class Entry(msgspec.Struct):
+    type: str | None = None
+    ordinal: Any = None
+    payload: Payload | None = None
+
+
+_CALLS = {
+    "function_call": "function_call_output",
+    "local_shell_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "tool_search_call": "tool_search_output",
+}
+_OUTPUTS = frozenset(_CALLS.values())
+
+
+class Codex:
+    name = "Codex"
+    framed = False
+    writes_copy = True
+    needs_utf8 = True
+    key_prefixes = tuple(f"{output}:" for output in sorted(_OUTPUTS))
+    decoder = msgspec.json.Decoder(Entry)
+
+    def recognises(self, first: dict[str, Any]) -> bool:
+        return first.get("type") == "session_meta" and isinstance(first.get("payload"), dict)
+
+    def read(self, entry: Entry, index: Index) -> None:
+        at = index.line(ENTRY)
+        if isinstance(entry.ordinal, int):
+            index.notes["ordinal"] = max(entry.ordinal, index.notes.get("ordinal", 0))
+        if entry.type == "compacted":
+            index.mark(at, FORGET)
+        payload = entry.payload
+        if entry.type != "response_item" or payload is None:
+            return
+        kind = payload.type or ""
+        if kind in _OUTPUTS:
+            if payload.call_id:
+                index.mark(at, RESULT, f"{kind}:{payload.call_id}")
+        elif kind in _CALLS:
+            if kind == "tool_search_call" and payload.execution != "client":
+                return  # the server runs it
+            is_whole = bool(payload.call_id) and not (
+                payload.arguments is ABSENT and payload.input is ABSENT and payload.action is ABSENT
+            )
+            index.mark(at, CALL if is_whole else UNANSWERABLE, f"{_CALLS[kind]}:{payload.call_id}")
+        elif kind == "message":
+            index.mark(at, SAID)
+
+    def read_other(self, entry: Any, index: Index) -> None:
+        at = index.line(ENTRY)
+        if entry and entry.get("type") == "compacted":
+            index.mark(at, FORGET)
+
+    def labels(self, index: Index) -> None:
+        return None
+
+    def is_synthesised(self, entry: dict[str, Any]) -> bool:
+        output = (entry.get("payload") or {}).get("output")
+        first = output[0] if isinstance(output, list) and output else output
+        text = first.get("text") if isinstance(first, dict) else first
+        return isinstance(text, str) and is_synthesised_text(text)
+
+    def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
+        ordinal = index.notes.get("ordinal")
+        at_end = wish.append_only or ordinal is not None
+        notes = []
+        drops = {orphaned.at for orphaned in all_orphaned(found)} if wish.drop_orphaned else set()
+        if drops and wish.append_only:
+            notes.append("orphaned results stay: a rollout is only appended to in place")
+            drops = set()
+        additions = []
+        for findings in found.values():
+            for call in findings.dangling:
+                payload = lines.entry(call.at)["payload"]
+                line: dict[str, Any] = {"timestamp": iso(wish.now)}
+                if ordinal is not None:
+                    ordinal += 1
+                    line["ordinal"] = ordinal
+                line |= {"type": "response_item", "payload": _output(payload, wish.text)}
+                tool = str(payload.get("name") or payload["type"].removesuffix("_call"))
+                place = None if at_end else call.after
+                additions.append(Addition(place, msgspec.json.encode(line), payload["call_id"], tool))
+        return Plan(additions, {}, drops, notes)
+
+
+def _output(call: dict[str, Any], text: str) -> dict[str, Any]:
+    kind = _CALLS[call["type"]]
+    if kind == "tool_search_output":
+        said: dict[str, Any] = {"status": "completed", "execution": "client", "tools": []}
+    else:
+        said = {"output": text}
+    return {"type": kind, "call_id": call["call_id"], **said}

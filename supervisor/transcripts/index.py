@@ -1,0 +1,128 @@
+"""What is kept of a transcript while it is judged: a few numbers a line.
+
+Theory: whether calls dangle depends on ids and on order, never on content. So a line leaves behind where it begins,
+the hash of its id, the hash of its parent's, and one mark for each call and result in it; whatever more is wanted of a
+line is read again, and that is asked of few lines. Hashes of 64 bits do not collide by accident, and their key is the
+process's own secret.
+
+Rules:
+- Everything is in flat arrays: 25 bytes a line, 17 bytes a mark. No object outlives its line.
+- A hash of 0 means none.
+- Marks are in the order of the file, and of the blocks within a line.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+from supervisor.core.transcript import Findings, Pairing
+
+FRAME: Final = 1  # a message of the assistant; its key names it where one message is written as several lines
+SKIPPED: Final = 2  # a message of the assistant that ended in an error
+CALL: Final = 3
+UNANSWERABLE: Final = 4  # a call that was cut off
+RESULT: Final = 5
+SAID: Final = 6  # anything else that a model is sent
+FORGET: Final = 7  # everything before it was compacted away
+
+ENTRY: Final = 1  # kinds of a line: it was read,
+POINTER: Final = 2  # it names another line by position,
+MESSAGE: Final = 4  # it is a message,
+SIDECHAIN: Final = 8  # it is a sub-agent's
+
+
+class Index:
+    """The numbers of one file, filled by its format line by line."""
+
+    def __init__(self) -> None:
+        self.starts = array("Q")
+        self.kinds = array("B")
+        self.ids = array("q")
+        self.parents = array("q")
+        self.mark_lines = array("Q")
+        self.marks = array("B")
+        self.keys = array("q")
+        self.notes: dict[str, Any] = {}
+        """What a format remembers of the file as a whole: a bounded number of things."""
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def line(self, kind: int, own: str | None = None, parent: str | None = None) -> int:
+        """Add a line and return its number."""
+        self.kinds.append(kind)
+        self.ids.append(hash(own) if own else 0)
+        self.parents.append(hash(parent) if parent else 0)
+        return len(self.kinds) - 1
+
+    def mark(self, at: int, mark: int, key: str | None = None) -> None:
+        """Add a call, a result or whatever else matters at a line."""
+        self.mark_lines.append(at)
+        self.marks.append(mark)
+        self.keys.append(hash(key) if key else 0)
+
+    def path(self, tip: int) -> bytearray:
+        """Return a 1 for each line on the way from `tip` to the root, a 0 for every other."""
+        parents = self.parents
+        on = bytearray(len(self.kinds))
+        at = tip
+        while at >= 0 and not on[at]:
+            on[at] = 1
+            want = parents[at]
+            if not want:
+                break
+            at = self.find(want, at)
+        return on
+
+    def find(self, own: int, before: int) -> int:
+        """Return the last line with this id above a line, or, where a parent was written later, anywhere; or -1."""
+        ids = self.ids
+        for at in range(before - 1, -1, -1):
+            if ids[at] == own:
+                return at
+        try:
+            return ids.index(own, before)
+        except ValueError:
+            return -1
+
+    def pair(  # noqa: C901 - a table of marks; a dict of methods would cost a tenth of the speed
+        self,
+        labels: Sequence[int] | None,
+        *,
+        framed: bool,
+        held: Collection[str] = (),
+        is_synthesised: Callable[[int], bool],
+    ) -> dict[int, Findings]:
+        """Pair calls and results, each chain for itself; `labels` names the chain of each line, 0 for none.
+
+        `held` are the keys, as marked, of calls that somebody owns.
+        """
+        owned = {hash(key) for key in held}
+        pairings: dict[int, Pairing] = {}
+        label = 1
+        for at, mark, key in zip(self.mark_lines, self.marks, self.keys, strict=True):
+            if labels is not None:
+                label = labels[at]
+                if not label:
+                    continue
+            pairing = pairings.get(label)
+            if pairing is None:
+                pairing = Pairing(framed=framed, held=owned, is_synthesised=is_synthesised)
+                pairings[label] = pairing
+            if mark == RESULT:
+                pairing.result(at, key)
+            elif mark == CALL:
+                pairing.call(at, key)
+            elif mark == FRAME:
+                pairing.frame(at, key or None)
+            elif mark == SAID:
+                pairing.said(at)
+            elif mark == SKIPPED:
+                pairing.frame(at, skipped=True)
+            elif mark == UNANSWERABLE:
+                pairing.call(at, key, answerable=False)
+            else:
+                pairing.forget()
+        return {label: pairings[label].findings() for label in sorted(pairings)}

@@ -1,0 +1,129 @@
+"""Lines of a JSONL file as bytes: reading them in little memory, and changing one value of one line.
+
+Theory: a log may be larger than memory and a line larger than any buffer, so lines are views into one buffer that is
+made exactly as long as the longest line needs. What JavaScript can read counts as read, whatever we think of it:
+the makers' programs decide what is in a session, and a line that we alone cannot read would look like a lost result.
+
+Rules:
+- Lines end at a line feed, and at nothing else (a U+2028 inside a string is text).
+- A view is valid until the next line is asked for; whoever keeps one keeps the buffer.
+- Changing a value leaves every other byte of its line as it was.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+BLOCK: Final = 1 << 18
+BOM: Final = b"\xef\xbb\xbf"
+
+
+def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield where each line of the first `size` bytes begins, and the line without its line feed."""
+    buffer = bytearray(BLOCK)
+    view = memoryview(buffer)
+    offset = filled = 0
+    while True:
+        want = min(len(buffer) - filled, size - offset - filled)
+        got = (file.readinto(view[filled : filled + want]) or 0) if want > 0 else 0
+        filled += got
+        begin = 0
+        while (end := buffer.find(b"\n", begin, filled)) >= 0:
+            yield offset + begin, view[begin:end]
+            begin = end + 1
+        if got == 0 and begin == 0 and filled < len(buffer):
+            if filled:
+                yield offset, view[:filled]
+            return
+        if begin == 0 and filled == len(buffer):
+            length = filled + _bytes_to_line_feed(file, size - offset - filled)
+            file.seek(offset + filled)
+            longer = bytearray(max(length + 1, BLOCK))
+            longer[:filled] = view
+            view = memoryview(longer)  # the old buffer goes before the line is read into the new one
+            buffer = longer
+        else:
+            view[: filled - begin] = view[begin:filled]
+            offset += begin
+            filled -= begin
+
+
+def _bytes_to_line_feed(file: io.RawIOBase, limit: int) -> int:
+    seen = 0
+    while seen < limit and (block := file.read(min(BLOCK, limit - seen))):
+        found = block.find(b"\n")
+        if found >= 0:
+            return seen + found
+        seen += len(block)
+    return seen
+
+
+class TooDeepError(ValueError):
+    """A line is nested more deeply than can be judged here; its maker's program may still read it."""
+
+
+def as_javascript_reads_it(line: memoryview) -> bytes | None:
+    """Return strict JSON for a line that JSON.parse accepts and a strict decoder does not; None if neither does.
+
+    Node writes half surrogate pairs as escapes and replaces what is not UTF-8 when it reads.
+    """
+    if bytes(line[-64:]).rstrip(b" \t\r")[-1:] not in (b"}", b"]"):
+        return None  # torn, or blank: no need to copy what may be a very long line
+    text = str(line, "utf-8", "replace")
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_int=_number, strict=True)
+    except RecursionError:
+        raise TooDeepError from None
+    except ValueError:
+        return None
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 19 else float(digits)
+
+
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
+
+
+def value_span(line: bytes, key: str) -> tuple[int, int] | None:
+    """Find where the value of a top-level key stands in a line; the last one, as JSON.parse takes it."""
+    name = b'"' + key.encode() + b'"'
+    depth = 0
+    key_seen = begin = -1
+    span: tuple[int, int] | None = None
+    for token in _TOKEN.finditer(line):
+        text = token.group()
+        if text in (b"{", b"["):
+            depth += 1
+        elif text in (b"}", b"]") or text == b",":
+            if depth == 1 and begin >= 0:
+                span = begin, token.start()
+                begin = -1
+            if text != b",":
+                depth -= 1
+        elif depth == 1 and text == b":" and key_seen >= 0:
+            begin = token.end()
+        key_seen = token.end() if depth == 1 and begin < 0 and text == name else -1
+    if span is None:
+        return None
+    begin, end = span
+    value = line[begin:end]
+    begin += len(value) - len(value.lstrip())
+    return begin, begin + len(value.strip())
+
+
+def with_value(line: bytes, key: str, value: Any) -> bytes:
+    """Return the line with another value for a top-level key, every other byte as it was."""
+    span = value_span(line, key)
+    if span is None:
+        raise KeyError(key)
+    return line[: span[0]] + json.dumps(value, ensure_ascii=False).encode() + line[span[1] :]

@@ -1,0 +1,223 @@
+"""Whether somebody may still be writing a session.
+
+Theory: a call without a result is only dangling if nobody is working on it. No maker says so in the file, so the living
+are looked for, and named:
+
+1. a lock file beside the session (`<file>.lock`, as OpenClaw writes it) whose process lives;
+2. a process that holds the file open for writing (Codex does);
+3. for makers that open, append and close (pi, Claude Code): one of their programs running in the session's folder.
+
+What this cannot see: processes of other users or machines, and containers. `repair --watch` therefore also waits for a
+quiet period; a single repair trusts the person who asked for it, and checks again right before it replaces the file.
+
+Rules:
+- A lock of a process that is gone, or whose number belongs to a younger process, is stale. A lock that names nobody is
+  honoured until a person removes it.
+- Whoever only reads (`tail -f`, an editor, a backup) does not count.
+- A person may vouch that the programs of rule 3 do not use the session; locks and open files are never overruled.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+_PROC = Path("/proc")
+_PROGRAMS = {
+    "pi": ("pi", "pi-coding-agent", "openclaw", "openclaw-gateway"),
+    "Claude Code": ("claude", "claude-code"),
+}
+
+
+class Process(NamedTuple):
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (pid {self.pid})" if self.name else f"pid {self.pid}"
+
+
+class Lock(NamedTuple):
+    """What a lock file says; `pid` is None where it names nobody."""
+
+    path: Path
+    pid: int | None
+    starttime: int | None
+
+
+def lock_path(file: Path) -> Path:
+    return file.with_name(file.name + ".lock")
+
+
+def read_lock(path: Path) -> Lock | None:
+    """Read a lock file, OpenClaw's JSON or a bare process number; None if there is none."""
+    try:
+        raw = path.read_bytes()[:4096]
+    except FileNotFoundError:
+        return None
+    said: Any = None
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # naming nobody is an answer
+        said = msgspec.json.decode(raw)
+    pid = said.get("pid") if isinstance(said, dict) else said
+    starttime = said.get("starttime") if isinstance(said, dict) else None
+    return Lock(
+        path,
+        pid if type(pid) is int and 0 < pid < 2**31 else None,
+        starttime if type(starttime) is int else None,
+    )
+
+
+def is_stale(lock: Lock) -> bool:
+    return lock.pid is not None and not is_alive(lock.pid, lock.starttime)
+
+
+def is_alive(pid: int, starttime: int | None = None) -> bool:
+    """Say whether a process lives, and is the one that started then, where both are known."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, and alive
+    state, started = _stat(pid)
+    if state in ("Z", "X"):
+        return False
+    return starttime is None or started is None or started == starttime
+
+
+def own_starttime() -> int | None:
+    return _stat(os.getpid())[1]
+
+
+def _stat(pid: int) -> tuple[str, int | None]:
+    """Return a process's state and its start in clock ticks since boot, where the platform has them."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return fields[0], int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return "", None
+
+
+def find_holder(
+    path: Path, real: Path, maker: str, cwd: str | None, *, vouched: bool = False, own_lock: bool = False
+) -> str | None:
+    """Return in words who may be writing this session, or None.
+
+    `maker` is the format's name, `cwd` the folder that the session says it works in. `vouched` means that a person
+    says that the maker's programs in that folder do not use this session; `own_lock`, that the caller holds the
+    session's lock.
+    """
+    for lock in filter(None, (read_lock(lock_path(file)) for file in dict.fromkeys((path, real)))):
+        if lock.pid is None:
+            return f"locked by {lock.path}, which names no process; delete it if nothing uses the session"
+        if not is_stale(lock) and not (own_lock and lock.pid == os.getpid()):
+            return f"locked by {Process(lock.pid, _name(lock.pid))}"
+    for process in _writers(real):
+        return f"held open by {process}"
+    if cwd and not vouched:
+        for process in _programs(maker, cwd):
+            return f"{process} is running in {cwd}; end it, or say --not-running if it uses another session"
+    return None
+
+
+def _name(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _pids() -> Iterator[int]:
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            yield int(entry.name)
+
+
+def _writers(real: Path) -> Iterator[Process]:
+    if not sys.platform.startswith("linux"):
+        yield from _lsof_writers(real)
+        return
+    wanted = real.stat()
+    for pid in _pids():
+        folder = _PROC / str(pid) / "fd"
+        try:
+            for fd in folder.iterdir():
+                found = fd.stat()
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) and _is_for_writing(pid, fd.name):
+                    yield Process(pid, _name(pid))
+                    break
+        except OSError:
+            continue  # it ended meanwhile, or is another user's: see the theory
+
+
+def _is_for_writing(pid: int, fd: str) -> bool:
+    flags = (_PROC / str(pid) / "fdinfo" / fd).read_text().partition("flags:")[2].split()[0]
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _programs(maker: str, cwd: str) -> Iterator[Process]:
+    names = next((names for known, names in _PROGRAMS.items() if maker.startswith(known)), ())
+    if not names:
+        return
+    if not sys.platform.startswith("linux"):
+        yield from _lsof_programs(names, cwd)
+        return
+    for pid in _pids():
+        try:
+            if str((_PROC / str(pid) / "cwd").readlink()) != cwd:
+                continue
+            arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:3]
+        except OSError:
+            continue
+        said = {_name(pid), *(_program(os.fsdecode(argument)) for argument in arguments)}
+        for name in names:
+            if name in said:
+                yield Process(pid, name)
+                break
+
+
+def _program(argument: str) -> str:
+    """Name the program that an argument names, be it a path into a package or a script."""
+    parts = Path(argument).parts
+    packages = [part for part in parts if part in ("pi-coding-agent", "claude-code", "openclaw")]
+    return packages[0] if packages else Path(argument).name.removesuffix(".js").removesuffix(".mjs")
+
+
+def _lsof(*arguments: str) -> Iterator[tuple[Process, str, str]]:
+    """Yield the process, the access and the name of each open file that lsof lists; nothing where there is no lsof."""
+    lsof = shutil.which("lsof")
+    if lsof is None:
+        return
+    asked = [lsof, "-w", "-F", "pcan", *arguments]
+    listed = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
+    pid, name, access = 0, "", ""
+    for line in listed.stdout.splitlines():
+        field, value = line[:1], line[1:]
+        if field == "p":
+            pid, name = int(value), ""
+        elif field == "c":
+            name = value
+        elif field == "a":
+            access = value
+        elif field == "n" and pid != os.getpid():
+            yield Process(pid, name), access, value
+
+
+def _lsof_writers(real: Path) -> Iterator[Process]:
+    for process, access, _ in _lsof("--", str(real)):
+        if access in ("w", "u"):
+            yield process
+
+
+def _lsof_programs(names: tuple[str, ...], cwd: str) -> Iterator[Process]:
+    for process, _, folder in _lsof("-a", "-d", "cwd", *(part for name in names for part in ("-c", name))):
+        if folder == cwd and process.name in names:
+            yield process

@@ -1,0 +1,89 @@
+"""pi's first session format: lines in the order of the conversation, without ids.
+
+Theory: the file is the conversation. pi rewrites it as a tree when it opens it, numbering the lines it can read from 0,
+the header included; a compaction names the first entry that it kept by that number.
+
+Rules:
+- A result is inserted behind its frame, or appended where nothing that a model is sent follows.
+- Whatever is inserted, or dropped, before an entry that a compaction names moves that number with the entry. It is the
+  one change to a line that was there before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from supervisor.core.transcript import Findings
+from supervisor.transcripts import pi_messages
+from supervisor.transcripts.formats import Addition, Lines, Plan, Wish, all_orphaned, by_place, iso
+from supervisor.transcripts.index import ENTRY, POINTER, Index
+from supervisor.transcripts.lines import with_value
+
+
+class PiLinear:
+    name = "pi v1"
+    framed = True
+    writes_copy = False
+    needs_utf8 = False
+    key_prefixes: tuple[str, ...] = ("",)
+    decoder = pi_messages.ENTRIES
+
+    def recognises(self, first: dict[str, Any]) -> bool:
+        return (
+            first.get("type") == "session" and isinstance(first.get("id"), str) and first.get("version", 1) in (1, None)
+        )
+
+    def read(self, entry: pi_messages.Entry, index: Index) -> None:
+        kind = ENTRY | POINTER if isinstance(entry.firstKeptEntryIndex, int) else ENTRY
+        pi_messages.mark_entry(entry, index.line(kind), index)
+
+    def read_other(self, entry: Any, index: Index) -> None:
+        index.line(ENTRY)
+
+    def labels(self, index: Index) -> bytearray | None:
+        return None
+
+    def is_synthesised(self, entry: dict[str, Any]) -> bool:
+        return pi_messages.is_synthesised(entry)
+
+    def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
+        additions = []
+        for (after, is_tail), calls in by_place(call for findings in found.values() for call in findings.dangling):
+            for call in calls:
+                call_id, tool = pi_messages.call_of(lines.entry(call.at), call.nth)
+                line = {
+                    "type": "message",
+                    "timestamp": iso(wish.now),
+                    "message": pi_messages.result_message(call_id, tool, wish),
+                }
+                place = None if is_tail else after
+                additions.append(Addition(place, msgspec.json.encode(line), call_id, tool))
+        drops = {orphaned.at for orphaned in all_orphaned(found)} if wish.drop_orphaned else set()
+        return Plan(additions, self._moved(index, lines, additions, drops), drops, [])
+
+    def _moved(self, index: Index, lines: Lines, additions: list[Addition], drops: set[int]) -> dict[int, bytes]:
+        pointers = [at for at, kind in enumerate(index.kinds) if kind & POINTER]
+        if not pointers:
+            return {}
+        # By how much the count of entries changes behind each line that something is done to.
+        steps = [(a.after, 1) for a in additions if a.after is not None] + [(at, -1) for at in drops]
+        changes = {}
+        for pointer in pointers:
+            named = lines.entry(pointer)["firstKeptEntryIndex"]
+            target = _line_of(index, named)
+            moved = named + sum(by for at, by in steps if at < target)
+            if moved != named and pointer not in drops:
+                changes[pointer] = with_value(lines.raw(pointer), "firstKeptEntryIndex", moved)
+        return changes
+
+
+def _line_of(index: Index, entry_number: int) -> int:
+    """Return the line of the n-th entry that can be read; blank and torn lines have no number."""
+    seen = -1
+    for at, kind in enumerate(index.kinds):
+        seen += kind & ENTRY
+        if seen == entry_number:
+            return at
+    return len(index)

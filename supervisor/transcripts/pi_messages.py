@@ -1,0 +1,102 @@
+"""pi's messages, which all its session formats share.
+
+Theory: `toolCall` blocks of an assistant's message are answered by `toolResult` messages. pi leaves a message that
+ended in an error, or was aborted, out of every request, but not the results that refer to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from supervisor.core.transcript import is_synthesised_text
+from supervisor.transcripts.formats import ABSENT, Wish, begins, iso, tolerant_blocks
+from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
+
+
+class Block(msgspec.Struct):
+    type: str | None = None
+    id: str | None = None
+    arguments: msgspec.Raw = ABSENT
+    partialJson: msgspec.Raw = ABSENT  # noqa: N815 - pi's own spelling
+
+
+class Message(msgspec.Struct):
+    role: str | None = None
+    content: msgspec.Raw = ABSENT
+    stopReason: str | None = None  # noqa: N815
+    toolCallId: str | None = None  # noqa: N815
+
+
+class Entry(msgspec.Struct):
+    type: str | None = None
+    id: str | None = None
+    parentId: str | None = None  # noqa: N815
+    message: Message | None = None
+    firstKeptEntryIndex: Any = None  # noqa: N815
+
+
+ENTRIES = msgspec.json.Decoder(Entry)
+_BLOCKS = msgspec.json.Decoder(list[Block])
+_SENT = frozenset({"compaction", "branch_summary", "custom_message", "reset"})
+
+
+def mark_entry(entry: Entry, at: int, index: Index) -> None:
+    """Mark the calls and the result of an entry, and whether a model is sent anything of it."""
+    message = entry.message
+    if entry.type != "message" or message is None:
+        if entry.type in _SENT:
+            index.mark(at, SAID)
+        return
+    if message.role == "toolResult":
+        index.mark(at, RESULT, message.toolCallId)
+    elif message.role == "assistant":
+        index.mark(at, SKIPPED if message.stopReason in ("error", "aborted") else FRAME)
+        content = message.content
+        if begins(content, "["):
+            try:
+                blocks = _BLOCKS.decode(content)
+            except msgspec.ValidationError:
+                blocks = tolerant_blocks(content, Block)
+            for block in blocks:
+                if block.type == "toolCall":
+                    index.mark(at, CALL if _is_whole(block) else UNANSWERABLE, block.id)
+    else:
+        index.mark(at, SAID)
+
+
+def _is_whole(block: Block) -> bool:
+    return bool(block.id) and block.partialJson is ABSENT and begins(block.arguments, "{")
+
+
+def call_of(entry: dict[str, Any], nth: int) -> tuple[str, str]:
+    """Return the id and the tool's name of the n-th call in an entry."""
+    blocks = [b for b in entry["message"]["content"] if isinstance(b, dict) and b.get("type") == "toolCall"]
+    return blocks[nth]["id"], str(blocks[nth].get("name", ""))
+
+
+def result_message(call_id: str, tool: str, wish: Wish) -> dict[str, Any]:
+    """Return the message of a synthesised result."""
+    return {
+        "role": "toolResult",
+        "toolCallId": call_id,
+        "toolName": tool,
+        "content": [{"type": "text", "text": wish.text}],
+        "details": {"synthetic": True, "reason": "interrupted", "at": iso(wish.now)},
+        "isError": True,
+        "timestamp": int(wish.now.timestamp() * 1000),
+    }
+
+
+def is_synthesised(entry: dict[str, Any]) -> bool:
+    message = entry.get("message")
+    if not isinstance(message, dict):
+        return False
+    details = message.get("details")
+    if isinstance(details, dict) and details.get("synthetic") is True:
+        return True
+    content = message.get("content")
+    first = content[0] if isinstance(content, list) and content else content
+    text = first.get("text") if isinstance(first, dict) else first
+    return isinstance(text, str) and is_synthesised_text(text)

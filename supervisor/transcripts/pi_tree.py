@@ -1,0 +1,88 @@
+"""pi's session formats 2 and 3, which OpenClaw writes too: a tree of entries with 8-digit ids.
+
+Theory: the tip is the last entry of the file, of whatever type, so that whatever is appended becomes the tip, and has
+to name the old one as its parent. Dangling calls on abandoned branches are never sent and stay as they are.
+
+Rules:
+- The header is not part of the tree, and pi takes a file without it for an empty one: line 1 is never touched.
+- Entries that are not sent (labels, model changes) may stand between a frame and its appended result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from supervisor.core.transcript import Dangling, Findings
+from supervisor.transcripts import pi_messages
+from supervisor.transcripts.formats import Lines, Plan, Wish, all_orphaned, iso
+from supervisor.transcripts.index import ENTRY, Index
+from supervisor.transcripts.tree import Graft, Keys, Result
+
+
+class PiTree:
+    name = "pi v3"
+    framed = True
+    writes_copy = False
+    needs_utf8 = False
+    key_prefixes: tuple[str, ...] = ("",)
+    decoder = pi_messages.ENTRIES
+
+    def __init__(self, version: int) -> None:
+        self.name = f"pi v{version}"
+        self._version = version
+
+    def recognises(self, first: dict[str, Any]) -> bool:
+        return (
+            first.get("type") == "session"
+            and isinstance(first.get("id"), str)
+            and first.get("version") == self._version
+        )
+
+    def read(self, entry: pi_messages.Entry, index: Index) -> None:
+        if entry.type == "session":
+            index.line(ENTRY)
+            return
+        at = index.line(ENTRY, entry.id, entry.parentId)
+        if entry.id:
+            index.notes["tip"] = at
+        pi_messages.mark_entry(entry, at, index)
+
+    def read_other(self, entry: Any, index: Index) -> None:
+        own, parent = (entry.get("id"), entry.get("parentId")) if entry else (None, None)
+        own = own if isinstance(own, str) else None
+        at = index.line(ENTRY, own, parent if isinstance(parent, str) else None)
+        if own:
+            index.notes["tip"] = at
+
+    def labels(self, index: Index) -> bytearray | None:
+        return index.path(index.notes.get("tip", -1))
+
+    def is_synthesised(self, entry: dict[str, Any]) -> bool:
+        return pi_messages.is_synthesised(entry)
+
+    def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
+        drops = {orphaned.at for orphaned in all_orphaned(found)} if wish.drop_orphaned else set()
+        graft = Graft(index, lines, Keys("id", "parentId"), drops)
+
+        taken: set[str] = set()
+
+        def write(call: Dangling, parent: str | None) -> Result:
+            call_id, tool = pi_messages.call_of(lines.entry(call.at), call.nth)
+            own_id = wish.new_id()[:8]
+            while own_id in taken or hash(own_id) in index.ids:
+                own_id = wish.new_id()[:8]
+            taken.add(own_id)
+            line = {
+                "type": "message",
+                "id": own_id,
+                "parentId": parent,
+                "timestamp": iso(wish.now),
+                "message": pi_messages.result_message(call_id, tool, wish),
+            }
+            return Result(msgspec.json.encode(line), own_id, call_id, tool)
+
+        for findings in found.values():
+            graft.add(findings.dangling, index.notes["tip"], write)
+        return Plan(graft.additions, graft.changes(), drops, [])

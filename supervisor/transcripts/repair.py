@@ -1,0 +1,228 @@
+"""Repairing sessions: which files, what each lacks, and the report of it.
+
+Theory: examining and repairing are one act that ends early where the person only looks. Whatever happens to a file ends
+in a report of it, and no file keeps another from being reported.
+
+Rules:
+- What is judged for writing is judged under the lock, so that the report is of the file that was written.
+- Somebody who may be writing is looked for only where there is something to add: a clean file may be live.
+- A Codex rollout gets a repaired copy, unless the person insists on the file itself; a copy that is newer than its
+  rollout and lacks nothing is not written again.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from supervisor.core.transcript import LOST, MAY_HAVE_RUN
+from supervisor.transcripts.formats import Plan, Wish
+from supervisor.transcripts.liveness import find_holder
+from supervisor.transcripts.session import RefusedError, Session, UnknownFormatError, read_session
+from supervisor.transcripts.write import check_writable, copy_path, locked, write_plan
+
+TEXT = f"{LOST}\n{MAY_HAVE_RUN}"
+"""What a synthesised result says, unless the person wants other words."""
+
+
+class Options(NamedTuple):
+    """What a person asked for."""
+
+    write: bool = False
+    text: str = TEXT
+    drop_orphaned: bool = False
+    in_place: bool = False
+    """Append to a Codex rollout itself instead of writing a repaired copy."""
+    not_running: bool = False
+    """No program that runs in a session's folder uses the session: the person vouches for it."""
+    held: Collection[str] = ()
+    """Ids of calls that somebody will answer."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line that is, or would be, added; `after` counts from 1, and is None at the end of the file."""
+
+    after: int | None
+    call_id: str
+    tool: str
+    line: str
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A line that was there and names another line now; `at` counts from 1."""
+
+    at: int
+    line: str
+
+
+class Orphan(msgspec.Struct, frozen=True):
+    at: int
+    why: str
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What was found in one file, and done about it."""
+
+    path: str
+    state: Literal["clean", "found", "repaired", "refused", "unknown"]
+    format: str | None = None
+    calls: int = 0
+    dangling: int = 0
+    orphaned: int = 0
+    unanswerable: int = 0
+    held: int = 0
+    torn: int = 0
+    added: list[Line] = []
+    changed: list[Change] = []
+    dropped: list[int] = []
+    orphans: list[Orphan] = []
+    written: str | None = None
+    backup: str | None = None
+    torn_moved_to: str | None = None
+    reason: str | None = None
+    notes: list[str] = []
+
+
+def find_files(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
+    """Yield the files to look at, each once, and whether a person named it."""
+    seen: set[Path] = set()
+    for path in paths:
+        is_folder = path.is_dir()
+        for file in _in_folder(path) if is_folder else (path,):
+            real = file.resolve()
+            if real not in seen:
+                seen.add(real)
+                yield file, not is_folder
+
+
+def is_transcript_name(name: str) -> bool:
+    return name.endswith((".jsonl", ".jsonl.zst"))
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(parent, name) for name in sorted(names) if is_transcript_name(name))
+
+
+def repair(path: Path, now: datetime, options: Options) -> Report:
+    """Examine a file and, where that was asked for, repair it."""
+    report = Report(path=str(path), state="refused")
+    try:
+        session = read_session(path, options.held)
+        _tell(report, session)
+        plan = _plan(session, now, options)
+        if plan.is_empty:
+            report.state = "clean"
+            report.notes += plan.notes
+        else:
+            _refuse_live(session, options)
+            report.state = "found"
+            if options.write:
+                _write(report, session, now, options)
+            else:
+                _tell_plan(report, session, plan)
+    except UnknownFormatError as error:
+        report.state, report.reason = "unknown", str(error)
+    except RefusedError as error:
+        report.state, report.reason = "refused", str(error)
+    except OSError as error:
+        report.state, report.reason = "refused", f"{path}: {error.strerror or error}"
+    return report
+
+
+def _write(report: Report, session: Session, now: datetime, options: Options) -> None:
+    as_copy = session.format.writes_copy and not options.in_place
+    if session.is_compressed and not as_copy:
+        raise RefusedError(f"{session.path} is compressed and cannot be appended to; leave out --in-place")
+    if as_copy and _is_done(session, options):
+        report.state, report.written = "repaired", str(copy_path(session))
+        report.notes.append("the repaired copy was there already")
+        return
+    check_writable(session)
+    with locked(session.real, now):
+        session = read_session(session.path, options.held)
+        _refuse_live(session, options, is_locked=True)
+        _tell(report, session)
+        plan = _plan(session, now, options)
+        _tell_plan(report, session, plan)
+        if plan.is_empty:
+            report.state = "clean"  # somebody else repaired it between our two looks
+            return
+        written = write_plan(session, plan, now, as_copy=as_copy)
+    report.state = "repaired"
+    report.written = str(written.target)
+    report.backup = str(written.backup) if written.backup else None
+    report.torn_moved_to = str(written.torn) if written.torn else None
+
+
+def _plan(session: Session, now: datetime, options: Options) -> Plan:
+    if not (session.dangling or (options.drop_orphaned and session.orphaned)):
+        return Plan([], {}, set(), [])
+    wish = Wish(
+        now,
+        lambda: str(uuid.uuid4()),
+        options.text,
+        drop_orphaned=options.drop_orphaned,
+        append_only=session.format.writes_copy and options.in_place,
+    )
+    with session.open() as lines:
+        return session.format.plan(session.index, session.found, lines, wish)
+
+
+def _refuse_live(session: Session, options: Options, *, is_locked: bool = False) -> None:
+    with session.open() as lines:
+        calls = [call for findings in session.found.values() for call in findings.dangling]
+        entry = lines.entry(calls[-1].at) if calls else {}
+    cwd = entry.get("cwd") or session.first.get("cwd")
+    holder = find_holder(
+        session.path,
+        session.real,
+        session.format.name,
+        cwd if isinstance(cwd, str) else None,
+        vouched=options.not_running,
+        own_lock=is_locked,
+    )
+    if holder is not None:
+        raise RefusedError(f"{session.path}: {holder}")
+
+
+def _is_done(session: Session, options: Options) -> bool:
+    copy = copy_path(session)
+    try:
+        if copy.stat().st_mtime_ns < session.stamp.mtime_ns:
+            return False
+        done = read_session(copy, options.held)
+    except (OSError, RefusedError):
+        return False
+    return not done.dangling and not (options.drop_orphaned and done.orphaned)
+
+
+def _tell(report: Report, session: Session) -> None:
+    report.format = session.format.name
+    report.calls = session.calls
+    report.dangling = session.dangling
+    report.orphaned = session.orphaned
+    report.unanswerable = session.unanswerable
+    report.held = session.held
+    report.torn = len(session.torn)
+    report.orphans = [
+        Orphan(orphaned.at + 1, orphaned.why) for findings in session.found.values() for orphaned in findings.orphaned
+    ]
+
+
+def _tell_plan(report: Report, session: Session, plan: Plan) -> None:
+    report.added = [
+        Line(None if a.after is None else a.after + 1, a.call_id, a.tool, a.line.decode()) for a in plan.additions
+    ]
+    report.changed = [Change(at + 1, line.decode("utf-8", "replace")) for at, line in sorted(plan.changes.items())]
+    report.dropped = [at + 1 for at in sorted(plan.drops)]
+    report.notes += plan.notes
+    if session.format.writes_copy:
+        report.notes.append("a repaired copy is written, the rollout is left alone; --in-place appends to it")

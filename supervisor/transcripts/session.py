@@ -1,0 +1,282 @@
+"""A session of another maker, read and judged: what is in the file and what it lacks.
+
+Theory: one pass over the file gives the index and the findings; the few lines that matter for a repair are read again.
+What is found holds for the file as it was; `Session.stamp` is how a writer tells that it has changed since.
+
+Rules:
+- Nothing here writes, and nothing is kept open.
+- A file that cannot be judged is refused with the reason, and what the person can do about it.
+- A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from supervisor.core.transcript import Findings
+from supervisor.transcripts.claude_code import ClaudeCode
+from supervisor.transcripts.codex import Codex
+from supervisor.transcripts.formats import Format
+from supervisor.transcripts.index import Index
+from supervisor.transcripts.lines import BOM, TooDeepError, as_javascript_reads_it, read_lines
+from supervisor.transcripts.pi_linear import PiLinear
+from supervisor.transcripts.pi_tree import PiTree
+
+FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), ClaudeCode())
+
+
+class RefusedError(Exception):
+    """A file is left as it is; the message says why and what can be done."""
+
+
+class UnknownFormatError(RefusedError):
+    """No format recognises the file, or there is nothing in it."""
+
+
+class ChangedError(RefusedError):
+    """The file is not the one that was judged."""
+
+
+class Stamp(NamedTuple):
+    """What tells one state of a file from another."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Stamp:
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class Session:
+    """One file, judged. `path` is what the person named, `real` what it leads to."""
+
+    def __init__(self, path: Path, real: Path, stamp: Stamp, text_format: Format, index: Index, size: int) -> None:
+        self.path = path
+        self.real = real
+        self.stamp = stamp
+        self.format = text_format
+        self.index = index
+        self.size = size
+        """Bytes of text; more than the file's where that is compressed."""
+        self.found: dict[int, Findings] = {}
+        self.torn: list[int] = []
+        self.first: dict[str, Any] = {}
+        self.has_crlf = False
+        self.is_terminated = True
+        self.has_torn_tail = False
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.real.suffix == ".zst"
+
+    @property
+    def calls(self) -> int:
+        return sum(findings.calls for findings in self.found.values())
+
+    @property
+    def dangling(self) -> int:
+        return sum(len(findings.dangling) for findings in self.found.values())
+
+    @property
+    def orphaned(self) -> int:
+        return sum(len(findings.orphaned) for findings in self.found.values())
+
+    @property
+    def unanswerable(self) -> int:
+        return sum(findings.unanswerable for findings in self.found.values())
+
+    @property
+    def held(self) -> int:
+        return sum(findings.held for findings in self.found.values())
+
+    @contextmanager
+    def open(self) -> Iterator[Reader]:
+        """Open the file again to read single lines; refuses if it has changed since it was judged."""
+        with open_text(self.real) as (file, _, stamp):
+            if stamp != self.stamp:
+                raise ChangedError(f"{self.path} changed while it was being read; run the repair again")
+            yield Reader(file, self)
+
+
+class Reader:
+    """Single lines of an open session."""
+
+    def __init__(self, file: io.FileIO, session: Session) -> None:
+        self.file = file
+        self._session = session
+
+    def end(self, at: int) -> int:
+        """Return where the line after line `at` begins."""
+        starts = self._session.index.starts
+        return starts[at + 1] if at + 1 < len(starts) else self._session.size
+
+    def raw(self, at: int) -> bytes:
+        begin = self._session.index.starts[at]
+        self.file.seek(begin)
+        line = self.file.read(self.end(at) - begin)
+        return line.removesuffix(b"\n").removesuffix(b"\r")
+
+    def entry(self, at: int) -> dict[str, Any]:
+        raw = self.raw(at).removeprefix(BOM if at == 0 else b"")
+        try:
+            entry = msgspec.json.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            entry = json.loads(raw.decode("utf-8", "replace"))
+        return entry if isinstance(entry, dict) else {}
+
+
+@contextmanager
+def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
+    """Open a file's text with its size and the file's stamp; a compressed one is unpacked beside memory, on disk."""
+    with io.FileIO(real) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise UnknownFormatError(f"{real} is not a regular file")
+        stamp = Stamp.of(found)
+        if real.suffix != ".zst":
+            yield file, stamp.size, stamp
+            return
+        try:
+            import zstandard
+        except ImportError:
+            raise RefusedError(
+                f"{real} is compressed; install the extra that reads it: pip install 'subagent-supervisor[zstd]'"
+            ) from None
+        with tempfile.TemporaryFile(buffering=0) as unpacked:
+            try:
+                zstandard.ZstdDecompressor().copy_stream(file, unpacked)
+            except zstandard.ZstdError as error:
+                raise RefusedError(f"{real} cannot be unpacked ({error}); it may be cut off") from None
+            size = unpacked.tell()
+            unpacked.seek(0)
+            with io.FileIO(os.dup(unpacked.fileno())) as text:
+                yield text, size, stamp
+
+
+def read_session(path: Path, held: Collection[str] = ()) -> Session:
+    """Read and judge one file; `held` are the ids of calls that somebody will answer."""
+    real = path.resolve()
+    with open_text(real) as (file, size, stamp):
+        try:
+            session = _scan(path, real, file, size, stamp)
+        except TooDeepError:
+            raise RefusedError(f"{path} has a line nested too deeply to be judged; it is left alone") from None
+
+    def is_synthesised(at: int) -> bool:
+        with session.open() as lines:
+            return session.format.is_synthesised(lines.entry(at))
+
+    session.found = session.index.pair(
+        session.format.labels(session.index),
+        framed=session.format.framed,
+        held=[prefix + key for prefix in session.format.key_prefixes for key in held],
+        is_synthesised=is_synthesised,
+    )
+    return session
+
+
+def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> Session:
+    lines = read_lines(file, size)
+    session, last = _begin(path, real, size, stamp, lines)
+    index = session.index
+    starts, text_format = index.starts, session.format
+    decode, read = text_format.decoder.decode, text_format.read
+    for start, line in lines:
+        starts.append(start)
+        last = start + len(line)
+        try:
+            entry = decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            if not index_entry(line, text_format, index):
+                _leave_out(line, session)
+        except RecursionError:
+            raise _too_deep(path, len(starts)) from None
+        else:
+            read(entry, index)
+            del entry
+        del line  # whoever keeps a view keeps the buffer, and there may be need of a longer one
+    session.is_terminated = last < size
+    session.has_torn_tail = bool(session.torn) and session.torn[-1] == len(index) - 1 and not session.is_terminated
+    return session
+
+
+def _begin(
+    path: Path, real: Path, size: int, stamp: Stamp, lines: Iterator[tuple[int, memoryview]]
+) -> tuple[Session, int]:
+    """Read up to the first line that can be read, which decides the format."""
+    index = Index()
+    left_out: list[bytes] = []
+    for start, line in lines:
+        index.starts.append(start)
+        text = line[len(BOM) :] if not start and bytes(line[: len(BOM)]) == BOM else line
+        first = _first(path, text, len(index.starts))
+        if first is None:
+            left_out.append(bytes(line[:64]))
+            continue
+        session = Session(path, real, stamp, _format_of(path, first), index, size)
+        session.first = first
+        session.has_crlf = bytes(line[-1:]) == b"\r"
+        for beginning in left_out:
+            _leave_out(memoryview(beginning), session)
+        index_entry(msgspec.json.encode(first), session.format, index)
+        return session, start + len(line)
+    raise UnknownFormatError(f"{path} has no line that can be read" if size else f"{path} is empty")
+
+
+def _leave_out(line: memoryview, session: Session) -> None:
+    if bytes(line[:64]).strip():
+        session.torn.append(len(session.index))
+    session.index.line(0)
+
+
+def _too_deep(path: Path, number: int) -> RefusedError:
+    return RefusedError(f"{path} line {number} is nested too deeply to be judged; it is left alone")
+
+
+def index_entry(line: bytes | memoryview, text_format: Format, index: Index) -> bool:
+    """Add a line that did not have the expected shape; False if it is no JSON at all."""
+    view = memoryview(line)
+    try:
+        value = msgspec.json.decode(view)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        clean = as_javascript_reads_it(view)
+        if clean is None:
+            return False
+        value = msgspec.json.decode(clean)
+    try:
+        entry = msgspec.convert(value, text_format.decoder.type)
+    except msgspec.ValidationError:
+        text_format.read_other(value if isinstance(value, dict) else None, index)
+    else:
+        text_format.read(entry, index)
+    return True
+
+
+def _first(path: Path, line: memoryview, number: int) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        clean = as_javascript_reads_it(line)
+        return None if clean is None else msgspec.json.decode(clean)
+    except RecursionError:
+        raise _too_deep(path, number) from None
+
+
+def _format_of(path: Path, first: Any) -> Format:
+    for candidate in FORMATS if isinstance(first, dict) else ():
+        if candidate.recognises(first):
+            return candidate
+    raise UnknownFormatError(f"{path} is in none of the known formats (pi, OpenClaw, Claude Code, Codex)")

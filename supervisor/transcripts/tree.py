@@ -1,0 +1,88 @@
+"""Adding results to a file whose lines name their parents.
+
+Theory: such a file is a tree of which one path, from the tip to the root, is the conversation. A line in the middle of
+the path can only be added by giving the line behind it another parent; every other branch stays as it was.
+
+Rules:
+- At the tip: append. In the middle: insert behind the frame and re-parent the one successor on the path.
+- Dropping a line hands its children to the nearest ancestor that stays, on every branch.
+- Of a line that is re-parented only the bytes of its parent's id change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from supervisor.core.transcript import Dangling
+from supervisor.transcripts.formats import Addition, Lines, by_place
+from supervisor.transcripts.index import Index
+from supervisor.transcripts.lines import with_value
+
+
+class Keys(NamedTuple):
+    """What a format calls a line's id and its parent's."""
+
+    own: str
+    parent: str
+
+
+class Result(NamedTuple):
+    line: bytes
+    own_id: str
+    call_id: str
+    tool: str
+
+
+class Graft:
+    """Collect the additions and the changed parents for one file."""
+
+    def __init__(self, index: Index, lines: Lines, keys: Keys, drops: set[int]) -> None:
+        self.additions: list[Addition] = []
+        self._index = index
+        self._lines = lines
+        self._keys = keys
+        self._drops = drops
+        self._parents: dict[int, str | None] = {}  # the new parents of lines that were there before
+        for drop in sorted(drops):
+            own = index.ids[drop]
+            for child, parent in enumerate(index.parents):
+                if own and parent == own and child not in drops:
+                    self._parents[child] = self._staying(drop)
+
+    def add(self, dangling: list[Dangling], tip: int, write: Callable[[Dangling, str | None], Result]) -> None:
+        """Add a result for each dangling call of the path that ends at `tip`; `write` is told the parent."""
+        on_path = self._index.path(tip)
+        for (after, is_tail), calls in by_place(dangling):
+            parent = self._staying(tip if is_tail else after)
+            for call in calls:
+                result = write(call, parent)
+                parent = result.own_id
+                place = None if is_tail else after
+                self.additions.append(Addition(place, result.line, result.call_id, result.tool))
+            if not is_tail:
+                successor = self._successor(on_path, after)
+                if successor is not None:
+                    self._parents[successor] = parent
+
+    def changes(self) -> dict[int, bytes]:
+        """Return the lines with a new parent, each with only that changed."""
+        changed = {}
+        for at, parent in self._parents.items():
+            changed[at] = with_value(self._lines.raw(at), self._keys.parent, parent)
+        return changed
+
+    def _staying(self, at: int) -> str | None:
+        while at in self._drops:
+            parent = self._index.parents[at]
+            at = self._index.find(parent, at) if parent else -1
+        if at < 0:
+            return None
+        own = self._lines.entry(at).get(self._keys.own)
+        return own if isinstance(own, str) else None
+
+    def _successor(self, on_path: bytearray, after: int) -> int | None:
+        for at in range(after + 1, len(on_path)):
+            if on_path[at] and at not in self._drops:
+                return at
+        return None
