@@ -1,0 +1,237 @@
+"""How an approval is shown as text: the same words on every surface.
+
+A card answers, in this order, what a tired person wants to know: what would run, where, who asks, since when, and what
+each choice will do.
+
+Rules
+- Nothing that an agent or a tool wrote reaches a screen as it is: `visible` turns everything that a terminal would
+  obey, or an eye would miss, into an escape that can be read.
+- Text of several lines stands behind a gutter, so that arguments cannot imitate the lines of the card.
+- Ids are shown whole. What would run is never cut here; a surface with less room says how much is missing.
+- Pure: `now` is an argument, and its time zone is the one in which times are shown.
+"""
+
+import json
+import posixpath
+import shlex
+import unicodedata
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core.values import Approval, Verdict
+
+GUTTER: Final = "│ "
+PATH_SEPARATOR: Final = " > "
+
+_INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Controls (ANSI escapes begin with one), formats (bidi overrides, zero width), surrogates, unassigned, separators."""
+_INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and marks that leave nothing, or only a gap, on a screen."""
+_MARKS_IN_A_ROW: Final = 3
+"""Languages stack up to three combining marks; more of them climb over the lines above and below."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A key, the word for it, and what it will do."""
+
+    key: str
+    word: str
+    effect: str
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """An approval, ready to be shown: every text in it is safe for a screen. Fact texts may have several lines."""
+
+    approval: str
+    headline: str
+    facts: tuple[tuple[str, str], ...]
+    choices: tuple[Choice, ...]
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Return the text with everything invisible or commanding made visible; `lines`: keep line ends."""
+    return _escaped(text, "\n" if lines else "", _escape)
+
+
+def json_text(value: Any, *, indent: int = 0) -> str:
+    """Return a value as JSON that a person can edit: what cannot be seen is written as JSON's own escapes."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
+    return _escaped(text, "\n", lambda char: json.dumps(char)[1:-1])
+
+
+def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    shown: list[str] = []
+    marks = 0
+    for char in text:
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        is_seen = (
+            category not in _INVISIBLE_CATEGORIES
+            and char not in _INVISIBLE
+            and (category != "Zs" or char == " ")
+            and not unicodedata.name(char, "").startswith("VARIATION SELECTOR")
+            and marks <= _MARKS_IN_A_ROW
+        )
+        shown.append(char if is_seen or char in kept else escape(char))
+    return "".join(shown)
+
+
+def _escape(char: str) -> str:
+    named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
+    code = ord(char)
+    short = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return named.get(char, short if code < 0x10000 else f"\\U{code:08x}")
+
+
+def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
+    """Return what to show for a pending approval; `edited`: the arguments that the person would approve instead."""
+    arguments = approval.arguments if edited is None else edited
+    agent = visible(approval.agent)
+    facts = [*arguments_facts(approval.tool, arguments), ("where", visible(_place(approval.cwd, arguments)))]
+    if edited is not None:
+        facts.append(("edited", "by you, just now; nothing is decided yet"))
+    facts.append(("for", visible(approval.requester)))
+    facts.append(("since", f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"))
+    if approval.expires_at is not None:
+        facts.append(("expires", at(approval.expires_at, now)))
+    facts += [("session", visible(approval.session)), ("approval", visible(approval.id))]
+    runs = "runs it once, exactly as shown" if edited is None else "runs it once, with your arguments as shown"
+    return Card(
+        approval=approval.id,
+        headline=f"{path_text(approval.path)} asks to call {visible(approval.tool)}",
+        facts=tuple(facts),
+        choices=(
+            Choice("a", "approve", runs),
+            Choice("e", "edit", "change the arguments; you see them again before anything runs"),
+            Choice("d", "deny", f"nothing runs; {agent} is told so, with your reason, and goes on"),
+        ),
+    )
+
+
+def path_text(path: tuple[str, ...]) -> str:
+    return PATH_SEPARATOR.join(visible(name) for name in path)
+
+
+def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
+    """Return (label, text) of each argument that is set, then the names of those that are not."""
+    if not isinstance(arguments, dict):
+        return [("arguments", _value_text(arguments))]
+    facts: list[tuple[str, str]] = []
+    unset: list[str] = []
+    for name, value in arguments.items():
+        label = visible(str(name))
+        if value is None:
+            unset.append(label)
+        elif name == "command" and _is_words(value):
+            facts.append((label, visible(shlex.join(value), lines=True)))
+        elif name == "command" and tool == "shell" and isinstance(value, str):
+            facts += [(label, visible(value, lines=True)), ("run by", "/bin/sh, which obeys ; && | > $( )")]
+        else:
+            facts.append((label, _value_text(value)))
+    if unset:
+        facts.append(("not set", ", ".join(unset)))
+    return facts
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(word, str) for word in value)
+
+
+def _value_text(value: Any) -> str:
+    """Return a string as it is where that is unmistakable, and any other value as JSON."""
+    if isinstance(value, str) and ("\n" in value or _is_plain(value)):
+        return visible(value, lines=True)
+    body = msgspec.json.encode(value)
+    text = body.decode()
+    return visible(text if len(text) <= 60 else msgspec.json.format(body, indent=2).decode(), lines=True)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a string shown without quotes cannot be taken for another value, or for another string."""
+    if not text or text != text.strip():
+        return False
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return True
+    return False
+
+
+def _place(cwd: str, arguments: Any) -> str:
+    """Return where it would run: a tool's own cwd counts from the session's."""
+    own = arguments.get("cwd") if isinstance(arguments, dict) else None
+    return posixpath.join(cwd, own) if isinstance(own, str) else cwd
+
+
+def summary(approval: Approval, width: int = 60) -> str:
+    """Return one line for lists. It may be cut, visibly: nobody decides from a list without an id."""
+    facts = arguments_facts(approval.tool, approval.arguments)
+    text = facts[0][1].replace("\n", " ⏎ ") if facts else ""
+    text = f"{visible(approval.tool)}: {text}" if text else visible(approval.tool)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def plain(card: Card, commands: dict[str, str]) -> str:
+    """Return a card as lines for a log or a pipe; `commands` says how to make each choice, by its word."""
+    lines = [card.headline]
+    for label, text in card.facts:
+        first, *more = text.split("\n")
+        lines.append(f"  {label:<9} {GUTTER if more else ''}{first}")
+        lines += [f"  {'':<9} {GUTTER}{line}" for line in more]
+    for choice in card.choices:
+        if choice.word in commands:
+            lines += [f"  to {choice.word}: {commands[choice.word]}", f"    ({choice.effect})"]
+    return "\n".join(lines)
+
+
+def at(when: datetime, now: datetime) -> str:
+    """Return an instant in the time zone of `now`, with its date only if that is another one."""
+    local = when.astimezone(now.tzinfo)
+    return f"{local:%H:%M:%S}" if local.date() == now.date() else f"{local:%Y-%m-%d %H:%M}"
+
+
+def ago(when: datetime, now: datetime) -> str:
+    """Return how long ago, in the largest unit that says enough."""
+    seconds = max(0, int((now - when).total_seconds()))
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size * (2 if unit == "days" else 1):
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def decided(approval: Approval, now: datetime) -> str:
+    """Say what became of an approval, in the words that replace its choices."""
+    when = f" at {at(approval.decided_at, now)}" if approval.decided_at else ""
+    by = f" by {visible(approval.by)}" if approval.by else ""
+    because = f": {visible(approval.reason)}" if approval.reason else ""
+    match approval.status:
+        case "approved":
+            return f"approved{by}{when}"
+        case "denied":
+            return f"denied{by}{when}{because}"
+        case "pending":
+            return "pending"
+        case status:
+            return f"{status}{when}{because}; nothing runs"
+
+
+def told(verdict: Verdict, now: datetime) -> str:
+    """Say to a person what became of the decision that they just made (A3)."""
+    by = f" by {visible(verdict.by)}" if verdict.by else ""
+    when = f" at {at(verdict.decided_at, now)}" if verdict.decided_at else ""
+    match verdict.kind:
+        case "won" | "recorded":
+            return f"{verdict.status or 'decided'}{by}"
+        case "same":
+            return f"already {verdict.status}{by}{when}; nothing changes"
+        case "conflict":
+            return f"not counted: it was {verdict.status}{by}{when}; the first decision stands"
+        case "gone":
+            return f"not counted: the question is {verdict.status or 'gone'}{when}; nothing runs"
+        case _:
+            return "not counted: this store holds no such approval"

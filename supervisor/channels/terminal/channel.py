@@ -1,0 +1,279 @@
+"""The terminal channel: posts approvals where somebody can press a key, as plain lines where nobody can.
+
+Theory: `Desk` knows what is pending and what a key means, `screen` draws it; this module owns the terminal. Cards live
+in one region at the bottom of the screen, on stderr, and only while something is pending. What is settled scrolls away
+above it as one line that says who decided what.
+
+Rules
+- Keys are read only if stdin and stderr are a terminal, and this process is in its foreground.
+- stdout is the program's; nothing is ever written to it.
+- The terminal's mode is restored on every exit (see `keys`).
+- A decision is made with the id of the card that was shown, through the Supervisor that `serve` was given.
+"""
+
+import getpass
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from supervisor.abc import Channel, Supervisor
+from supervisor.channels.cards import decided, make_card, path_text, plain, summary, told, visible
+from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
+from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Approval
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+SETTLE: Final = 0.4
+"""Seconds that a card must have been selected before a key approves it: a finger on its way to the last one stops."""
+
+
+def login_name() -> str:
+    """Return the name under which this person's decisions are recorded by default."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+class Terminal(Channel):
+    """Ask the person at this terminal.
+
+    `by`: the name for the audit trail; default: the login name. `store`: named in the commands that plain lines offer.
+    `settle`: see SETTLE. `interactive=False`: plain lines even at a terminal.
+    """
+
+    name = "terminal"
+
+    def __init__(
+        self,
+        *,
+        by: str | None = None,
+        store: str | os.PathLike[str] | None = None,
+        settle: float = SETTLE,
+        interactive: bool = True,
+    ) -> None:
+        self._editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+        self._desk = Desk(by or login_name(), settle, has_editor=bool(self._editor))
+        self._store = None if store is None else os.fspath(store)
+        self._may_ask = interactive
+        self._is_open = False
+        self._mode: KeyMode | None = None
+        self._live: Live | None = None
+        self._screen: Console | None = None
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether somebody can press keys here, now."""
+        return (
+            self._may_ask
+            and sys.stdin is not None
+            and sys.stdin.isatty()
+            and sys.stderr.isatty()
+            and os.environ.get("TERM", "") not in ("", "dumb")
+            and is_in_foreground(sys.stdin.fileno())
+        )
+
+    def say(self, text: str, style: str = "") -> None:
+        """Write a line of the program's own on stderr, above the cards."""
+        if self._live is not None or sys.stderr.isatty():
+            from rich.text import Text
+
+            self._console.print(Text(text, style=style))
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def restore(self) -> None:
+        """Give the terminal back at once, for a process that is about to end without unwinding."""
+        if self._mode is not None:
+            self._mode.leave()
+            sys.stderr.write("\x1b[?25h")
+            sys.stderr.flush()
+
+    async def post(self, approval: Approval, card: str | None) -> str:
+        is_new = approval.id not in self._desk.pending
+        self._desk.add(approval, anyio.current_time())
+        if self._is_open:
+            self._draw()
+        elif is_new and not self.is_interactive:
+            self.say(plain(make_card(approval, _now()), self._commands(approval)))
+        return self.name
+
+    async def retire(self, approval: Approval, card: str) -> None:
+        was_here = approval.id in self._desk.pending
+        self._desk.remove(approval.id, anyio.current_time())
+        if was_here or approval.status != "pending":
+            mark = "+" if approval.status == "approved" else "-"
+            line = (
+                f"{mark} {path_text(approval.path)}: {summary(approval)}\n  {decided(approval, _now())} [{approval.id}]"
+            )
+            self.say(line, "green" if approval.status == "approved" else "dim")
+        self._draw()
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        if not self.is_interactive:
+            await anyio.sleep_forever()
+        fd = sys.stdin.fileno()
+        self._mode = KeyMode(fd)
+        try:
+            with self._mode.entered():
+                self._is_open = True
+                self._draw()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._keep_fresh)
+                    tasks.start_soon(self._watch_screen)
+                    await self._listen(fd, supervisor)
+        finally:
+            self._is_open = False
+            self._erase()
+
+    async def _listen(self, fd: int, supervisor: Supervisor) -> None:
+        decoder = KeyDecoder()
+        while True:
+            try:
+                keys = await read_keys(fd, decoder)
+            except EOFError:  # the terminal is gone
+                return
+            match self._desk.press(keys, anyio.current_time()):
+                case Decide() as action:
+                    await self._decide(supervisor, action)
+                case OpenEditor() as action:
+                    await self._edit(action)
+                case ShowWhole(approval=approval):
+                    self._show_whole(approval)
+                case None:
+                    pass
+            self._draw()
+
+    async def _decide(self, supervisor: Supervisor, action: Decide) -> None:
+        try:
+            verdict = await supervisor.decide(action.approval, action.decision)
+        except InvalidInput as error:
+            self._desk.message = visible(str(error))
+            return
+        self._desk.remove(action.approval, anyio.current_time())
+        if verdict.kind not in ("won", "recorded"):
+            self.say(f"! {told(verdict, _now())} [{action.approval}]", "bold red")
+
+    async def _edit(self, action: OpenEditor) -> None:
+        """Let the person's editor have the terminal, with the arguments in a file that nobody else can read."""
+        assert self._mode is not None
+        self._is_open = False  # cards that come meanwhile wait for the editor's end
+        self._erase()
+        self._mode.leave()
+        try:
+            with tempfile.TemporaryDirectory(prefix="supervisor-edit-") as folder:
+                file = anyio.Path(folder, "arguments.json")
+                await file.write_text(action.text)
+                failure = await _run_editor(self._editor, file)
+                text = await file.read_text(errors="replace") if await file.exists() else action.text
+        finally:
+            self._mode.enter()
+            self._is_open = True
+        if action.approval not in self._desk.pending:
+            self.say(
+                f"! decided elsewhere while you were editing; your text was dropped [{action.approval}]", "bold red"
+            )
+        elif failure:
+            self._desk.message = f"{visible(shlex.join(self._editor))} {failure}, so nothing changed."
+        else:
+            self._desk.edit(action.approval, text, anyio.current_time())
+
+    def _show_whole(self, approval: str) -> None:
+        from supervisor.channels.terminal.screen import draw_card
+
+        pending = self._desk.pending[approval]
+        self._console.print(draw_card(make_card(pending, _now(), edited=self._desk.edited.get(approval))))
+        self._desk.whole.add(approval)
+
+    async def _keep_fresh(self) -> None:
+        """Redraw now and then: cards say how long they have been waiting."""
+        while True:
+            await anyio.sleep(10)
+            self._draw()
+
+    async def _watch_screen(self) -> None:
+        """Redraw when the window changes its size, and take the keys again when the process goes on after Ctrl-Z."""
+        numbers = [signal.SIGWINCH, signal.SIGCONT]
+        is_free = all(signal.getsignal(number) is signal.SIG_DFL for number in numbers)
+        if threading.current_thread() is not threading.main_thread() or not is_free:
+            return
+        with anyio.open_signal_receiver(*numbers) as received:
+            async for number in received:
+                if number == signal.SIGCONT and self._is_open and self._mode is not None:
+                    self._mode.enter()
+                self._draw()
+
+    @property
+    def _console(self) -> "Console":
+        if self._screen is None:
+            from supervisor.channels.terminal.screen import open_console
+
+            self._screen = open_console()
+        return self._screen
+
+    def _draw(self) -> None:
+        if not self._is_open:
+            return
+        if not self._desk.pending:
+            self._erase()
+            return
+        from supervisor.channels.terminal.screen import draw
+
+        self._region().update(draw(self._desk, self._console, _now()), refresh=True)
+
+    def _region(self) -> "Live":
+        if self._live is None:
+            from rich.live import Live
+            from rich.text import Text
+
+            first: RenderableType = Text()
+            self._live = Live(
+                first,
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=sys.stdout.isatty(),  # a pipe gets what the program prints; a screen, above the cards
+                redirect_stderr=True,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+        return self._live
+
+    def _erase(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _commands(self, approval: Approval) -> dict[str, Any]:
+        end = "" if self._store is None else f" --store {shlex.quote(self._store)}"
+        return {
+            "approve": f"supervisor approve {approval.id}{end}",
+            "edit": f"supervisor approve {approval.id} --edit JSON{end}",
+            "deny": f"supervisor deny {approval.id} --reason TEXT{end}",
+        }
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
+async def _run_editor(editor: list[str], file: anyio.Path) -> str:
+    """Run it with the terminal; returns what went wrong, in words, or nothing."""
+    try:
+        process = await anyio.open_process([*editor, file], stdin=None, stdout=None, stderr=None)
+    except OSError as error:
+        return f"could not be started ({error.strerror})"
+    async with process:
+        code = await process.wait()
+    return f"ended with code {code}" if code else ""

@@ -1,0 +1,133 @@
+"""What the terminal shows: the selected card, a line for each other one, and the keys. Pure but for the console's size.
+
+Rules
+- Texts come from `cards`, safe for a screen; nothing here reads markup out of them.
+- The region never grows beyond the screen. What does not fit is counted, and the desk is told that the card was not
+  shown whole.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from rich.box import ROUNDED
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.segment import Segment, Segments
+from rich.table import Table
+from rich.text import Text
+
+from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary
+from supervisor.channels.terminal.desk import Desk
+from supervisor.channels.terminal.line import Line
+
+CALM: Final = "yellow"
+_ROWS_OF_LIST: Final = 5
+"""Other pending approvals that are listed; more of them are counted."""
+_MINIMUM_OF_CARD: Final = 6
+
+
+def open_console() -> Console:
+    """Return a console on stderr that takes texts as they are."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
+    """Return the region for the desk as it is; marks the selected card as shown whole if it was."""
+    approval = desk.approval
+    if approval is None:
+        return Text()
+    card = make_card(approval, now, edited=desk.edited.get(approval.id))
+    below: list[RenderableType] = [*_others(desk, console.width, now)]
+    if desk.message:
+        below.append(Text(desk.message, style="bold red"))
+    below.append(_typing(desk, desk.line) if desk.line is not None else _keys(desk, card))
+    foot = Group(*below)
+    room = console.height - 1 - len(console.render_lines(foot, pad=False))
+    lines = console.render_lines(draw_card(card, _title(desk)), pad=False)
+    if len(lines) <= room:
+        desk.whole.add(approval.id)
+        return Group(_segments(lines), foot)
+    kept = max(_MINIMUM_OF_CARD, room - 1)
+    note = Text(f" … {len(lines) - kept} more lines of it: v shows them all", style="bold red")
+    return Group(_segments(lines[:kept]), note, foot)
+
+
+def draw_card(card: Card, title: str = "") -> RenderableType:
+    """Return a card with its facts and what each choice will do."""
+    facts = Table.grid(padding=(0, 1))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for label, text in card.facts:
+        style = "bold" if label in ("command", "edited") else ""
+        facts.add_row(label, Text(_gutter(text), style=style))
+    choices = Table.grid(padding=(0, 1))
+    choices.add_column(style=f"bold {CALM}")
+    choices.add_column(style="bold")
+    choices.add_column(style="dim", overflow="fold")
+    for choice in card.choices:
+        choices.add_row(choice.key, choice.word, choice.effect)
+    head = Text(card.headline, style=f"bold {CALM}")
+    return Panel(
+        Group(head, facts, Text(), choices),
+        title=Text(title) if title else None,
+        title_align="left",
+        box=ROUNDED,
+        border_style=CALM,
+    )
+
+
+def _gutter(text: str) -> str:
+    return text if "\n" not in text else "\n".join(GUTTER + line for line in text.split("\n"))
+
+
+def _title(desk: Desk) -> str:
+    if desk.selected is None or len(desk.pending) == 1:
+        return "waiting for you"
+    return f"{list(desk.pending).index(desk.selected) + 1} of {len(desk.pending)} waiting for you"
+
+
+def _others(desk: Desk, width: int, now: datetime) -> list[RenderableType]:
+    rows: list[RenderableType] = []
+    others = [(n, other) for n, other in enumerate(desk.pending.values(), 1) if other.id != desk.selected]
+    for number, other in others[:_ROWS_OF_LIST]:
+        start = f" {number} {path_text(other.path[-1:])}  "
+        end = f"  {ago(other.created_at, now)}"
+        row = Text(start, style="dim", no_wrap=True, overflow="ellipsis")
+        row.append(summary(other, max(10, width - len(start) - len(end) - 1)) + end)
+        rows.append(row)
+    if len(others) > _ROWS_OF_LIST:
+        rows.append(Text(f"   and {len(others) - _ROWS_OF_LIST} more", style="dim"))
+    return rows
+
+
+def _keys(desk: Desk, card: Card) -> RenderableType:
+    keys = [(choice.key, choice.word) for choice in card.choices]
+    if desk.selected in desk.edited:
+        keys.append(("r", "restore"))
+    if len(desk.pending) > 1:
+        keys.append(("Tab", "next"))
+    keys += [("v", "view whole"), ("Ctrl-C", "stop; nothing is lost")]
+    text = Text(" ")
+    for key, word in keys:
+        text.append(key, style=f"bold {CALM}").append(f" {word}   ")
+    return text
+
+
+def _typing(desk: Desk, line: Line) -> RenderableType:
+    """Return the line being typed, with its cursor, and what Enter will do."""
+    if desk.typing == "reason":
+        label, hint = "Why not? ", "Enter denies (the reason may be empty)   Esc goes back"
+    else:
+        label, hint = "Arguments: ", "Enter shows the card with them; nothing runs yet   Esc goes back"
+    text = Text(label, style=f"bold {CALM}")
+    text.append(line.text[: line.cursor], style="default not bold")
+    text.append(line.text[line.cursor : line.cursor + 1] or " ", style="default reverse not bold")
+    text.append(line.text[line.cursor + 1 :], style="default not bold")
+    return Group(text, Text(hint, style="dim"))
+
+
+def _segments(lines: list[list[Segment]]) -> RenderableType:
+    flat: list[Segment] = []
+    for line in lines:
+        flat += [*line, Segment.line()]
+    return Segments(flat[:-1])
