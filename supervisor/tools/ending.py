@@ -6,7 +6,8 @@ it. Each calls `step` with who is alive now, again and again, and sleeps in betw
 Rules:
 - Each process gets each signal once: a second SIGTERM means "at once" to many programs. SIGCONT goes with SIGTERM,
   or a stopped process would not hear it.
-- Who appears later (a fork while we look) gets its SIGTERM when it is seen, and SIGKILL with the others.
+- SIGTERM is for those who are there when it is due. Who appears later may well be the cleaning up that SIGTERM asked
+  for, and is left alone until the grace is over and SIGKILL takes everybody.
 - Who may not be signalled (EPERM) is refused, and nobody waits for it.
 """
 
@@ -44,7 +45,7 @@ class Ending:
         self._seen: dict[tuple[int, float], Ended] = {}
         self._alive: set[tuple[int, float]] = set()
         self._signalled: dict[tuple[int, float], signal.Signals] = {}  # the last one that each got
-        self._group_signals: set[signal.Signals] = set()
+        self._begun: set[signal.Signals] = set()
         self._has_given_up = False
 
     def knows(self, seen: Seen) -> bool:
@@ -63,11 +64,13 @@ class Ending:
             if seen.identity not in self._signalled:  # asked anew each time: a fresh fork has yet to exec
                 self._seen[seen.identity] = Ended(seen.pid, command_of(seen.pid), seen.session, "terminated")
         due = self._due(now)
-        if due is not None:
-            if group is not None and due not in self._group_signals:
+        if due == signal.SIGKILL or (due is not None and due not in self._begun):
+            if group is not None and due not in self._begun:
                 self._signal_group(group, due, alive)
             for seen in alive:
                 self._signal(seen, due)
+            if alive:
+                self._begun.add(due)
         self._has_given_up = now >= self._give_up_at
         refused = [seen for seen in alive if self._seen[seen.identity].how == "refused"]
         return self._has_given_up or (bool(alive) and len(refused) == len(alive))
@@ -87,7 +90,6 @@ class Ending:
         return signal.SIGTERM if now >= self._term_at else None
 
     def _signal_group(self, group: int, due: signal.Signals, alive: list[Seen]) -> None:
-        self._group_signals.add(due)
         try:
             os.killpg(group, due)
             if due == signal.SIGTERM:
@@ -95,7 +97,8 @@ class Ending:
         except (ProcessLookupError, PermissionError):
             return  # nobody there, or nobody whom we may signal: one by one we find out which
         for seen in alive:
-            if seen.group == group:
+            # SIGKILL does no harm twice, and asking one by one tells who is out of our reach.
+            if seen.group == group and due == signal.SIGTERM:
                 self._note(seen, due)
 
     def _signal(self, seen: Seen, due: signal.Signals) -> None:

@@ -98,4 +98,4 @@ def _without_split_start(raw: bytes) -> bytes:
     for start in range(min(4, len(raw))):
         if raw[start] & 0xC0 != 0x80:
             return raw[start:]
-    return raw
+    return raw if len(raw) > 3 else b""  # binary, or nothing but the rest of one character

@@ -1,0 +1,58 @@
+"""What came of a process: how it ended, what it wrote, what it left behind. Values only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from supervisor.tools.output import Output
+
+
+class LaunchFailed(OSError):
+    """The command could not be started, and nothing of it ran.
+
+    An OSError: `errno`, `strerror` and `filename` (the program, or the folder it was to run in) say why: ENOENT no
+    such file or interpreter, EACCES not executable, E2BIG arguments and environment too long, EINVAL not encodable.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """A process that outlived its command, or had left the command's session (setsid), and had to be ended.
+
+    `how`: "terminated" (SIGTERM), "killed" (SIGKILL), "refused" (we may not signal it; it lives), "stuck" (it did
+    not die of SIGKILL in time; it may live).
+    """
+
+    pid: int
+    command: str
+    has_escaped: bool
+    how: Literal["terminated", "killed", "refused", "stuck"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a released process ended. `exit_code` or `signal` is set, the other is None.
+
+    Both are None if nobody could learn it: it would not end (see `refused_kills`), or its warden was killed.
+    `trouble` then says what happened. `duration` is seconds from release to exit. `was_ended`: by us; `timed_out`:
+    because of the deadline. `left_behind` names the first 100 of `left_behind_count`.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    duration: float
+    was_ended: bool
+    timed_out: bool
+    output: Output
+    left_behind: tuple[LeftBehind, ...] = ()
+    left_behind_count: int = 0
+    trouble: str | None = None
+
+    @property
+    def escaped(self) -> tuple[LeftBehind, ...]:
+        """Those who had left the command's session; they are among `left_behind`."""
+        return tuple(each for each in self.left_behind if each.has_escaped)
+
+    @property
+    def refused_kills(self) -> tuple[int, ...]:
+        """The pids that could not be ended, that of the command itself perhaps among them."""
+        return tuple(each.pid for each in self.left_behind if each.how in ("refused", "stuck"))

@@ -1,0 +1,187 @@
+"""What remains of a command when its owner, its warden or the launcher is killed: nothing, or what is ended by name."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+
+import anyio
+import pytest
+
+from supervisor.tools.descendants import find, started_at
+from supervisor.tools.launcher import launcher_pid
+from supervisor.tools.process import end_survivor, open_process
+
+pytestmark = pytest.mark.anyio
+
+OWNER = """
+import anyio, json, os, sys
+from supervisor.tools.process import open_process
+from supervisor.tools.descendants import find
+async def main(backend, command, is_released, *_):
+    async with open_process(command, grace=0.2) as process:
+        if is_released == "released":
+            await process.release()
+            while not os.path.exists("ready"):
+                await anyio.sleep(0.01)
+        warden = find(process.pid).parent
+        print(json.dumps([process.pid, process.started_at, warden]), flush=True)
+        if is_released == "released":
+            await process.wait(1000)
+        await anyio.sleep(1000)
+anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
+"""
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    """Both backends in real time: real processes know no other."""
+    return request.param
+
+
+@pytest.fixture
+def marker():
+    """A word in the environment of all that a test starts; at the end nothing may have it."""
+    word = f"marker-{uuid.uuid4().hex}"
+    yield word
+    assert processes_with(word) == []
+
+
+def processes_with(word):
+    """Return the lines of `ps` that hold the word, in the arguments or the environment."""
+    listing = subprocess.run(["ps", "axeww"], capture_output=True, check=True).stdout
+    return [line for line in listing.splitlines() if word.encode() in line]
+
+
+async def nothing_left(word):
+    """Wait until no process has the word."""
+    with anyio.fail_after(30):
+        while processes_with(word):
+            await anyio.sleep(0.02)
+
+
+def start_owner(backend, command, state, marker, folder):
+    """Start a process of ours that owns a command; return it with the command's pid, start and warden."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, backend, command, state],
+        env=os.environ | {"MARKER": marker},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+    )
+    with owner.stdout:
+        return owner, json.loads(owner.stdout.readline())
+
+
+async def test_an_owner_killed_before_the_release_has_run_nothing(anyio_backend_name, marker, tmp_path):
+    """The gate never opens once we are dead."""
+    owner, (pid, started, _) = start_owner(anyio_backend_name, "touch ran", "gated", marker, tmp_path)
+    assert started_at(pid) == started
+    owner.kill()
+    owner.wait()
+    await nothing_left(marker)
+    assert not (tmp_path / "ran").exists()
+    assert await end_survivor(pid, started) in ("gone", "not ours")
+
+
+async def test_a_killed_gate_has_run_nothing(anyio_backend_name, marker, tmp_path):
+    """The command's process waits for its warden as well: without it, it exits."""
+    owner, (_, _, warden) = start_owner(anyio_backend_name, "touch ran", "gated", marker, tmp_path)
+    os.kill(owner.pid, signal.SIGSTOP)
+    os.kill(warden, signal.SIGKILL)
+    owner.kill()
+    owner.wait()
+    await nothing_left(marker)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
+async def test_an_owner_killed_later_takes_all_of_its_command_along(anyio_backend_name, marker, tmp_path):
+    """The warden ends what ignores SIGTERM and what left the session, without us."""
+    command = "trap '' TERM; setsid sleep 1000 & sleep 1000 & touch ready; while :; do sleep 1; done"
+    owner, (pid, started, _) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
+    owner.kill()
+    owner.wait()
+    await nothing_left(marker)
+    assert await end_survivor(pid, started) in ("gone", "not ours")
+
+
+async def test_a_survivor_is_ended_by_pid_and_start_time(anyio_backend_name, marker, tmp_path):
+    """Owner and warden are dead: the journal's pid is enough, and only with its start time."""
+    command = "trap '' TERM; sleep 1000 & touch ready; while :; do sleep 1; done"
+    owner, (pid, started, warden) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
+    os.kill(owner.pid, signal.SIGSTOP)  # or it would end the command itself
+    os.kill(warden, signal.SIGKILL)
+    owner.kill()
+    owner.wait()
+    assert await end_survivor(pid, started - 1, 0.1) == "not ours"
+    assert await end_survivor(pid, None, 0.1) == "not ours"
+    assert find(pid) is not None
+    assert await end_survivor(pid, started, 0.1) == "ended"
+    await nothing_left(marker)
+    assert await end_survivor(pid, started, 0.1) in ("gone", "not ours")
+
+
+async def test_a_command_whose_warden_is_killed_is_ended_by_its_owner(marker):
+    """What nobody can tell is said: no exit code, no signal, and why."""
+    with anyio.fail_after(30):
+        async with open_process("sleep 1000", env=os.environ | {"MARKER": marker}) as process:
+            await process.release()
+            os.kill(find(process.pid).parent, signal.SIGKILL)
+            finished = await process.wait(20)
+    assert (finished.exit_code, finished.signal, finished.timed_out) == (None, None, False)
+    assert finished.trouble
+
+
+async def test_a_stopped_warden_hangs_nobody(marker, monkeypatch):
+    """The wait for a report is bounded, and the command is ended without it."""
+    monkeypatch.setattr("supervisor.tools.process._MARGIN", 0.0)
+    with anyio.fail_after(30):
+        async with open_process("sleep 1000", env=os.environ | {"MARKER": marker}, grace=0.1) as process:
+            await process.release()
+            warden = find(process.pid).parent
+            os.kill(warden, signal.SIGSTOP)
+            finished = await process.wait(0.1)
+    os.kill(warden, signal.SIGCONT)
+    assert finished.trouble
+    await nothing_left(marker)
+
+
+async def test_a_killed_launcher_is_replaced(marker):
+    """The commands of before go on, the next one is served by another."""
+    env = os.environ | {"MARKER": marker}
+    with anyio.fail_after(30):
+        async with open_process("sleep 0.2; echo first", env=env) as first:
+            await first.release()
+            before = launcher_pid()
+            os.kill(before, signal.SIGKILL)
+            async with open_process("echo second", env=env) as second:
+                await second.release()
+                assert (await second.wait(10)).output.text == "second\n"
+            assert (await first.wait(10)).output.text == "first\n"
+    assert launcher_pid() != before
+
+
+async def test_a_fork_of_ours_has_a_launcher_of_its_own():
+    """A forked child does not share the socket of its parent, and its end is not the parent's."""
+    async with open_process(["true"]) as process:
+        await process.release()
+        await process.wait(10)
+    program = (
+        "import anyio, os\n"
+        "from supervisor.tools.process import open_process\n"
+        "from supervisor.tools.launcher import launcher_pid\n"
+        "async def main():\n"
+        "    async with open_process(['true']) as process:\n"
+        "        await process.release()\n"
+        "        await process.wait(10)\n"
+        "    return launcher_pid()\n"
+        "first = anyio.run(main)\n"
+        "if os.fork() == 0:\n"
+        "    raise SystemExit(anyio.run(main) == first)\n"
+        "assert os.waitstatus_to_exitcode(os.wait()[1]) == 0\n"
+        "assert anyio.run(main) == first\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

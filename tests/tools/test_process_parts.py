@@ -1,0 +1,142 @@
+"""The parts below a process, each by itself: the capped output, the ending's plan, the processes found."""
+
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from supervisor.tools import ending as ending_module
+from supervisor.tools.descendants import Seen, below, command_of, find, send, table
+from supervisor.tools.ending import Ending
+from supervisor.tools.output import HeadAndTail
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(st.binary(max_size=50)), st.integers(0, 60))
+def test_head_tail_and_count_tell_the_stream(chunks, limit):
+    """Whatever the pieces: a true beginning, a true end, never more than the limit, and the sum."""
+    kept = HeadAndTail(limit)
+    for chunk in chunks:
+        kept.add(chunk)
+    output, stream = kept.output(), b"".join(chunks)
+    assert output.total == len(stream)
+    assert len(output.head) + len(output.tail) <= limit
+    assert stream.startswith(output.head)
+    assert stream.endswith(output.tail)
+    assert output.is_truncated == (len(stream) > limit)
+    assert output.text.startswith(output.head.decode("utf-8", "backslashreplace"))
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.text(min_size=1), st.integers(0, 40))
+def test_a_cut_never_splits_a_character(text, limit):
+    """What was text stays text on both sides of the cut, and no more than a character is lost on each."""
+    kept = HeadAndTail(limit)
+    kept.add(text.encode())
+    output = kept.output()
+    output.head.decode()
+    output.tail.decode()
+    assert len(output.head) + len(output.tail) >= min(limit, output.total) - 6
+
+
+def seen(pid, *, parent=1, group=None):
+    """A process as the table would show it."""
+    return Seen(pid, float(pid), parent, group or pid, group or pid, is_zombie=False)
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What is signalled, instead of signalling it: no process of this table is real."""
+    record, refused = [], set()
+
+    def fake_send(target, signum):
+        record.append((target.pid, signal.Signals(signum).name))
+        return "refused" if target.pid in refused else "sent"
+
+    monkeypatch.setattr(ending_module, "send", fake_send)
+    monkeypatch.setattr(ending_module, "command_of", str)
+    return SimpleNamespace(signals=record, refused=refused)
+
+
+def test_each_signal_is_sent_once_and_in_order(sent):
+    """SIGTERM when due, nothing during the grace, SIGKILL after it, and an end to it."""
+    ending = Ending(term_at=10.0, grace=2.0)
+    assert not ending.step([seen(7)], 9.9)
+    assert sent.signals == []
+    for now in (10.0, 11.0, 11.9):
+        assert not ending.step([seen(7)], now)
+    assert sent.signals == [(7, "SIGTERM"), (7, "SIGCONT")]
+    assert not ending.step([seen(7)], 12.0)
+    assert sent.signals[2:] == [(7, "SIGKILL")]
+    assert ending.step([seen(7)], 14.0)
+    assert [each.how for each in ending.ended()] == ["stuck"]
+
+
+def test_who_comes_later_has_the_rest_of_the_grace(sent):
+    """What a SIGTERM handler starts may be its cleaning up."""
+    ending = Ending(term_at=0.0, grace=2.0)
+    ending.step([seen(7)], 0.0)
+    ending.step([seen(7), seen(8)], 1.0)
+    assert (8, "SIGTERM") not in sent.signals
+    ending.step([seen(8)], 2.0)
+    ending.step([], 2.1)
+    assert [(each.pid, each.how) for each in ending.ended()] == [(7, "terminated"), (8, "killed")]
+
+
+def test_who_goes_before_the_first_signal_is_not_reported(sent):
+    """Its end was its own."""
+    ending = Ending(term_at=1.0, grace=2.0)
+    ending.step([seen(7), seen(8)], 0.0)
+    ending.step([seen(8)], 1.0)
+    assert [each.pid for each in ending.ended()] == [8]
+
+
+def test_nobody_waits_for_who_may_not_be_signalled(sent):
+    """When all who are left are out of reach, that is the end of it; and it is said."""
+    sent.refused.add(7)
+    ending = Ending(term_at=0.0, grace=2.0)
+    assert not ending.step([seen(7), seen(8)], 0.0)
+    assert ending.step([seen(7)], 0.5)
+    assert [(each.pid, each.how) for each in ending.ended()] == [(7, "refused"), (8, "terminated")]
+
+
+def test_descendants_are_found_through_all_generations():
+    """A table with a branch, a stranger, and a loop that a torn reading could show."""
+    processes = {each.pid: each for each in (seen(2), seen(3, parent=2), seen(4, parent=3), seen(5), seen(6, parent=6))}
+    assert set(below(processes, 2)) == {3, 4}
+    assert set(below(processes, 6)) == set()
+
+
+def test_the_table_holds_us_and_our_children():
+    """Real processes, by their pid, parent, group and session."""
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        found = table()[child.pid]
+        assert (found.parent, found.group, found.session) == (os.getpid(), child.pid, child.pid)
+        assert found == find(child.pid)
+        assert "sleep" in command_of(child.pid) or "python" in command_of(child.pid)
+        assert child.pid in below(table(), os.getpid())
+        assert send(found._replace(started_at=found.started_at - 1), signal.SIGKILL) == "gone"
+        assert child.poll() is None
+        assert send(found, signal.SIGKILL) == "sent"
+    finally:
+        child.kill()
+        child.wait()
+    assert find(child.pid) is None
+    assert send(found, signal.SIGKILL) == "gone"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its `ps` is compared with /proc")
+def test_ps_and_proc_agree(monkeypatch):
+    """The table of other platforms shows the same processes."""
+    ours = find(os.getpid())
+    monkeypatch.setattr("supervisor.tools.descendants.PROC", False)
+    theirs = find(os.getpid())
+    assert theirs[0] == ours[0]
+    assert theirs[2:] == ours[2:]
+    assert os.getpid() in table()
+    assert "python" in command_of(os.getpid())
