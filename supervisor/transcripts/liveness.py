@@ -123,7 +123,7 @@ def find_holder(
     for process in _writers(real):
         return f"held open by {process}"
     if cwd and not vouched:
-        for process in _programs(maker, cwd):
+        for process in _programs(maker, os.path.realpath(cwd)):
             return f"{process} is running in {cwd}; end it, or say --not-running if it uses another session"
     return None
 

@@ -1,0 +1,245 @@
+"""`supervisor repair`: find tool calls without a result in other makers' sessions, and write what is missing.
+
+Theory: people come here with a session that is stuck, and with little trust in yet another program that touches it. So
+the command only looks unless it is told to write, shows the very lines that it would add, and keeps the old file.
+
+Exit codes: 0 nothing to add, or repaired; 1 found and not written; 2 usage; 5 no such path; 6 refused. Of several the
+worst: 6 before 1 before 0. In folders, files of unknown formats are skipped and counted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import cyclopts
+    from rich.console import Console
+
+    from supervisor.transcripts.repair import Options, Report
+
+_MANY = 20  # from so many files on, a progress bar
+
+
+def register(app: cyclopts.App) -> None:
+    """Add the command to an app."""
+    from cyclopts import Parameter
+
+    app.command(repair, name="repair", default_parameter=Parameter(negative=()))
+
+
+def repair(
+    *paths: Path,
+    write: bool = False,
+    json: bool = False,
+    message: str | None = None,
+    drop_orphaned: bool = False,
+    in_place: bool = False,
+    not_running: bool = False,
+    watch: Path | None = None,
+    quiet: float = 60.0,
+) -> int:
+    """Unstick sessions of OpenClaw, pi, Claude Code and Codex that end in a tool call without its result.
+
+    Without --write nothing is changed: the lines that would be added are shown.
+
+    Parameters
+    ----------
+    paths
+        Sessions, or folders of them.
+    write
+        Write the missing results. The file as it was stays beside it, as NAME.TIME.bak.
+    json
+        Print one JSON document instead of a table.
+    message
+        What the results say, instead of "[tool execution lost — session was interrupted]".
+    drop_orphaned
+        Also remove results that belong to no call.
+    in_place
+        Append to a Codex rollout itself instead of writing a repaired copy (NAME.repaired) beside it.
+    not_running
+        Say that no program running in a session's folder uses that session.
+    watch
+        Watch a folder, and repair each session in it once its writer is gone. Implies --write.
+    quiet
+        For --watch: seconds for which a session must not have changed.
+    """
+    from supervisor.transcripts.repair import TEXT, Options
+
+    if bool(paths) == (watch is not None):
+        return _usage("name sessions or folders to look at, or a folder with --watch; not both, not neither")
+    if message is not None and not message.strip():
+        return _usage("--message needs a text: an empty result would tell the model nothing")
+    if not 0 <= quiet < float("inf"):
+        return _usage("--quiet needs a number of seconds that is not negative")
+    for path in (watch,) if watch else paths:
+        if not path.exists():
+            return _say(f"supervisor repair: {path}: no such file or folder", 5)
+    if watch and not watch.is_dir():
+        return _usage(f"--watch needs a folder, and {watch} is a file")
+    options = Options(
+        write=write,
+        text=TEXT if message is None else message,
+        drop_orphaned=drop_orphaned,
+        in_place=in_place,
+        not_running=not_running,
+    )
+    if watch:
+        return _watch(watch, options, quiet, as_json=json)
+    return _repair(paths, options, as_json=json)
+
+
+def _say(text: str, code: int) -> int:
+    print(text, file=sys.stderr)
+    return code
+
+
+def _usage(text: str) -> int:
+    return _say(f"supervisor repair: {text} (see supervisor repair --help)", 2)
+
+
+def _repair(paths: tuple[Path, ...], options: Options, *, as_json: bool) -> int:
+    from datetime import UTC, datetime
+
+    from supervisor.transcripts.repair import find_files, repair
+
+    reports: list[Report] = []
+    skipped = 0
+    for path, is_named in _with_progress(list(find_files(paths))):
+        report = repair(path, datetime.now(UTC), options)
+        if report.state == "unknown" and not is_named:
+            skipped += 1
+            continue
+        reports.append(report)
+    if as_json:
+        import msgspec
+
+        document = {"files": reports, "skipped": skipped}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+    else:
+        _show(reports, skipped, options)
+    states = {report.state for report in reports}
+    if states & {"refused", "unknown"}:
+        return 6
+    return 1 if "found" in states else 0
+
+
+def _with_progress(files: list[Any]) -> Iterator[Any]:
+    if len(files) < _MANY or not sys.stderr.isatty():
+        yield from files
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(files, "Reading sessions", console=console, transient=True)
+
+
+def _show(reports: list[Report], skipped: int, options: Options) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if reports:
+        console.print(_table(reports))
+    for report in reports:
+        _show_details(console, report, options)
+    if skipped:
+        console.print(f"\n{_count(skipped, 'file')} of other formats skipped.")
+    if not reports and not skipped:
+        console.print("No sessions found.")
+    found = sum(report.state == "found" for report in reports)
+    if found:
+        console.print("\nNothing was changed. Add --write to repair; the files are kept as they are beside it.")
+
+
+def _table(reports: list[Report]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("state", no_wrap=True)
+    for title in ("calls", "dangling", "orphaned", "torn"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("format", no_wrap=True)
+    table.add_column("session", overflow="fold")
+    for report in reports:
+        counts = (report.calls, report.dangling, report.orphaned, report.torn)
+        known = report.format is not None
+        cells = [str(n) if known else "-" for n in counts]
+        state = "refused" if report.state == "unknown" else report.state
+        table.add_row(state, *cells, report.format or "?", _short(report.path))
+    return table
+
+
+def _short(name: str) -> str:
+    home = str(Path.home())
+    return "~" + name[len(home) :] if name.startswith(home + "/") else name
+
+
+def _show_details(console: Console, report: Report, options: Options) -> None:
+    said = [*_findings(report, options), *_lines(report), *report.notes]
+    if report.written:
+        said.append(f"written: {report.written}")
+    if report.backup:
+        said.append(f"as it was: {report.backup}")
+    if report.torn_moved_to:
+        said.append(f"its torn last line, which Codex cannot read past, is now in {report.torn_moved_to}")
+    if said:
+        console.print()
+        console.print(report.path, style="bold", soft_wrap=True)
+    for text in said:
+        # A line of JSON stands alone and unwrapped, so that it can be copied as it is.
+        console.print(text if text.startswith("{") else f"  {text}", soft_wrap=True)
+
+
+def _findings(report: Report, options: Options) -> Iterator[str]:
+    if report.reason:
+        yield report.reason.removeprefix(report.path).lstrip(": ")
+    if report.unanswerable:
+        yield f"{_count(report.unanswerable, 'call')} need no result: cut off, or in a message that failed."
+    for orphan in report.orphans:
+        yield f"line {orphan.at}: orphaned result, {orphan.why}."
+    if report.orphans and not options.drop_orphaned:
+        yield "Orphaned results are left where they are; --drop-orphaned removes them."
+
+
+def _lines(report: Report) -> Iterator[str]:
+    is_done = report.state == "repaired"
+    for line in report.added:
+        place = "at the end" if line.after is None else f"after line {line.after}"
+        yield f"{'added' if is_done else 'would add'} {place}, for {line.tool or 'a tool'}:"
+        yield line.line
+    for change in report.changed:
+        yield f"{'changed' if is_done else 'would change'} what line {change.at} points to:"
+        yield change.line
+    if report.dropped:
+        yield f"{'dropped' if is_done else 'would drop'} line {', '.join(map(str, report.dropped))}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _watch(folder: Path, options: Options, quiet: float, *, as_json: bool) -> int:
+    import time
+    from datetime import UTC, datetime
+
+    import msgspec
+    from rich.console import Console
+
+    from supervisor.transcripts.watch import watch
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not as_json:
+        console.print(
+            f"Watching {folder}; a session is repaired when its writer is gone and it was quiet for {quiet:g} s."
+        )
+    reports = watch(folder, options, quiet=quiet, now=lambda: datetime.now(UTC), monotonic=time.monotonic)
+    for report in reports:
+        if as_json:
+            sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+            sys.stdout.flush()
+        else:
+            _show_details(console, report, options)
+    return 0
