@@ -1,1 +1,1 @@
-
+"""Floor 1: what is remembered. Two stores behind one seam (abc.Store), sharing one projection."""

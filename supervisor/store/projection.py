@@ -90,6 +90,8 @@ class Draft:
         self.sessions = {entry.id: entry for entry in sessions}
         self.approvals = {entry.id: entry for entry in approvals}
         self._calls = {(entry.session, entry.operation): entry.id for entry in self.approvals.values()}
+        self._old_sessions = self.sessions.copy()
+        self._old_approvals = self.approvals.copy()
 
     def take(self, row: Row) -> None:
         """Take one journal entry in."""
@@ -117,6 +119,18 @@ class Draft:
                 self._show(event)
             case _:
                 pass
+
+    def new_sessions(self) -> list[SessionEntry]:
+        return [entry for entry in self.sessions.values() if entry.id not in self._old_sessions]
+
+    def changed_sessions(self) -> list[SessionEntry]:
+        return [self.sessions[old.id] for old in self._old_sessions.values() if self.sessions[old.id] is not old]
+
+    def new_approvals(self) -> list[ApprovalEntry]:
+        return [entry for entry in self.approvals.values() if entry.id not in self._old_approvals]
+
+    def changed_approvals(self) -> list[ApprovalEntry]:
+        return [self.approvals[old.id] for old in self._old_approvals.values() if self.approvals[old.id] is not old]
 
     def _change(self, row: Row, **changes: Any) -> None:
         old = self.sessions.get(row.session)

@@ -1,0 +1,98 @@
+"""Who lives: an owner holds a lock file for as long as its store is open, and the kernel lets go of it if it dies.
+
+Rules
+- A lock file is named by its owner's random id, and never used twice.
+- Living means that the lock cannot be taken, whatever the process table says: pids are used again, locks are not.
+- A lock file is removed only under its own lock, and only if the path still names the file that was locked; whoever has
+  just made one looks whether it was removed before it was locked.
+- The descriptor is not inherited by programs that we run: a command that outlives us must not look like us.
+"""
+
+import fcntl
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from supervisor.abc import Owner
+
+
+class LockFolder:
+    """The lock files beside a store, and the one that this process may hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mine: Owner | None = None
+        self._held: int | None = None
+
+    def hold(self) -> Owner:
+        """Return this process as an owner; the first time, take a lock and remove the dead ones' files."""
+        if self.mine is None:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            for path in self.folder.iterdir():
+                self.bury(path.name)
+            while self.mine is None:
+                self.mine = self._take(secrets.token_hex(16))
+        return self.mine
+
+    def is_alive(self, owner: str) -> bool:
+        """Whether somebody holds the lock of this name. A shared lock asks: two that ask do not deceive each other."""
+        if self.mine is not None and owner == self.mine.id:
+            return True
+        try:
+            lock = os.open(self.folder / owner, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def bury(self, owner: str) -> None:
+        """Remove the lock file of a dead owner; one that somebody holds is left alone."""
+        path = self.folder / owner
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_same(lock, path):
+                path.unlink()
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
+
+    def release(self) -> None:
+        """Stop being an owner. Idempotent."""
+        if self._held is not None and self.mine is not None:
+            (self.folder / self.mine.id).unlink(missing_ok=True)
+            os.close(self._held)
+        self._held = self.mine = None
+
+    def _take(self, owner: str) -> Owner | None:
+        path = self.folder / owner
+        lock = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # somebody who removes dead locks was faster; it is theirs to remove
+            os.close(lock)
+            return None
+        if not _is_same(lock, path):
+            os.close(lock)
+            return None
+        self._held = lock
+        # The file system's clock: this floor has no other.
+        since = datetime.fromtimestamp(int(os.fstat(lock).st_mtime), UTC)
+        return Owner(owner, os.uname().nodename, os.getpid(), since)
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

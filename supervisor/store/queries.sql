@@ -1,0 +1,93 @@
+-- The queries of the SQLite store. Each begins with its name; what follows the colon says what it is for.
+
+-- append: add journal entries; a position that is taken is an error
+INSERT INTO event (position, session, body) VALUES (?, ?, ?);
+
+-- last_position: where the next entry goes
+SELECT coalesce(max(position), 0) FROM event;
+
+-- rows: every entry behind a position
+SELECT position, session, body FROM event WHERE position > ? ORDER BY position;
+
+-- some_rows: a bounded part of the same, to rebuild the index from
+SELECT position, session, body FROM event WHERE position > ? ORDER BY position LIMIT 1000;
+
+-- journal: one session's entries behind a position
+SELECT position, session, body FROM event WHERE session = ? AND position > ? ORDER BY position;
+
+-- session_entry: the index entry of a session, to change it
+SELECT id, parent, root, created, last_at, is_asleep, due_at, finished FROM session WHERE id = ?;
+
+-- add_session: put a new session into the index
+INSERT INTO session (id, parent, root, created, last_at, is_asleep, due_at, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- change_session: what may change about a session
+UPDATE session SET last_at = ?, is_asleep = ?, due_at = ?, finished = ? WHERE id = ?;
+
+-- clear_sessions: forget the index, to rebuild it
+DELETE FROM session;
+
+-- approval_entry: the index entry of an approval, to change it
+SELECT id, session, operation, asked, status, decided, shown FROM approval WHERE id = ?;
+
+-- approval_of_call: the same, where an event names the call alone
+SELECT id, session, operation, asked, status, decided, shown FROM approval WHERE session = ? AND operation = ?;
+
+-- add_approval: put a new approval into the index
+INSERT INTO approval (id, session, operation, asked, status, decided, shown) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- change_approval: what may change about an approval
+UPDATE approval SET status = ?, decided = ?, shown = ? WHERE id = ?;
+
+-- clear_approvals: forget the index, to rebuild it
+DELETE FROM approval;
+
+-- session: one session for people
+SELECT * FROM session_full WHERE id = ?;
+
+-- sessions: all sessions, parents before children
+SELECT * FROM session_full ORDER BY created;
+
+-- sessions_open: those without an outcome
+SELECT * FROM session_full WHERE finished IS NULL ORDER BY created;
+
+-- sessions_awake: those that are not passivated either
+SELECT * FROM session_full WHERE finished IS NULL AND is_asleep = 0 ORDER BY created;
+
+-- sessions_of_tree: those below one root, itself included
+SELECT * FROM session_full WHERE root = ? ORDER BY created;
+
+-- due: passivated sessions that a timer wakes
+SELECT id, due_at FROM session WHERE due_at IS NOT NULL ORDER BY due_at, id;
+
+-- approval: one approval for people
+SELECT * FROM approval_full WHERE id = ?;
+
+-- approvals: all approvals behind a position
+SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
+
+-- approvals_pending: the inbox behind a position
+SELECT * FROM approval_full WHERE status = 'pending' AND asked > ? ORDER BY asked;
+
+-- approvals_of_session: those of one session, behind a position
+SELECT * FROM approval_full WHERE session = ? AND asked > ? ORDER BY asked;
+
+-- approvals_of_tree: those of a root and all below it, behind a position
+SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.id
+ WHERE t.root = ? AND a.asked > ? ORDER BY a.asked;
+
+-- owner_of_tree: who has, or had, a tree; the owner's own row may be gone
+SELECT t.owner, coalesce(o.host, '?'), coalesce(o.pid, 0), coalesce(o.since, 0)
+  FROM tree AS t LEFT JOIN owner AS o ON o.id = t.owner WHERE t.root = ?;
+
+-- add_owner: say who holds the lock file of this name
+INSERT OR IGNORE INTO owner (id, host, pid, since) VALUES (?, ?, ?, ?);
+
+-- own: give a tree to an owner, whoever had it
+INSERT OR REPLACE INTO tree (root, owner) VALUES (?, ?);
+
+-- disown: give up a tree that is still ours
+DELETE FROM tree WHERE root = ? AND owner = ?;
+
+-- clear_owners: forget the owners, but one, that nothing refers to
+DELETE FROM owner WHERE id <> ? AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = owner.id);

@@ -1,0 +1,125 @@
+"""What a store's file looks like, and how an older one is brought up to date.
+
+Rules
+- A file is ours by its application id, and readable by its version (PRAGMA user_version); both are in its header.
+- Step n of `STEPS` brings version n-1 to version n. A step and its number commit together, so that a crash leaves one
+  version or the next, never something between.
+- Whether we can read a file is found out over a connection that cannot write, so that a refused file is left as it was.
+- A new store is made beside its place and linked into it: it appears complete, and two that make one get the same one.
+"""
+
+import os
+import re
+import secrets
+import sqlite3
+from importlib import resources
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from supervisor.core.errors import StoreUnreadable
+
+APPLICATION_ID: Final = 0x53757076
+""""Supv"."""
+
+
+def _text(name: str) -> str:
+    return resources.files("supervisor.store").joinpath(name).read_text("utf-8")
+
+
+def _named(text: str) -> dict[str, str]:
+    blocks = re.findall(r"^-- (\w+): .*\n((?:(?!--).*\n)+)", text, re.MULTILINE)
+    return {name: query.strip().rstrip(";") for name, query in blocks}
+
+
+STEPS: tuple[str, ...] = (_text("schema.sql"),)
+QUERIES: Final = _named(_text("queries.sql"))
+
+
+def connect(path: Path, mode: str, *, timeout: float = 0.0) -> sqlite3.Connection:
+    """Open a connection: `mode` is "ro" or "rw", never one that creates. Any thread may use it, one at a time."""
+    uri = f"file:{quote(str(path))}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves it in the drive's cache
+    connection.execute("PRAGMA checkpoint_fullfsync = ON")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # `checkpoint` does it, off the commit path
+    return connection
+
+
+def is_current(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether a file needs nothing before it is used; raises StoreUnreadable if it is not ours, or is newer."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if application != APPLICATION_ID and (application or version or tables):
+        raise StoreUnreadable(f"{name} is a database of another program; it was left untouched. Name another file")
+    if version > len(STEPS):
+        raise StoreUnreadable(
+            f"{name} was written by a newer version of this program (format {version}, this one reads up to "
+            f"{len(STEPS)}); it was left untouched. Upgrade this program to open it"
+        )
+    return bool(version == len(STEPS) and mode == "wal")
+
+
+def create(path: Path) -> None:
+    """Make a new store, for its user alone; one that somebody else made meanwhile is as good."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    try:
+        connection = connect(draft, "rw")
+        try:
+            migrate(connection)
+        finally:
+            connection.close()
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return
+    finally:
+        draft.unlink()
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file to the newest version, one step and its number at a time."""
+    while _step(connection):
+        pass
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    # The header, too, should say so: older programs refuse by it.
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _step(connection: sqlite3.Connection) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version >= len(STEPS):
+            connection.execute("ROLLBACK")
+            return False
+        for statement in _statements(STEPS[version]):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return True
+
+
+def _statements(script: str) -> list[str]:
+    """Split a script; executing it in one go would commit between its statements."""
+    found, statement = [], ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            found.append(statement)
+            statement = ""
+    return found

@@ -1,0 +1,343 @@
+"""The durable store: one SQLite file that any number of processes share.
+
+A connection writes, another reads: what is read is committed, and reading does not wait while COMMIT syncs in a worker
+thread. WAL with synchronous=FULL, so that a commit is one sync of one file.
+
+Rules
+- Nothing waits for a lock: `begin` says at once whether it has it. Only a read may wait a moment, and only while
+  another process recovers the log after a crash.
+- Every error leaves through `faults`. After StoreDied this object begins no transaction any more.
+- A newer program may bring the file up to date while we have it open; from then on `begin` refuses.
+- Every query is fetched to its end at once: a cursor left open would keep the log from being cut back.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from supervisor.abc import Owner, Row, SessionRow, Store
+from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
+from supervisor.core.events import encode_event
+from supervisor.core.values import Approval
+from supervisor.store import columns, schema
+from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
+from supervisor.store.owners import LockFolder
+from supervisor.store.projection import Draft, read_known_rows, read_rows, touched
+from supervisor.store.schema import QUERIES
+
+CHECKPOINT_PAGES: Final = 1000
+"""How much is written between two checkpoints: about 4 MiB, as SQLite itself would have it."""
+LARGE_LOG: Final = 64 * 2**20
+"""Bytes from which on the log is cut back, which holds up writers for as long as it takes."""
+_PAGE: Final = 4096
+
+
+class SqliteStore(Store):
+    """See Store. `create=False` is for commands that only read: `open` raises NotFound where there is no store."""
+
+    is_durable = True
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        # Through no symbolic link: the lock folder must be the same one whatever name the file was given.
+        self.path = Path(path).resolve()
+        self.name = str(self.path)
+        self.unreadable: dict[str, str] = {}
+        self._create = create
+        self._locks = LockFolder(self.path.with_name(f"{self.path.name}.owners"))
+        self._connections: list[sqlite3.Connection] = []
+        self._checkpointer: sqlite3.Connection | None = None
+        self._died: StoreError | None = None
+        self._version = 0
+        self._data_version = 0
+        self._seen = 0
+        self._written = 0
+        self._owned: set[str] = set()
+        self._claims: dict[str, bool] = {}
+        self._pages = 0
+
+    def __repr__(self) -> str:
+        state = "dead" if self._died else "open" if self._connections else "closed"
+        return f"<SqliteStore {self.name} {state}>"
+
+    def open(self) -> None:
+        try:
+            if not self.path.exists():
+                if not self._create:
+                    raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
+                _make_folders(self.path.parent)
+                schema.create(self.path)
+            if not self._is_current():
+                self._bring_up_to_date()
+            self._writer = self._connect("rw")
+            # It waits only for a process that recovers the log, which is over before anybody would notice.
+            self._reader = self._connect("ro", timeout=1.0)
+            self._version = len(schema.STEPS)
+            self._seen = self.last_position()
+            self.has_changed()
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise explain_opening(error, self.path) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for connection in reversed(self._connections):  # the writer last: whoever is the last of all cuts the log back
+            connection.close()
+        self._connections.clear()
+        self._checkpointer = None
+        self._owned.clear()
+        self._locks.release()
+
+    def begin(self) -> bool:
+        if self._died is not None:
+            raise StoreDied(str(self._died))
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return False
+            raise self._fault(error) from error
+        self._written = 0
+        self._claims = {}
+        if version != self._version:
+            self.rollback()
+            raise StoreUnreadable(f"{self.name} was brought up to date by a newer program; restart with that one")
+        return True
+
+    def write(self, rows: Sequence[Row]) -> None:
+        last = self._written or self._value("last_position")
+        entries = []
+        for row in rows:
+            if row.position <= last:
+                raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
+            last = row.position
+            entries.append((last, row.session, encode_event(row.event)))
+        self._change("append", entries)
+        self._written = last
+        self._pages += 4 + 2 * len(entries) + sum(len(entry[2]) for entry in entries) // _PAGE
+        self._project(rows)
+
+    def commit(self) -> None:
+        try:
+            self._writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            fault = self._fault(error)
+            self.rollback()
+            raise fault from error
+        self._seen = max(self._seen, self._written)
+        for root, is_owned in self._claims.items():
+            (self._owned.add if is_owned else self._owned.discard)(root)
+        self._claims = {}
+
+    def rollback(self) -> None:
+        self._claims = {}
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise self._fault(error, is_known=False) from error
+
+    def wants_checkpoint(self) -> bool:
+        return self._pages >= CHECKPOINT_PAGES
+
+    def checkpoint(self) -> None:
+        self._pages = 0  # first: what is written meanwhile counts anew
+        try:
+            if self._checkpointer is None:
+                self._checkpointer = self._connect("rw")
+            self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            if self.log_size() >= LARGE_LOG:
+                # After the other one there is little left to do while writers are held up.
+                self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                raise self._fault(error) from error
+
+    def log_size(self) -> int:
+        """Return the size of the log's file; it is written over from its beginning when all of it was checkpointed."""
+        try:
+            return Path(f"{self.name}-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def rows(self, after: int) -> list[Row]:
+        return read_known_rows(self._read("rows", after), self.unreadable)
+
+    def journal(self, session: str, after: int = 0) -> list[Row]:
+        return read_rows(self._read("journal", session, after))
+
+    def last_position(self) -> int:
+        found: int = self._read("last_position")[0][0]
+        return found
+
+    def has_changed(self) -> bool:
+        try:
+            (version,) = self._reader.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+        if version == self._data_version:
+            return False
+        # Our own commits change it, too; but what they wrote is known.
+        self._data_version = version
+        last, seen = self.last_position(), self._seen
+        self._seen = max(last, seen)
+        return last > seen
+
+    def get_session(self, session: str) -> SessionRow | None:
+        found = self._read("session", session)
+        return columns.full_session(found[0]) if found else None
+
+    def find_sessions(
+        self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
+    ) -> list[SessionRow]:
+        if root is not None:
+            found = self._read("sessions_of_tree", root)
+        elif is_awake:
+            found = self._read("sessions_awake")
+        elif is_open or is_awake is False:
+            found = self._read("sessions_open")
+        else:
+            found = self._read("sessions")
+        return [
+            row
+            for row in map(columns.full_session, found)
+            if (is_open is None or (row.ended_at is None) == is_open)
+            and (is_awake is None or (row.ended_at is None and row.is_asleep != is_awake))
+        ]
+
+    def next_due(self) -> list[tuple[str, datetime]]:
+        return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
+
+    def get_approval(self, approval: str) -> Approval | None:
+        found = self._read("approval", approval)
+        return columns.full_approval(found[0]) if found else None
+
+    def find_approvals(
+        self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
+    ) -> list[Approval]:
+        if session is not None:
+            found = self._read("approvals_of_session", session, after)
+        elif root is not None:
+            found = self._read("approvals_of_tree", root, after)
+        else:
+            found = self._read("approvals_pending" if pending else "approvals", after)
+        return [
+            row
+            for row in map(columns.full_approval, found)
+            if (not pending or row.status == "pending") and (root is None or row.root_session == root)
+        ]
+
+    def claim(self, root: str) -> Owner | None:
+        try:
+            found = self._read("owner_of_tree", root, writing=True)
+            is_first = self._locks.mine is None
+            if found and self._locks.is_alive(found[0][0]):
+                if is_first or self._locks.hold().id != found[0][0]:
+                    return columns.owner(found[0])
+                self._claims[root] = True
+                return None
+            mine = self._locks.hold()
+            self._change("add_owner", [columns.owner_columns(mine)])
+            self._change("own", [(root, mine.id)])
+            if found or is_first:
+                self._change("clear_owners", [(mine.id,)])
+            if found:
+                self._locks.bury(found[0][0])
+        except OSError as error:
+            raise explain_owning(error, self._locks.folder) from error
+        self._claims[root] = True
+        return None
+
+    def disown(self, root: str) -> None:
+        if self._locks.mine is not None:
+            self._change("disown", [(root, self._locks.mine.id)])
+        self._claims[root] = False
+
+    def get_owner(self, root: str) -> Owner | None:
+        found = self._read("owner_of_tree", root)
+        return columns.owner(found[0]) if found and self._locks.is_alive(found[0][0]) else None
+
+    def owns(self, root: str) -> bool:
+        return root in self._owned
+
+    def rebuild(self) -> None:
+        """Within a transaction: compute the index of sessions and approvals again, from the events alone."""
+        self._change("clear_sessions", [()])
+        self._change("clear_approvals", [()])
+        last = 0
+        while found := self._read("some_rows", last, writing=True):
+            last = found[-1][0]
+            self._project(read_known_rows(found, self.unreadable))
+
+    def _is_current(self) -> bool:
+        """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""
+        if self.path.stat().st_size == 0 and not self._create:
+            raise NotFound(f"{self.name} is an empty file, not a store")
+        connection = schema.connect(self.path, "ro", timeout=1.0)
+        try:
+            return schema.is_current(connection, self.name)
+        finally:
+            connection.close()
+
+    def _bring_up_to_date(self) -> None:
+        # Several processes may find this out at once; whoever is second waits, and finds nothing to do.
+        connection = schema.connect(self.path, "rw", timeout=10.0)
+        try:
+            schema.migrate(connection)
+        finally:
+            connection.close()
+
+    def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:
+        connection = schema.connect(self.path, mode, timeout=timeout)
+        self._connections.append(connection)
+        return connection
+
+    def _fault(self, error: sqlite3.Error, *, is_known: bool = True) -> StoreError:
+        fault = explain(error, self.path)
+        if not is_known and isinstance(fault, StoreRefused):
+            fault = StoreDied(str(fault))
+        if isinstance(fault, StoreDied):
+            self._died = fault
+        return fault
+
+    def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
+        try:
+            return (self._writer if writing else self._reader).execute(QUERIES[query], parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from error
+
+    def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        try:
+            self._writer.executemany(QUERIES[query], rows)
+        except sqlite3.IntegrityError as error:
+            raise IllegalEvent(f"the store has this already: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from error
+
+    def _value(self, query: str) -> int:
+        found: int = self._read(query, writing=True)[0][0]
+        return found
+
+    def _project(self, rows: Sequence[Row]) -> None:
+        keys = touched(rows)
+        sessions = [row for key in keys.sessions for row in self._read("session_entry", key, writing=True)]
+        approvals = [row for key in keys.approvals for row in self._read("approval_entry", key, writing=True)]
+        approvals += [row for call in keys.calls for row in self._read("approval_of_call", *call, writing=True)]
+        draft = Draft(map(columns.session_entry, sessions), map(columns.approval_entry, approvals))
+        for row in rows:
+            draft.take(row)
+        self._change("add_session", [columns.new_session(entry) for entry in draft.new_sessions()])
+        self._change("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()])
+        self._change("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()])
+        self._change("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()])
+
+
+def _make_folders(folder: Path) -> None:
+    """Make what is missing, for its user alone; `mkdir(parents=True)` would open the upper ones to everybody."""
+    if not folder.exists():
+        _make_folders(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
