@@ -200,7 +200,7 @@ def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> S
         try:
             entry = decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            if not index_entry(line, text_format, index):
+            if not _index_otherwise(line, text_format, index):
                 _leave_out(line, session)
         except RecursionError:
             raise _too_deep(path, len(starts)) from None
@@ -231,7 +231,7 @@ def _begin(
         session.has_crlf = bytes(line[-1:]) == b"\r"
         for beginning in left_out:
             _leave_out(memoryview(beginning), session)
-        index_entry(msgspec.json.encode(first), session.format, index)
+        _index_otherwise(msgspec.json.encode(first), session.format, index)
         return session, start + len(line)
     raise UnknownFormatError(f"{path} has no line that can be read" if size else f"{path} is empty")
 
@@ -246,18 +246,19 @@ def _too_deep(path: Path, number: int) -> RefusedError:
     return RefusedError(f"{path} line {number} is nested too deeply to be judged; it is left alone")
 
 
-def index_entry(line: bytes | memoryview, text_format: Format, index: Index) -> bool:
-    """Add a line that did not have the expected shape; False if it is no JSON at all."""
-    view = memoryview(line)
+def _index_otherwise(line: bytes | memoryview, text_format: Format, index: Index) -> bool:
+    """Add a line that was not decoded at the first try; False if it is no JSON at all."""
+    strict: bytes | memoryview = line
     try:
-        value = msgspec.json.decode(view)
+        value = msgspec.json.decode(strict)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        clean = as_javascript_reads_it(view)
+        clean = as_javascript_reads_it(memoryview(line))
         if clean is None:
             return False
-        value = msgspec.json.decode(clean)
+        strict = clean
+        value = msgspec.json.decode(strict)
     try:
-        entry = msgspec.convert(value, text_format.decoder.type)
+        entry = text_format.decoder.decode(strict)
     except msgspec.ValidationError:
         text_format.read_other(value if isinstance(value, dict) else None, index)
     else:
