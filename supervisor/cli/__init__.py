@@ -1,0 +1,86 @@
+"""The command line: one App, and one border at which every error becomes one clear line and an exit code.
+
+Rules
+- stdout is for answers: with --json one JSON document and nothing else. Everything said to people goes to stderr.
+- A command's module is imported when the command is called: a command answers within half a second.
+- Commands talk to `abc.Supervisor`, opened by `app.open_supervisor`; nothing here reads a store.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from cyclopts import App, CycloptsError
+
+from supervisor.cli import repair
+from supervisor.cli.exits import code_of, explain
+from supervisor.core.errors import SupervisorError
+
+__all__ = ["main"]
+
+_LAZY = {
+    "demo": "supervisor.cli.running:demo",
+    "run": "supervisor.cli.running:run",
+    "resume": "supervisor.cli.running:resume",
+    "sessions": "supervisor.cli.reading:sessions",
+    "show": "supervisor.cli.reading:show",
+    "approvals": "supervisor.cli.reading:approvals",
+    "audit": "supervisor.cli.reading:audit",
+    "approve": "supervisor.cli.deciding:approve",
+    "deny": "supervisor.cli.deciding:deny",
+    "cancel": "supervisor.cli.deciding:cancel",
+}
+
+
+def make_app() -> App:
+    """Return the command line, with every command registered and none imported."""
+    app = App(
+        name="supervisor",
+        help="Run AI sub-agents that wait for people: what is asked survives restarts, and nothing runs twice.",
+        version=lambda: f"subagent-supervisor {metadata.version('subagent-supervisor')}",
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+    )
+    for name, where in _LAZY.items():
+        app.command(where, name=name)
+    repair.register(app)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    _warn_of_namesake()
+    try:
+        result = make_app()(arguments)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return _fail(f"{error} (see supervisor --help)", 2)
+    except KeyboardInterrupt:
+        return _fail("stopped", 130)
+    except BrokenPipeError:  # `supervisor sessions | head`: whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (SupervisorError, OSError) as error:
+        return _fail(explain(error), code_of(error))
+    return result if isinstance(result, int) else 0
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"supervisor: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _warn_of_namesake() -> None:
+    """PyPI's `supervisor` (supervisord) ships a package of the same name, and one overwrites the other's files."""
+    try:
+        metadata.distribution("supervisor")
+    except metadata.PackageNotFoundError:
+        return
+    print(
+        "supervisor: warning: the distribution `supervisor` (supervisord) is installed here too, and overwrites files "
+        "of this one; give each an environment of its own",
+        file=sys.stderr,
+    )

@@ -1,0 +1,101 @@
+"""What commands print: the JSON documents, which are a contract, and the lines for people.
+
+Rules
+- Times are RFC 3339 in UTC, kinds are plain strings, `decision` is null, approve or deny.
+- Fields may be added to a document, none is taken away.
+- Hints, tables of contents and warnings go to stderr; stdout carries the answer alone.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from supervisor.abc import Row
+from supervisor.core.events import encode_event
+from supervisor.core.values import Approval, SessionView, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def approval_document(approval: Approval) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(approval)
+    del document["position"]
+    return document
+
+
+def session_document(view: SessionView) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(view)
+    document["outcome"] = outcome_document(view)
+    document["pending_approvals"] = [approval_document(approval) for approval in view.pending_approvals]
+    return document
+
+
+def outcome_document(view: SessionView) -> dict[str, Any] | None:
+    if view.outcome is None:
+        return None
+    return {key: view.outcome.get(key) for key in ("kind", "value", "cause")}
+
+
+def run_document(view: SessionView) -> dict[str, Any]:
+    return {"session": view.id, "outcome": outcome_document(view)}
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(verdict)
+    return document
+
+
+def event_document(row: Row) -> dict[str, Any]:
+    event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
+    return {"position": row.position, "session": row.session, **event}
+
+
+def print_json(document: Any) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_value(value: Any) -> None:
+    """Print what an agent returned: text as it is, anything else as JSON; a screen never obeys it."""
+    from supervisor.channels.cards import json_text, visible
+
+    is_seen = sys.stdout.isatty()
+    if isinstance(value, str):
+        print(visible(value, lines=True) if is_seen else value)
+    else:
+        print(json_text(value, indent=2) if is_seen else msgspec.json.format(msgspec.json.encode(value)).decode())
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Say something to the person, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def open_console() -> "Console":
+    """Return a console on stdout: as wide as the screen, or as long as a line needs where nobody looks."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 1000)
+
+
+@contextmanager
+def stdout_for_json(*, is_json: bool) -> Iterator[None]:
+    """Send to stderr whatever agents, and what they import, print meanwhile, if stdout is to be one JSON document."""
+    if not is_json:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

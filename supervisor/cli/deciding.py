@@ -1,0 +1,155 @@
+"""Commands that change what goes on: approve, deny, cancel. They work whether or not another process runs the tree.
+
+Approving and denying are a person's; from inside a supervised call they are refused (A4). Cancelling is not: it grants
+nothing.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from supervisor.channels.cards import told, visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit, not_found
+from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, find_store, parse_arguments
+from supervisor.core.errors import NotFound
+from supervisor.core.values import Approve, Decision, Deny, SessionView, Verdict
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+
+def approve(
+    approval: str,
+    /,
+    *,
+    edit: Annotated[str | None, Parameter(help="Approve with these arguments instead: the whole JSON object.")] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Say yes to one call: it runs once.
+
+    Parameters
+    ----------
+    approval
+        The approval's id, as `supervisor approvals` shows it.
+    """
+    arguments = None if edit is None else parse_arguments(edit)
+    return _decide(approval, lambda name: Approve(by=name, arguments=arguments), by, find_store(store), as_json=json)
+
+
+def deny(
+    approval: str,
+    /,
+    *,
+    reason: Annotated[str | None, Parameter(help="The agent sees it as the call's result.")] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Say no to one call: nothing runs, and the agent is told so.
+
+    Parameters
+    ----------
+    approval
+        The approval's id, as `supervisor approvals` shows it.
+    """
+    return _decide(approval, lambda name: Deny(by=name, reason=reason), by, find_store(store), as_json=json)
+
+
+def cancel(
+    session: str,
+    /,
+    *,
+    reason: Annotated[str | None, Parameter(help="Why; it is part of the outcome.")] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Cancel a session and every sub-agent below it; return when they have ended.
+
+    Parameters
+    ----------
+    session
+        The session's id.
+    """
+    from supervisor.channels.terminal import login_name
+    from supervisor.cli.reading import get_session
+    from supervisor.cli.signals import run_until_stopped
+
+    place = find_store(store)
+    _need_store(place, "session", session)
+    views: list[SessionView] = []
+
+    async def body() -> None:
+        from supervisor.app import open_supervisor
+
+        async with open_supervisor(place.path, create=False) as supervisor:
+            before = get_session(supervisor, session)  # type: ignore[arg-type] # it is the local one
+            if before.outcome is None:
+                await supervisor.cancel(session, reason, by if by is not None else login_name())
+                await supervisor.outcome(session)
+            views[:] = [before, supervisor.get_session(session)]
+
+    stopped = run_until_stopped(body, "asyncio")
+    if not views:
+        say(f"The cancel is on disk if it was accepted; to see it through: supervisor cancel {session}{place.option}")
+        return stopped or Exit.REFUSED
+    before, view = views
+    if json:
+        answers.print_json(answers.run_document(view))
+    else:
+        assert view.outcome is not None
+        had = "had already ended" if before.outcome is not None else "has ended"
+        print(f"{visible(view.agent)} [{view.id}] {had}: {view.outcome['kind']}")
+        say(f"\nsupervisor show {session}{place.option}")
+    return Exit.DONE
+
+
+def _decide(approval: str, decision: Callable[[str], Decision], by: str | None, place: Place, *, as_json: bool) -> int:
+    import anyio
+
+    from supervisor.channels.terminal import login_name
+    from supervisor.cli.inside import refuse_inside, refuse_inside_call
+
+    refuse_inside_call("deciding")
+    _need_store(place, "approval", approval)
+    name = by if by is not None else login_name()
+
+    async def decide() -> Verdict:
+        from supervisor.app import open_supervisor
+
+        async with open_supervisor(place.path, create=False) as supervisor:
+            refuse_inside("deciding", supervisor)  # type: ignore[arg-type] # it is the local one
+            verdict = await supervisor.decide(approval, decision(name))
+            if verdict.kind == "unknown":
+                raise _unknown(supervisor, approval)  # type: ignore[arg-type] # it is the local one
+            return verdict
+
+    verdict = anyio.run(decide)
+    if as_json:
+        answers.print_json(answers.verdict_document(verdict))
+    else:
+        print(f"{told(verdict, datetime.now().astimezone())} [{approval}]")
+    is_counted = verdict.kind in ("won", "same", "recorded")
+    if is_counted and not verdict.running:
+        say(f"Nobody runs this session now; the decision is kept. To go on: supervisor resume{place.option}")
+    return Exit.DONE if is_counted else Exit.CONFLICT
+
+
+def _unknown(supervisor: "LocalSupervisor", approval: str) -> NotFound:
+    """Return what to say of an id that no approval has; a session's id is a common slip."""
+    everything = supervisor.find_approvals(pending=False)
+    here = [other.id for other in everything if approval in (other.session, other.root_session)]
+    if here:
+        return NotFound(f"{visible(approval)} is a session, not an approval; it asked {', '.join(here)}")
+    return not_found("approval", approval, [other.id for other in everything])
+
+
+def _need_store(place: Place, kind: str, name: str) -> None:
+    if not place.path.exists():
+        raise NotFound(f"no {kind} {visible(name)}: there is no store at {place.path}")

@@ -1,0 +1,67 @@
+"""Exit codes, and which error means which. They are a contract: scripts and CI read them.
+
+0   done; for `cancel`: the session has ended
+1   run, resume, demo: it ended otherwise than succeeded
+2   usage: the command line, a JSON text, an agent that cannot be loaded
+3   it waits for a person
+4   conflict: decided otherwise, withdrawn, expired; another agent or input under this session's id
+5   not found
+6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call
+130, 143, 129   stopped by SIGINT, SIGTERM, SIGHUP
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import IntEnum
+
+from supervisor.channels.cards import visible
+from supervisor.core.errors import (
+    InvalidInput,
+    NotFound,
+    SessionConflict,
+    StoreError,
+    StoreUnreadable,
+    SupervisorError,
+)
+
+
+class Exit(IntEnum):
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    WAITING = 3
+    CONFLICT = 4
+    NOT_FOUND = 5
+    REFUSED = 6
+
+
+class Refused(SupervisorError):
+    """A decision that nobody may make from where this process is (A4)."""
+
+
+def code_of(error: BaseException) -> Exit:
+    """Return the exit code that an error means."""
+    match error:
+        case NotFound():
+            return Exit.NOT_FOUND
+        case SessionConflict():
+            return Exit.CONFLICT
+        case InvalidInput():
+            return Exit.USAGE
+        case StoreError() | Refused() | OSError():
+            return Exit.REFUSED
+        case _:
+            return Exit.FAILED
+
+
+def explain(error: BaseException) -> str:
+    """Return an error's one line; what an agent or a file wrote into it is made safe for a screen."""
+    text = visible(str(error), lines=True) or type(error).__name__
+    return f"{text} (left untouched)" if isinstance(error, StoreUnreadable) and "untouched" not in text else text
+
+
+def not_found(kind: str, name: str, known: Iterable[str]) -> NotFound:
+    """Return the error for an id that is not there, offering the closest ones that are."""
+    near = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    offer = f"; did you mean {' or '.join(near)}?" if near else f"; see supervisor {kind}s"
+    return NotFound(f"no {kind} {visible(name)} in this store{offer}")

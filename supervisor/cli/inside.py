@@ -1,0 +1,70 @@
+"""Whether this process was started by a supervised call, so that nothing it does may count as a person's word (A4).
+
+Two signs: the marker in the environment, and an ancestor that owns a tree of the store. A program can strip the one and
+escape from the other; the README says plainly that this guards against accidents and eager agents, not against malice.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from supervisor.abc import Owner
+from supervisor.cli.exits import Refused
+from supervisor.core.marker import CALL_MARKER
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+
+def has_marker() -> bool:
+    return bool(os.environ.get(CALL_MARKER))
+
+
+def refuse_inside_call(what: str) -> None:
+    """Raise Refused if the environment says that a supervised call started this process."""
+    if has_marker():
+        raise Refused(
+            f"{what} was refused: this process belongs to a supervised call ({CALL_MARKER} is set), and what a call "
+            "runs never decides; a person has to, in a shell of their own"
+        )
+
+
+def refuse_below_owner(what: str, owners: Iterable[Owner]) -> None:
+    """Raise Refused if a process that owns a tree of this store started this one, directly or not."""
+    here = socket.gethostname()
+    pids = {owner.pid: owner for owner in owners if owner.host == here}
+    for pid in ancestors(os.getpid()) if pids else ():
+        if pid in pids:
+            raise Refused(
+                f"{what} was refused: {pids[pid]} runs sessions of this store and started this process, so a "
+                "supervised call may have; decide from a shell of your own"
+            )
+
+
+def refuse_inside(what: str, supervisor: "LocalSupervisor") -> None:
+    refuse_inside_call(what)
+    refuse_below_owner(what, supervisor.owners())
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """Iterate over the parents of a process, nearest first; ends where the system says no more."""
+    seen = {pid}
+    while (parent := _parent(pid)) is not None and parent > 0 and parent not in seen:
+        yield parent
+        seen.add(parent)
+        pid = parent
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        if sys.platform == "linux":
+            # the name in parentheses may hold anything, spaces and parentheses too
+            return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        found = subprocess.run(["/bin/ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, check=True)  # noqa: S603 # no shell, own pid
+        return int(found.stdout)
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,34 @@
+"""What goes on in a tree, told while it goes on: one line on stderr for each event that a person would want to know.
+
+What happened before this process opened the store is not told again; `supervisor show` has it.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import anyio
+
+from supervisor.abc import Supervisor
+from supervisor.cli.story import PROGRESS, PROGRESS_UNATTENDED, Story
+from supervisor.core.events import OperationFinished
+
+
+async def follow(
+    supervisor: Supervisor, root: str, since: datetime, say: Callable[..., None], are_cards_shown: bool
+) -> None:
+    """Tell a tree's events from `since` on, until it ends or the caller is cancelled."""
+    story = Story()
+    kinds = PROGRESS if are_cards_shown else PROGRESS_UNATTENDED
+
+    async def watch(session: str) -> None:
+        async for row in supervisor.watch(session):
+            now = datetime.now().astimezone()
+            sentence = story.tell(row, now)
+            if isinstance(row.event, OperationFinished) and row.event.kind == "spawn" and row.event.child:
+                tasks.start_soon(watch, row.event.child)
+            if isinstance(row.event, kinds) and row.event.at >= since:
+                local = row.event.at.astimezone(now.tzinfo)
+                say(f"{local:%H:%M:%S}  {story.name(session)} {sentence}", "dim")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, root)

@@ -1,0 +1,247 @@
+"""Commands that only read: sessions, show, approvals, audit. They never create a store: none there is an empty list."""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from supervisor.channels.cards import ago, arguments_facts, at, decided, path_text, visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit, not_found
+from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.core.errors import NotFound
+from supervisor.core.values import Approval, SessionView
+
+if TYPE_CHECKING:
+    from supervisor.abc import Row
+    from supervisor.runtime.local import LocalSupervisor
+
+
+def sessions(
+    *,
+    open: Annotated[bool, Parameter(negative=(), help="Only those that have not ended.")] = False,  # noqa: A002 # --open
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """List sessions and how they are."""
+    place = find_store(store)
+    views = _read(place, lambda supervisor: _sessions(supervisor, only_open=open), [])
+    if json:
+        answers.print_json([answers.session_document(view) for view in views])
+    elif views:
+        _print_sessions(views)
+        waiting = any(view.pending_approvals for view in views)
+        say(f"\nsupervisor {'approvals' if waiting else 'show SESSION'}{place.option}")
+    else:
+        say(f"No {'open ' if open else ''}sessions in {place.path}. Try: supervisor demo{place.option}")
+    return Exit.DONE
+
+
+def show(session: str, /, *, store: StoreOption = None, json: JsonOption = False) -> int:
+    """Show what happened in a session, from its journal.
+
+    Parameters
+    ----------
+    session
+        The session's id.
+    """
+    place = find_store(store)
+    found = _read(place, lambda supervisor: _show(supervisor, session), None)
+    if found is None:
+        raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
+    view, rows, children = found
+    if json:
+        timeline = [answers.event_document(row) for row in rows]
+        answers.print_json({**answers.session_document(view), "timeline": timeline})
+    else:
+        _print_story(view, rows, children, place)
+    return Exit.DONE
+
+
+def approvals(
+    *,
+    all: Annotated[bool, Parameter(negative=(), help="Those that are decided, too.")] = False,  # noqa: A002 # --all
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """List what waits for a person, oldest first."""
+    place = find_store(store)
+    found = _read(place, lambda supervisor: _approvals(supervisor, pending=not all), [])
+    if json:
+        answers.print_json([answers.approval_document(approval) for approval in found])
+    elif found:
+        _print_approvals(found)
+        say(f"\nsupervisor approve ID{place.option}    or    supervisor deny ID --reason TEXT{place.option}")
+    else:
+        say(f"Nothing waits for a person in {place.path}.")
+    return Exit.DONE
+
+
+def audit(*, store: StoreOption = None, json: JsonOption = False) -> int:
+    """List who asked, what was shown, who decided what, and what then ran."""
+    place = find_store(store)
+    rows, names = _read(place, _audit, ([], {}))
+    if json:
+        answers.print_json([answers.event_document(row) for row in rows])
+        return Exit.DONE
+    from supervisor.cli.story import Story
+
+    story, now = Story(), _now()
+    for session, path in names.items():
+        story.knows(session, path)
+    for row in rows:
+        print(f"{row.event.at.astimezone():%Y-%m-%d %H:%M:%S}  {story.name(row.session)}  {story.tell(row, now)}")
+    if not rows:
+        say(f"Nothing was asked or run yet in {place.path}.")
+    return Exit.DONE
+
+
+def _read(place: Place, body: "Callable[[LocalSupervisor], Coroutine[Any, Any, Any]]", nothing: Any) -> Any:
+    """Open the store and read from it; `nothing` if there is none."""
+    import anyio
+
+    async def read() -> Any:
+        async with reading(place) as supervisor:
+            return nothing if supervisor is None else await body(supervisor)
+
+    return anyio.run(read)
+
+
+@asynccontextmanager
+async def reading(place: Place) -> "AsyncIterator[LocalSupervisor | None]":
+    """Open a store that is there; give None if none is."""
+    if not place.path.exists():
+        yield None
+        return
+    from supervisor.app import open_supervisor
+
+    async with open_supervisor(place.path, create=False) as supervisor:
+        yield supervisor  # type: ignore[misc] # it is the local one
+
+
+async def _sessions(supervisor: "LocalSupervisor", *, only_open: bool) -> list[SessionView]:
+    return supervisor.find_sessions(is_open=True if only_open else None)
+
+
+async def _approvals(supervisor: "LocalSupervisor", *, pending: bool) -> list[Approval]:
+    return supervisor.find_approvals(pending=pending)
+
+
+async def _audit(supervisor: "LocalSupervisor") -> tuple[list["Row"], dict[str, tuple[str, ...]]]:
+    return supervisor.audit(), {view.id: view.path for view in supervisor.find_sessions()}
+
+
+async def _show(supervisor: "LocalSupervisor", session: str) -> "tuple[SessionView, list[Row], list[SessionView]]":
+    view = get_session(supervisor, session)
+    every = supervisor.find_sessions()
+    return view, supervisor.journal(session), [other for other in every if other.parent == session]
+
+
+def get_session(supervisor: "LocalSupervisor", session: str) -> SessionView:
+    """Return a session, or raise NotFound with the closest ids there are."""
+    try:
+        return supervisor.get_session(session)
+    except NotFound:
+        raise not_found("session", session, [view.id for view in supervisor.find_sessions()]) from None
+
+
+def _print_sessions(views: list[SessionView]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    now = _now()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
+    table.add_column("session", no_wrap=False, overflow="fold", min_width=22)
+    for name in ("agent", "status", "began"):
+        table.add_column(name, overflow="fold")
+    for view in _as_trees(views):
+        indent = "  " * (len(view.path) - 1)
+        status, style = _status(view)
+        began = Text(ago(view.created_at, now), style="dim")
+        table.add_row(Text(view.id), Text(indent + visible(view.agent)), Text(status, style=style), began)
+    answers.open_console().print(table)
+
+
+def _as_trees(views: list[SessionView]) -> list[SessionView]:
+    """Return the sessions with each one's sub-agents right below it."""
+    below: dict[str | None, list[SessionView]] = {}
+    known = {view.id for view in views}
+    for view in views:
+        below.setdefault(view.parent if view.parent in known else None, []).append(view)
+    ordered: list[SessionView] = []
+    stack = below.get(None, [])[::-1]
+    while stack:
+        ordered.append(view := stack.pop())
+        stack += below.get(view.id, [])[::-1]
+    return ordered
+
+
+def _status(view: SessionView) -> tuple[str, str]:
+    """Return what a person wants to know of a session's state, and its colour."""
+    if view.outcome is not None:
+        kind = str(view.outcome["kind"])
+        return kind, {"succeeded": "green", "cancelled": "dim"}.get(kind, "red")
+    count = len(view.pending_approvals)
+    if count:
+        return f"waits: {count} approval{'s' if count > 1 else ''}", "yellow"
+    return ("active", "") if view.owner else ("open, nobody runs it", "yellow")
+
+
+def _print_approvals(found: list[Approval]) -> None:
+    now = _now()
+    console = answers.open_console()
+    from rich.text import Text
+
+    for number, approval in enumerate(found):
+        text = Text("\n" if number else "")
+        is_pending = approval.status == "pending"
+        text.append(approval.id, style="bold yellow" if is_pending else "dim")
+        when = f"since {at(approval.created_at, now)}, {ago(approval.created_at, now)}"
+        text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
+        text.append(f"  {path_text(approval.path)} asks to call {visible(approval.tool)}\n")
+        for label, value in arguments_facts(approval.tool, approval.arguments):
+            first, *more = value.split("\n")
+            text.append(f"    {label:<8} ", style="dim").append(first)
+            for line in more:
+                text.append("\n" + " " * 13 + "│ ").append(line)
+            text.append("\n")
+        text.append("    session  ", style="dim").append(approval.session)
+        if is_pending and not approval.shown:
+            text.append("\n    no card of it could be shown anywhere yet", style="dim")
+        console.print(text)
+
+
+def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionView], place: Place) -> None:
+    from supervisor.cli.story import Story
+
+    now = _now()
+    story = Story()
+    for child in children:
+        story.knows(child.id, child.path)
+    owner = f", run by {view.owner}" if view.owner else ""
+    print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}\n")
+    day = None
+    for row in rows:
+        when = row.event.at.astimezone(now.tzinfo)
+        if when.date() != day:
+            day = when.date()
+            print(f"{day:%A, %Y-%m-%d}")
+        print(f"  {when:%H:%M:%S}  {story.tell(row, now)}")
+    for child in children:
+        print(f"\n  below it: {visible(child.agent)} [{child.id}]: {_status(child)[0]}", end="")
+    if children:
+        print()
+    sys.stdout.flush()
+    if view.pending_approvals:
+        say(f"\nsupervisor approvals{place.option}")
+    elif view.outcome is None and not view.owner:
+        say(f"\nsupervisor resume {view.root}{place.option}")
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()

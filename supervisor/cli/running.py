@@ -1,0 +1,247 @@
+"""Commands that run agents: run, resume, demo.
+
+With a terminal (stdin and stderr) they ask in it and stay until it has ended; so do they with --wait. Without one they
+leave `open_supervisor`, which waits for everything that can go on and passivates what waits for people; what is left is
+said, with the commands that decide it, and the exit code is 3.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import anyio
+import msgspec
+from cyclopts import Parameter
+
+from supervisor.abc import Run
+from supervisor.channels.cards import path_text, summary, visible
+from supervisor.channels.terminal import Terminal
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.inside import has_marker, refuse_inside, refuse_inside_call
+from supervisor.cli.options import (
+    ApproveOption,
+    BackendOption,
+    JsonOption,
+    Place,
+    StoreOption,
+    WaitOption,
+    find_store,
+)
+from supervisor.cli.progress import follow
+from supervisor.cli.reading import get_session
+from supervisor.cli.signals import run_until_stopped
+from supervisor.core.errors import NotFound
+from supervisor.core.values import SessionView
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+Begin = Callable[["LocalSupervisor"], Awaitable[list[Run[Any]]]]
+_UNATTENDED: Final[dict[str, Literal["ask", "approve", "deny"]]] = {"ask": "ask", "all": "approve", "none": "deny"}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options of a running command come to."""
+
+    place: Place
+    backend: Literal["asyncio", "trio"]
+    approve: Literal["ask", "all", "none"]
+    wait: bool
+    as_json: bool
+
+
+def run(
+    agent: str,
+    input: str | None = None,  # noqa: A002 # the word that people know
+    /,
+    *,
+    session: Annotated[str | None, Parameter(help="Its id: an unfinished session of that id goes on.")] = None,
+    approve: ApproveOption = "ask",
+    wait: WaitOption = False,
+    backend: BackendOption = "asyncio",
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Run an agent, or go on with it.
+
+    Parameters
+    ----------
+    agent
+        Where it is: FILE.py:NAME or MODULE:NAME.
+    input
+        Its input, as JSON.
+    """
+    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+
+    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+        from supervisor.runtime.agents import load_agent
+
+        spec = load_agent(agent)
+        raw = spec.default_input() if input is None else input.encode()
+        return [await supervisor.start(spec, *spec.decode_input(raw), session=session)]
+
+    return _one(settings, begin)
+
+
+def resume(
+    session: str | None = None,
+    /,
+    *,
+    approve: ApproveOption = "ask",
+    wait: WaitOption = False,
+    backend: BackendOption = "asyncio",
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Go on with a session, or with every one that nobody runs.
+
+    Parameters
+    ----------
+    session
+        The id of a session, or of a sub-agent's; its whole tree goes on.
+    """
+    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    if not settings.place.path.exists():
+        if session is not None:
+            raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
+        return _report(settings, [], as_list=True)
+
+    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+        if session is not None:
+            get_session(supervisor, session)
+        return await supervisor.resume(session)
+
+    if session is not None:
+        return _one(settings, begin)
+    stopped, views = _drive(settings, begin)
+    return stopped or _report(settings, views, as_list=True)
+
+
+def demo(
+    *,
+    approve: ApproveOption = "ask",
+    wait: WaitOption = False,
+    backend: BackendOption = "asyncio",
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """See it work: sub-agents on a small real project, some of which ask you. Goes on where it was if it was killed."""
+    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+
+    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+        from supervisor.demo import start
+
+        run, folder = await start(supervisor)
+        say(f"A small real project is in {folder}; five sub-agents look after it [{run.session}].")
+        say(f"Kill this process whenever you like: supervisor demo{settings.place.option} goes on where it was.\n")
+        return [run]
+
+    return _one(settings, begin)
+
+
+def _one(settings: Settings, begin: Begin) -> int:
+    stopped, views = _drive(settings, begin)
+    return stopped or _report(settings, views, as_list=False)
+
+
+def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionView]]:
+    """Run what `begin` starts; returns the exit code of a signal, and the roots as they are afterwards."""
+    if settings.approve == "all":
+        refuse_inside_call("--approve all")
+    terminal = Terminal(store=settings.place.path if settings.place.is_named else None, interactive=not has_marker())
+    is_asking = settings.approve == "ask"
+    stays = settings.wait or (is_asking and terminal.is_interactive)
+    roots: list[str] = []
+
+    async def body() -> None:
+        from supervisor.app import open_supervisor
+
+        opened_at = datetime.now().astimezone()
+        async with anyio.create_task_group() as onlookers:
+            async with open_supervisor(
+                settings.place.path,
+                channels=[terminal] if is_asking else [],
+                unattended=_UNATTENDED[settings.approve],
+            ) as supervisor:
+                if settings.approve == "all":
+                    refuse_inside("--approve all", supervisor)  # type: ignore[arg-type] # it is the local one
+                runs = await begin(supervisor)  # type: ignore[arg-type] # it is the local one
+                roots.extend(run.session for run in runs)
+                for root in roots:
+                    onlookers.start_soon(follow, supervisor, root, opened_at, terminal.say, is_asking)
+                if stays:
+                    for run in runs:
+                        await run.outcome()
+            onlookers.cancel_scope.cancel()
+
+    with answers.stdout_for_json(is_json=settings.as_json):
+        stopped = run_until_stopped(_bare(body), settings.backend, terminal.restore)
+    if stopped:
+        for root in roots:
+            say(f"Stopped; nothing is lost. To go on: supervisor resume {root}{settings.place.option}")
+        return stopped, []
+    return None, _look(settings.place, roots)
+
+
+def _bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """Take the one error of a command out of the group that a task group makes of it."""
+
+    async def run() -> None:
+        try:
+            await body()
+        except ExceptionGroup as group:
+            error: Exception = group
+            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
+            raise error from None
+
+    return run
+
+
+def _look(place: Place, roots: list[str]) -> list[SessionView]:
+    """Return the roots as they are on disk."""
+    if not roots:
+        return []
+
+    async def look() -> list[SessionView]:
+        from supervisor.app import open_supervisor
+
+        async with open_supervisor(place.path, create=False) as supervisor:
+            return [supervisor.get_session(root) for root in roots]
+
+    return anyio.run(look)
+
+
+def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> int:
+    """Print how it is, say what to do next, and return the exit code."""
+    if settings.as_json:
+        documents = [answers.run_document(view) for view in views]
+        answers.print_json(documents if as_list else documents[0])
+    codes = [_report_one(settings, view, is_alone=not as_list) for view in views]
+    if not views:
+        say(f"Nothing to go on with in {settings.place.path}.")
+    return next((code for code in (Exit.FAILED, Exit.WAITING) if code in codes), Exit.DONE)
+
+
+def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exit:
+    option = settings.place.option
+    if view.outcome is None:
+        count = len(view.pending_approvals)
+        say(f"\n{visible(view.agent)} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
+        for approval in view.pending_approvals:
+            say(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
+        say(f"Decide: supervisor approve ID{option}    then go on: supervisor resume {view.id}{option}")
+        return Exit.WAITING
+    kind = view.outcome["kind"]
+    if kind == "succeeded":
+        if not settings.as_json and is_alone:
+            answers.print_value(view.outcome.get("value"))
+        else:
+            say(f"{visible(view.agent)} [{view.id}] succeeded")
+    else:
+        cause = view.outcome.get("cause")
+        say(f"{visible(view.agent)} [{view.id}] {kind}{f': {visible(cause)}' if cause else ''}")
+    say(f"\nsupervisor show {view.id}{option}    or, of all: supervisor sessions{option}")
+    return Exit.DONE if kind == "succeeded" else Exit.FAILED

@@ -1,0 +1,163 @@
+"""A journal told in sentences: for `show`, `audit`, and the progress of a run.
+
+A Story remembers what earlier events said (which call an operation is, what a child is called), so that later ones can
+be told by name. Everything that an agent, a tool or a person wrote is made safe for a screen.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from supervisor.abc import Row
+from supervisor.channels.cards import arguments_facts, at, path_text, visible
+from supervisor.core import events as e
+from supervisor.core.ids import split_operation_id
+
+PROGRESS: Final = (
+    e.SessionCreated,
+    e.ToolCallStarted,
+    e.ToolCallFinished,
+    e.OperationAbandoned,
+    e.CancelRequested,
+    e.RunFinished,
+)
+"""Events that tell a person who looks on that it goes on."""
+PROGRESS_UNATTENDED: Final = (*PROGRESS, e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn)
+"""The same where no channel shows what is asked and decided."""
+_WIDTH: Final = 100
+"""Characters of a quotation; the journal itself (`show --json`) has all of it."""
+
+
+class Story:
+    """Tells the events of any number of sessions, each in its order."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, str], str] = {}
+        self._names: dict[str, str] = {}
+
+    def name(self, session: str) -> str:
+        """Return a session's path of agents, as far as it was told."""
+        return self._names.get(session, session)
+
+    def knows(self, session: str, path: tuple[str, ...]) -> None:
+        self._names[session] = path_text(path)
+
+    def tell(self, row: Row, now: datetime) -> str:
+        """Return the sentence of one event, without its time and its session."""
+        event = row.event
+        told = self._life(row.session, event, now) or self._work(event, now) or self._call(row.session, event)
+        return told or _approval(event) or type(event).__name__
+
+    def _life(self, session: str, event: e.AnyEvent, now: datetime) -> str | None:
+        """The session's own course."""
+        match event:
+            case e.SessionCreated():
+                self.knows(session, event.path)
+                return f"began, for {visible(event.requester)}, in {visible(event.cwd)}"
+            case e.RunStarted():
+                return f"was given {quote(_json(event.input))}"
+            case e.AttemptStarted():
+                return f"works in process {event.pid} on {visible(event.host)}"
+            case e.AttemptSettled():
+                return "is where it was before"
+            case e.RunPassivated():
+                until = f", until {at(event.due_at, now)} at the latest" if event.due_at else ""
+                return f"left memory to wait for {len(event.waiting_for)} answer(s){until}"
+            case e.CancelRequested():
+                return f"is being cancelled by {visible(event.by)}{_because(event.reason)}"
+            case e.RunFinished():
+                value = f": {quote(_json(event.value))}" if event.kind == "succeeded" else ""
+                return f"{_ending(event.kind, event.cause)}{value}"
+        return None
+
+    def _work(self, event: e.AnyEvent, now: datetime) -> str | None:
+        """What it does but for calls."""
+        match event:
+            case e.OperationStarted():
+                return f"{'sleeps' if event.kind == 'sleep' else 'set a timer'} until {at(event.due_at, now)}"
+            case e.OperationFinished():
+                return self._operation(event)
+            case e.StateSaved():
+                return "saved its state"
+            case e.ChildEnded():
+                return f"its sub-agent {self.name(event.child)} {_ending(event.kind, event.cause)}"
+        return None
+
+    def _operation(self, event: e.OperationFinished) -> str:
+        name = visible(split_operation_id(event.operation)[0].rsplit(":", 2)[-2])
+        child = self.name(event.child) if event.child else name
+        if event.error is not None:
+            return f"{event.kind} {name} failed with {visible(event.error[0])}: {quote(event.error[1])}"
+        match event.kind:
+            case "spawn":
+                return f"started a sub-agent, {name}" + (f" [{event.child}]" if event.child else "")
+            case "step":
+                return f"step {name} gave {quote(_json(event.value))}"
+            case "sleep" | "timer":
+                return f"{event.kind} is over"
+            case "now" | "random":
+                return f"noted {event.kind} {quote(_json(event.value))}"
+            case kind:
+                return f"was told of {kind}, {child}"
+
+    def _call(self, session: str, event: e.AnyEvent) -> str | None:
+        match event:
+            case e.ToolCallRequested():
+                call = _call_text(event.tool, event.arguments)
+                self._calls[session, event.operation] = call
+                return f"calls {call}" if event.approval is None else f"asks to call {call} [{event.approval}]"
+            case e.ToolCallStarted():
+                process = f", as process {event.process}" if event.process else ""
+                return f"runs {self._called(session, event.operation)}{process}"
+            case e.ToolCallFinished():
+                return f"{self._called(session, event.operation)}: {event.kind}{_because(event.content)}"
+            case e.OperationAbandoned():
+                return f"gave up {self._called(session, event.operation)}"
+        return None
+
+    def _called(self, session: str, operation: str) -> str:
+        return self._calls.get((session, operation)) or visible(split_operation_id(operation)[0].rsplit(":", 2)[-2])
+
+
+def _approval(event: e.AnyEvent) -> str | None:
+    """What became of a question."""
+    match event:
+        case e.ApprovalDecided():
+            word = "approved" if event.decision == "approve" else "denied"
+            edited = ", with other arguments" if event.arguments is not None else ""
+            return f"{word} by {visible(event.by)}{edited}{_because(event.reason)} [{event.approval}]"
+        case e.ApprovalWithdrawn():
+            return f"the question is withdrawn{_because(event.reason)} [{event.approval}]"
+        case e.CardPosted():
+            return f"shown in {event.channel} [{event.approval}]"
+        case e.CardFailed():
+            return f"could not be shown in {event.channel}{_because(event.error)} [{event.approval}]"
+        case e.CardRetired():
+            return f"its card in {event.channel} says what was decided [{event.approval}]"
+    return None
+
+
+def quote(text: str, width: int = _WIDTH) -> str:
+    """Return somebody's text in one line; what is cut is marked."""
+    line = " ⏎ ".join(visible(part) for part in text.strip().splitlines())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _call_text(tool: str, arguments: msgspec.Raw) -> str:
+    facts = arguments_facts(tool, msgspec.json.decode(arguments))
+    first = facts[0][1] if facts and facts[0][0] != "not set" else ""
+    return f"{visible(tool)} ({quote(first, 60)})" if first else visible(tool)
+
+
+def _json(raw: msgspec.Raw) -> str:
+    value = msgspec.json.decode(raw)
+    return value if isinstance(value, str) else bytes(raw).decode()
+
+
+def _ending(kind: str, cause: str | None) -> str:
+    return kind if kind == "succeeded" or not cause else f"{kind}: {quote(cause)}"
+
+
+def _because(text: str | None) -> str:
+    return f": {quote(text)}" if text and text.strip() else ""
