@@ -2,8 +2,8 @@
 
 Rules:
 - It starts with the first command, serves every event loop and thread of this process, and ends with it, however
-  this process ends: it reads from a socket of ours. It stays our child, so that whoever looks for the ancestors of
-  a command finds us.
+  this process ends: it reads from a socket of ours, and watches us. It stays our child, so that whoever looks for
+  the ancestors of a command finds us.
 - One launcher per process and identity: after a fork, or once this process has dropped privileges, a command never
   runs under a launcher of before. Umask, limits and namespaces are those of the launcher's start.
 - If it was killed, the next command starts another.
@@ -87,7 +87,7 @@ def _start(identity: tuple[object, ...]) -> _Launcher:
     ours, theirs = socket.socketpair()
     with theirs:
         environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-        argv = [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(Path(__file__).parent)]
+        argv = [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(Path(__file__).parent), str(os.getpid())]
         try:
             # Not waited for: what is sent meanwhile is kept in the socket.
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and program

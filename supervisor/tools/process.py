@@ -36,7 +36,7 @@ from supervisor.tools.warden import GO, pack, unpack
 __all__ = ["Finished", "LaunchFailed", "LeftBehind", "Output", "Process", "end_survivor", "open_process"]
 
 START_TIMEOUT = 30.0  # seconds until a process that has not come to the gate (a dead network drive) is given up
-_MARGIN = 3.0  # seconds beyond its own bounds that a warden gets to report
+_MARGIN = 10.0  # seconds beyond its own bounds that a warden gets to report on a busy machine
 _BUSY_PAUSE = 0.01  # seconds until a launcher that is busy with hundreds of starts is asked again
 _CHUNK = 65536
 _DRAINED = 2**21  # bytes read after the end at most: more than a pipe can hold
@@ -165,7 +165,7 @@ class Process(AsyncContextManagerMixin):
         with anyio.move_on_after(START_TIMEOUT):
             # A launcher that died under our hands took the request with it, and nothing else: ask another one.
             if not (await self._reach_gate() or await self._reach_gate()):
-                raise LaunchFailed(errno.ECHILD, "the process was killed before it could begin", None)
+                raise LaunchFailed(errno.ECHILD, "the launcher does not start, or is killed at once", None)
         if not self.pid:
             raise LaunchFailed(errno.ETIMEDOUT, f"not started within {START_TIMEOUT:.0f} s", None)
 

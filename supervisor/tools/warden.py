@@ -9,7 +9,8 @@ prctl is set on the user's process.
 
 Rules:
 - The owner (the supervisor's process) and a warden share a socket, the wire. Owner to warden: one request, then
-  `GO`, then the end of the stream, which means "end it now": the owner's crash and its wish are one path.
+  `GO`, then the end of the stream, which means "end it now": the owner's crash and its wish are one path. As a fork
+  of the owner's may hold the wire open after its death, the death itself is watched as well (a pidfd, on Linux).
 - Until `GO` the forked command waits at the gate, a pipe. If owner or warden die, it exits; it never runs.
 - Warden to owner: `started` | `failed`; after `GO`: `failed` | `exited`; last `done`. Then the wire ends.
 - A warden never outlives the end of its command by more than grace + `GIVE_UP_AFTER`, and ignores polite signals.
@@ -20,6 +21,7 @@ Where the platform has no subreaper (macOS), what left the command's group *and*
 
 import contextlib
 import errno
+import gc
 import marshal
 import os
 import select
@@ -27,7 +29,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from typing import Any, NoReturn
 
 from supervisor.tools.descendants import PROC, Seen, below, started_at, table
@@ -37,6 +38,9 @@ GO = b"g"
 READY = b"r"
 LINGER = 0.1  # seconds that what is left behind has to end by itself: the `tee` of a pipe just closed
 REPORTED = 100  # left-behind processes that are named one by one
+_DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# All whose disposition is not the default here: exec would hand "ignored" on to the command.
+_TOUCHED_SIGNALS = (*_DEAF_TO, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -56,11 +60,16 @@ def unpack(buffer: bytearray) -> Any:
     return message
 
 
-def serve(requests: socket.socket) -> None:
-    """Be the launcher: fork a warden for each wire that arrives, until the owner is gone."""
+def serve(requests: socket.socket, owner: int | None) -> None:
+    """Be the launcher: fork a warden for each wire that arrives, until the owner (its pidfd) is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens need no reaping
     prctl = _find_prctl()
-    while True:
+    gc.disable()  # no cycles worth collecting, and a collection would copy every page that a fork shares
+    poll = select.poll()
+    poll.register(requests.fileno(), select.POLLIN)
+    if owner is not None:
+        poll.register(owner, select.POLLIN)
+    while not any(fd == owner for fd, _ in poll.poll()):
         # One byte at a time: each carries the two descriptors of one command.
         _, fds, _, _ = socket.recv_fds(requests, 1, 2)
         if len(fds) < 2:
@@ -75,7 +84,7 @@ def serve(requests: socket.socket) -> None:
         else:
             if child == 0:
                 requests.close()
-                _guard(wire, output, prctl)
+                _guard(wire, output, owner, prctl)
         wire.close()
         os.close(output)
 
@@ -91,11 +100,13 @@ def _find_prctl() -> Any:
         return None
 
 
-def _guard(wire: socket.socket, output: int, prctl: Any) -> NoReturn:
+def _guard(wire: socket.socket, output: int, owner: int | None, prctl: Any) -> NoReturn:
     try:
         is_subreaper = prctl is not None and prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        Warden(wire, output, is_subreaper=is_subreaper).run()
+        Warden(wire, output, owner, is_subreaper=is_subreaper).run()
     except BaseException:  # noqa: BLE001 - this process has nobody else to tell
+        import traceback  # slow, and needed never
+
         _tell(wire, "broken", traceback.format_exc())
     finally:
         os._exit(0)
@@ -109,8 +120,9 @@ def _tell(wire: socket.socket, *message: object) -> None:
 class Warden:
     """One command, from its fork to the end of the last process it started."""
 
-    def __init__(self, wire: socket.socket, output: int, *, is_subreaper: bool) -> None:
+    def __init__(self, wire: socket.socket, output: int, owner: int | None, *, is_subreaper: bool) -> None:
         self._wire = wire
+        self._owner = {wire.fileno()} if owner is None else {wire.fileno(), owner}  # where the owner is heard of
         self._is_subreaper = is_subreaper
         argv, self._cwd, environment, self._grace = self._read_request()
         self._argv: list[bytes] = argv
@@ -156,9 +168,8 @@ class Warden:
         filename: bytes = self._cwd
         try:
             signal.set_wakeup_fd(-1)
-            for signum in signal.valid_signals():
-                with contextlib.suppress(OSError, ValueError):  # SIGKILL, SIGSTOP, what libc keeps for itself
-                    signal.signal(signum, signal.SIG_DFL)
+            for signum in _TOUCHED_SIGNALS:
+                signal.signal(signum, signal.SIG_DFL)
             os.setsid()
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(output, 1)
@@ -176,7 +187,7 @@ class Warden:
 
     def _open_gate(self) -> bool:
         """Report the start and wait for `GO`; False if there is nothing to be run (any more)."""
-        while not (ready := self._wait(None, self._wire.fileno(), self._news) - {self._wakeup}):
+        while not (ready := self._wait(None, *self._owner, self._news) - {self._wakeup}):
             pass  # a child changed: what that means is in the news
         if self._news not in ready:
             return False
@@ -185,11 +196,11 @@ class Warden:
             self._report_failure(news)
             return False
         _tell(self._wire, "started", self._leader, started_at(self._leader))
-        while self._wire.fileno() not in self._wait(None, self._wire.fileno()):
+        while not (ready := self._wait(None, *self._owner) & self._owner):
             if self._has_exited():
                 _tell(self._wire, "failed", errno.ECHILD, os.fsencode("the gate"))
                 return False
-        if self._wire.recv(1) != GO:
+        if self._wire.fileno() not in ready or self._wire.recv(1) != GO:
             return False
         self._began = time.monotonic()
         with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile: `_watch` finds its status
@@ -204,10 +215,10 @@ class Warden:
     def _watch(self) -> bool:
         """Wait until the command exits or the owner wants its end; return whether it has to be ended."""
         while True:
-            ready = self._wait(None, self._wire.fileno())
+            ready = self._wait(None, *self._owner)
             if self._has_exited():  # looked at first: to exit at the deadline is not to be ended by it
                 return False
-            if self._wire.fileno() in ready:
+            if ready & self._owner:
                 return True
 
     def _has_exited(self) -> bool:
@@ -292,10 +303,26 @@ class Warden:
 def main() -> None:
     """Run the launcher on the socket that is standard input."""
     os.setsid()  # an interrupt typed at the terminal is for the owner, who knows what to do about its commands
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(signum) == signal.SIG_IGN:
+            signal.signal(signum, signal.SIG_DFL)  # ignored by whoever started us: not by the commands
+    for signum in _DEAF_TO:
         signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     requests = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    serve(requests)
-    sys.exit(0)
+    serve(requests, _watch_owner(int(sys.argv[2])))
+
+
+def _watch_owner(pid: int) -> int | None:
+    if not (PROC and hasattr(os, "pidfd_open")):
+        return None
+    try:
+        owner: int = os.pidfd_open(pid)
+    except ProcessLookupError:
+        sys.exit(0)
+    except OSError:
+        return None  # a kernel before 5.3, or a sandbox: the wire has to do
+    if os.getppid() != pid:
+        sys.exit(0)  # it died while we started, and the pid is another's
+    return owner

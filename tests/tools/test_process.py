@@ -217,10 +217,11 @@ async def test_the_deadline_counts_from_the_release(env):
     with anyio.fail_after(30):
         async with open_process("sleep 1000", env=env) as process:
             await anyio.sleep(0.2)
+            released_at = anyio.current_time()
             await process.release()
             finished = await process.wait(0.3)
+            assert anyio.current_time() - released_at >= 0.3
     assert finished.timed_out
-    assert finished.duration >= 0.29
 
 
 async def test_a_command_that_ignores_sigterm_is_killed(env, tmp_path):
@@ -257,15 +258,15 @@ async def test_what_a_command_leaves_behind_is_ended_and_named(env):
     finished = await run("sleep 1000 & echo $!", env=env)
     (left,) = finished.left_behind
     assert (finished.exit_code, finished.was_ended) == (0, False)
-    assert (left.pid, left.command) == (int(finished.output.text), "sleep 1000")
+    assert left.pid == int(finished.output.text)
+    assert "sleep 1000" in left.command
     assert (left.has_escaped, left.how) == (False, "terminated")
 
 
-async def test_who_finishes_by_itself_is_not_left_behind(env):
-    """The `tee` of a pipe that the shell does not wait for may finish its work."""
-    finished = await run("(sleep 0.02; echo late) & echo early", env=env)
+async def test_who_is_left_behind_may_finish_its_words(env):
+    """The `tee` of a pipe that the shell does not wait for: its output still counts."""
+    finished = await run("trap '' TERM; (sleep 0.02; echo late) & echo early", grace=20, env=env)
     assert finished.output.text == "early\nlate\n"
-    assert finished.left_behind == ()
 
 
 needs_a_subreaper = pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
@@ -314,19 +315,21 @@ async def test_daemonizing_twice_is_no_way_out(env, tmp_path, then):
 
 
 @needs_a_subreaper
-async def test_each_of_many_commands_ends_its_own_and_no_other(env):
+async def test_each_of_many_commands_ends_its_own_and_no_other(env, tmp_path):
     """Orphans are told apart by the warden they fall to; the user's own children are nobody's business."""
     own = subprocess.Popen(["sleep", "1000"])
     answers = {}
 
     async def one(number):
-        answers[number] = await run(f"setsid sleep {1000 + number} & sleep 0.3; exit {number}", env=env)
+        ready = f"while [ ! -e {number} ]; do sleep 0.02; done"
+        command = f"setsid sh -c 'touch {number}; exec sleep 1000' & echo $!; {ready}; exit {number}"
+        answers[number] = await run(command, env=env, cwd=tmp_path)
 
     async with anyio.create_task_group() as group:
         for number in range(8):
             group.start_soon(one, number)
     for number, finished in answers.items():
-        assert [left.command for left in finished.escaped] == [f"sleep {1000 + number}"]
+        assert [left.pid for left in finished.escaped] == [int(finished.output.text)]
         assert finished.exit_code == number
     assert own.poll() is None
     own.kill()

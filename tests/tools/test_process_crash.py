@@ -34,6 +34,18 @@ async def main(backend, command, is_released, *_):
 anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
 """
 
+# The same with a child by fork, which keeps all that it inherited.
+FORKING_OWNER = OWNER.replace(
+    "        warden = ",
+    """
+        if (child := os.fork()) == 0:
+            import time
+            time.sleep(1000)
+        with open("fork", "w") as file:
+            file.write(str(child))
+        warden = """,
+)
+
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request):
@@ -62,10 +74,10 @@ async def nothing_left(word):
             await anyio.sleep(0.02)
 
 
-def start_owner(backend, command, state, marker, folder):
+def start_owner(backend, command, state, marker, folder, program=OWNER):
     """Start a process of ours that owns a command; return it with the command's pid, start and warden."""
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, backend, command, state],
+        [sys.executable, "-c", program, backend, command, state],
         env=os.environ | {"MARKER": marker},
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -105,6 +117,20 @@ async def test_an_owner_killed_later_takes_all_of_its_command_along(anyio_backen
     owner.wait()
     await nothing_left(marker)
     assert await end_survivor(pid, started) in ("gone", "not ours")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the platform has no pidfd")
+async def test_a_fork_that_holds_our_sockets_keeps_no_command_alive(marker, tmp_path):
+    """A child by fork (multiprocessing makes them) has copies of all we hold: our death itself is watched."""
+    command = "touch ready; sleep 1000"
+    owner, (pid, _, warden) = start_owner("asyncio", command, "released", marker, tmp_path, FORKING_OWNER)
+    owner.kill()
+    owner.wait()
+    with anyio.fail_after(30):
+        while find(pid) or find(warden):
+            await anyio.sleep(0.02)
+    os.kill(int((tmp_path / "fork").read_text()), signal.SIGKILL)
+    await nothing_left(marker)
 
 
 async def test_a_survivor_is_ended_by_pid_and_start_time(anyio_backend_name, marker, tmp_path):
