@@ -124,7 +124,7 @@ def test_looking_changes_nothing_and_says_what_writing_would_do(name, session, m
     before = path.read_bytes()
     looked = mend(path, write=False)
     assert path.read_bytes() == before
-    assert os.listdir(path.parent) == [path.name]
+    assert list(path.parent.iterdir()) == [path]
     assert [(line.after, line.call_id) for line in looked.added] == [
         (line.after, line.call_id) for line in mend(path).added
     ]

@@ -1,0 +1,219 @@
+"""Where each format wants a result: the rules that the makers' programs load by."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def test_pi_is_appended_to_with_the_leaf_as_parent(session, mend, read):
+    """pi takes the last entry for the leaf, so the result's parent is the leaf, even where that is a label."""
+    path = session("pi_v3/label-behind-the-call")
+    before = path.read_bytes()
+    mend(path)
+    assert path.read_bytes().startswith(before)
+    *_, label, result = read(path)
+    assert (label["type"], result["parentId"]) == ("label", label["id"])
+    assert (result["message"]["toolCallId"], result["message"]["isError"]) == ("c1", True)
+
+
+def test_what_the_model_is_sent_behind_the_call_comes_behind_the_result(session, mend, read):
+    """A custom message is sent, so the result is inserted before it, and it becomes the result's child."""
+    path = session("pi_v3/custom-message-behind-the-call")
+    mend(path)
+    *_, call, result, message = read(path)
+    assert (result["parentId"], message["parentId"]) == (call["id"], result["id"])
+    assert message["type"] == "custom_message"
+
+
+def test_only_the_successor_on_the_active_branch_is_re_parented(session, mend, read):
+    """Another branch from the same frame stays as it was."""
+    path = session("pi_v3/two-branches-from-the-frame")
+    left = read(path)[3]
+    report = mend(path)
+    entries = {entry["id"]: entry for entry in read(path)}
+    assert entries[left["id"]] == left
+    assert [change.at for change in report.changed] == [6]
+    assert entries["a0000008"]["parentId"] not in ("a0000001", left["id"])
+
+
+def test_results_of_parallel_calls_follow_their_siblings(session, mend, read):
+    """The result goes behind the last real result of its frame, before the person's words."""
+    path = session("pi_v3/dangling-in-the-middle")
+    mend(path)
+    messages = [entry["message"] for entry in read(path)[1:]]
+    assert [m.get("toolCallId") or m["role"] for m in messages] == [
+        "user",
+        "assistant",
+        "c1",
+        "c2",
+        "user",
+        "assistant",
+    ]
+
+
+def test_a_real_result_takes_the_place_of_a_synthesised_one_only_on_request(session, mend, read):
+    """Without the flag both stay; with it the synthesised one goes and its children move to its parent."""
+    path = session("pi_v3/real-result-after-a-synthesised-one")
+    assert mend(path).state == "clean"
+    report = mend(path, drop_orphaned=True)
+    assert (report.state, report.dropped) == ("repaired", [4])
+    results = [entry for entry in read(path) if entry.get("message", {}).get("role") == "toolResult"]
+    assert [(r["parentId"], r["message"]["content"][0]["text"]) for r in results] == [("a0000001", "real")]
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("compaction-points-behind-the-inserted-line", "go on"),
+        ("compaction-points-before-the-inserted-line", "hi"),
+        ("torn-lines-have-no-number", "go on"),
+    ],
+)
+def test_a_compaction_of_pi_v1_keeps_naming_the_same_entry(name, named, session, mend, read):
+    """pi counts the entries that it can read, so a number behind the inserted line grows with it."""
+    path = session(f"pi_v1/{name}")
+    mend(path)
+    entries = read(path)
+    compaction = next(entry for entry in entries if entry.get("type") == "compaction")
+    assert entries[compaction["firstKeptEntryIndex"]]["message"]["content"][0]["text"] == named
+
+
+def test_each_result_of_claude_code_names_its_own_call_line(session, mend, read):
+    """Two parallel calls are two lines; each gets a line of its own whose parent is its call's."""
+    path = session("claude_code/two-parallel-calls-dangling-at-the-end")
+    mend(path)
+    *_, one, two, for_one, for_two = read(path)
+    assert [(r["parentUuid"], r["sourceToolAssistantUUID"]) for r in (for_one, for_two)] == [
+        (one["uuid"], one["uuid"]),
+        (two["uuid"], two["uuid"]),
+    ]
+    kept = ("sessionId", "cwd", "version", "gitBranch", "userType", "isSidechain")
+    assert {key: for_two[key] for key in kept} == {key: two[key] for key in kept}
+
+
+@pytest.mark.parametrize("name", ["dangling-at-the-end", "tip-with-a-clock-that-was-ahead"])
+def test_a_result_at_the_tip_of_claude_code_is_the_newest_line(name, session, mend, read):
+    """The newest message is the tip, whatever the clock of the session said."""
+    path = session(f"claude_code/{name}")
+    mend(path)
+    *earlier, result = read(path)
+    assert all(entry["timestamp"] < result["timestamp"] for entry in earlier)
+
+
+def test_a_result_in_the_middle_of_claude_code_is_not_the_newest_line(session, mend, read):
+    """A new timestamp in the middle would make the result the tip, and cut off what follows."""
+    path = session("claude_code/dangling-in-the-middle")
+    mend(path)
+    _, call, result, after, tip = read(path)
+    assert (result["parentUuid"], after["parentUuid"]) == (call["uuid"], result["uuid"])
+    assert max(result["timestamp"], tip["timestamp"]) == tip["timestamp"]
+
+
+def test_codex_is_only_appended_to_in_place_with_the_next_ordinal(session, mend, read):
+    """A repeated ordinal or a shifted byte would freeze the thread."""
+    path = session("codex/lines-with-ordinals")
+    before = path.read_bytes()
+    mend(path)
+    assert path.read_bytes().startswith(before)
+    assert read(path)[-1]["ordinal"] == 4
+    assert read(path)[-1]["payload"]["type"] == "function_call_output"
+
+
+def test_each_class_of_codex_tools_has_its_own_output(session, mend, read):
+    """Codex pairs by class: a custom tool's output does not answer a function of the same id."""
+    path = session("codex/custom-and-local-shell-and-search-calls")
+    mend(path)
+    outputs = [entry["payload"]["type"] for entry in read(path)[-3:]]
+    assert outputs == ["custom_tool_call_output", "function_call_output", "tool_search_output"]
+
+
+def test_a_repaired_copy_of_a_rollout_has_the_output_behind_its_call(session, mend, read):
+    """By default the rollout is left alone, and its copy is not written twice."""
+    path = session("codex/dangling-in-the-middle")
+    before = path.read_bytes()
+    report = mend(path, in_place=False)
+    assert path.read_bytes() == before
+    copy = path.with_name(path.name + ".repaired")
+    assert (report.state, report.written, report.backup) == ("repaired", str(copy), None)
+    assert [e["payload"].get("call_id") for e in read(copy)[2:]] == ["c1", "c1", "c2", "c2", None]
+    written = copy.stat().st_mtime_ns
+    assert mend(path, in_place=False).state == "repaired"
+    assert copy.stat().st_mtime_ns == written
+
+
+def test_a_compressed_rollout_is_read_and_copied_compressed(session, mend):
+    """What Codex archived is repaired beside it; the archive itself cannot be appended to."""
+    zstandard = pytest.importorskip("zstandard")
+    path = session("codex/dangling-at-the-end")
+    packed = path.with_name("rollout.jsonl.zst")
+    packed.write_bytes(zstandard.ZstdCompressor().compress(path.read_bytes()))
+    assert mend(packed).state == "refused"
+    report = mend(packed, in_place=False)
+    assert report.state == "repaired"
+    with zstandard.open(report.written, "rb") as copy:
+        lines = copy.read().splitlines()
+    output = json.loads(lines.pop(3))
+    assert (output["payload"]["type"], output["payload"]["call_id"]) == ("function_call_output", "c1")
+    assert lines == path.read_bytes().splitlines()
+
+
+def test_a_torn_tail_that_codex_could_not_read_past_is_moved_whole(session, mend, read):
+    """Codex refuses a file with half a character in it: the line moves to a file beside it, and that is said."""
+    path = session("codex/torn-inside-a-character")
+    tail = path.read_bytes().rpartition(b"\n")[2]
+    report = mend(path)
+    assert path.with_name(path.name + ".torn").read_bytes() == tail + b"\n"
+    assert report.torn_moved_to == str(path) + ".torn"
+    path.read_text(encoding="utf-8")
+    assert read(path)[-1]["payload"]["type"] == "function_call_output"
+
+
+@pytest.mark.parametrize("name", ["pi_v1", "pi_v3", "claude_code", "codex"])
+def test_a_result_says_that_the_command_may_have_run_or_what_the_person_wants(name, session, mend):
+    """The text is OpenClaw's and honest; a person's own words replace it."""
+    report = mend(session(f"{name}/dangling-at-the-end"), write=False)
+    assert "[tool execution lost — session was interrupted]" in report.added[0].line
+    assert "may have run" in report.added[0].line
+    report = mend(session(f"{name}/dangling-at-the-end"), text="Ask me first.")
+    assert "Ask me first." in report.added[0].line
+    assert "lost" not in report.added[0].line
+
+
+@pytest.mark.parametrize("name", ["pi_v1", "pi_v3", "claude_code", "codex"])
+def test_a_call_that_somebody_will_answer_is_left_open(name, session, mend):
+    """A pending approval's call is not dangling."""
+    path = session(f"{name}/dangling-at-the-end")
+    report = mend(path, held=("c1", "t1"))
+    assert (report.state, report.dangling, report.held) == ("clean", 0, 1)
+
+
+def test_lines_that_are_added_end_as_the_file_s_lines_do(session, mend):
+    """A file with the line ends of Windows keeps them, and a last line without any gets one first."""
+    windows = session("pi_v3/line-feeds-of-windows")
+    mend(windows)
+    assert windows.read_bytes().count(b"\n") == windows.read_bytes().count(b"\r\n") == 4
+    unended = session("pi_v3/last-line-without-a-line-feed")
+    before = unended.read_bytes()
+    mend(unended)
+    assert unended.read_bytes().startswith(before + b'\n{"type":"message"')
+
+
+def test_an_orphaned_result_is_dropped_only_on_request(session, mend):
+    """Nothing is deleted unasked; asked, the line goes, and nothing else."""
+    path = session("codex/output-whose-call-is-lost")
+    before = path.read_bytes().splitlines()
+    assert (mend(path).state, mend(path).orphaned) == ("clean", 1)
+    report = mend(path, drop_orphaned=True, in_place=False)
+    assert report.dropped == [2]
+    assert Path(report.written).read_bytes().splitlines() == [before[0], before[2]]
+
+
+def test_the_children_of_a_dropped_line_go_to_its_parent(session, mend, read):
+    """A tree stays whole without the orphaned result, and a backup keeps what was dropped."""
+    path = session("claude_code/result-whose-call-is-lost")
+    before = path.read_bytes()
+    first, _, last = read(path)
+    report = mend(path, drop_orphaned=True)
+    assert read(path) == [first, last | {"parentUuid": first["uuid"]}]
+    assert Path(report.backup).read_bytes() == before

@@ -1,0 +1,115 @@
+"""A session whose writer may live is refused with the writer's name."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from supervisor.transcripts import liveness
+from supervisor.transcripts.liveness import find_holder, is_alive, own_starttime
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+@pytest.fixture
+def process():
+    """Run a program that says when it is ready, and ends when its input does."""
+    started = []
+
+    def start(*command, **options):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.communicate()
+
+
+def test_a_lock_of_a_living_process_is_honoured_and_its_holder_named(session, mend, process):
+    """OpenClaw's lock file: what it guards is not touched while its process lives."""
+    path = session("pi_v3/dangling-at-the-end")
+    before = path.read_bytes()
+    holder = process(sys.executable, "-c", "print('ready', flush=True); input()")
+    lock = path.with_name(path.name + ".lock")
+    lock.write_text(json.dumps({"pid": holder.pid, "createdAt": "2026-01-02T03:04:05.000Z"}))
+    report = mend(path)
+    assert report.state == "refused"
+    assert str(holder.pid) in report.reason
+    assert path.read_bytes() == before
+    holder.communicate("\n")
+    assert mend(path).state == "repaired"
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid":-1}', '{"pid":true}'])
+def test_a_lock_that_names_nobody_is_honoured(content, session, mend):
+    """It may be a lock in the making; a person can tell, and delete it."""
+    path = session("pi_v3/dangling-at-the-end")
+    path.with_name(path.name + ".lock").write_text(content)
+    report = mend(path)
+    assert report.state == "refused"
+    assert "delete it" in report.reason
+
+
+def test_a_clean_file_may_be_locked(session, mend):
+    """Nothing is to be written, so nobody is in the way."""
+    path = session("pi_v3/header-only")
+    path.with_name(path.name + ".lock").write_text(json.dumps({"pid": os.getppid()}))
+    assert mend(path).state == "clean"
+
+
+@LINUX
+def test_a_younger_process_with_the_number_of_the_dead_holds_nothing(session, mend):
+    """Numbers of processes come again; the start time tells."""
+    path = session("pi_v3/dangling-at-the-end")
+    lock = {"pid": os.getppid(), "starttime": 1}
+    path.with_name(path.name + ".lock").write_text(json.dumps(lock))
+    assert mend(path).state == "repaired"
+    assert is_alive(os.getpid(), own_starttime())
+    assert not is_alive(os.getpid(), own_starttime() - 1)
+
+
+@pytest.mark.parametrize(("mode", "state"), [("ab", "refused"), ("rb", "repaired")])
+def test_who_holds_the_file_open_for_writing_is_alive_and_who_reads_is_not(mode, state, session, mend, process):
+    """Codex holds its rollout open; somebody else's `tail -f` does no harm."""
+    path = session("codex/dangling-at-the-end")
+    script = f"file = open({str(path)!r}, {mode!r}); print('ready', flush=True); input()"
+    holder = process(sys.executable, "-c", script)
+    report = mend(path)
+    assert report.state == state
+    assert state == "repaired" or str(holder.pid) in report.reason
+    holder.communicate("\n")
+
+
+@LINUX
+@pytest.mark.parametrize(("name", "program"), [("pi_v3", "pi"), ("claude_code", "claude")])
+def test_a_program_of_the_maker_in_the_session_s_folder_is_alive(name, program, session, mend, process, tmp_path):
+    """pi and Claude Code open, append and close: they are known by where they run, unless a person vouches."""
+    path = session(f"{name}/dangling-at-the-end")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    path.write_bytes(path.read_bytes().replace(b'"/project"', json.dumps(str(folder)).encode()))
+    script = folder / program
+    script.write_text("print('ready', flush=True); input()")
+    process(sys.executable, script, cwd=folder)
+    report = mend(path)
+    assert report.state == "refused"
+    assert program in report.reason
+    assert mend(path, not_running=True).state == "repaired"
+
+
+@pytest.mark.skipif(shutil.which("lsof") is None, reason="there is no lsof")
+def test_where_there_is_no_proc_lsof_is_asked(session, process, monkeypatch):
+    """macOS has no /proc: the same answer comes from lsof."""
+    path = session("codex/dangling-at-the-end")
+    script = f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()"
+    holder = process(sys.executable, "-c", script)
+    monkeypatch.setattr(liveness.sys, "platform", "darwin")
+    assert str(holder.pid) in (find_holder(path, path, "Codex", None) or "")
+    holder.communicate("\n")
+    assert find_holder(path, path, "Codex", None) is None

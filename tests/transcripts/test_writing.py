@@ -1,0 +1,212 @@
+"""Whatever happens while a session is written, its name leads to the old file or to the new one, whole."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from supervisor.transcripts import write
+from supervisor.transcripts.session import ChangedError, RefusedError, read_session
+from supervisor.transcripts.write import locked, write_plan
+
+# Repairs a file and kills its own process at the n-th step: right before or right after the n-th call into the system
+# that can change something. Prints the number of steps where it was not killed.
+KILLED_AT = """
+import os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from supervisor.transcripts.repair import Options, repair
+
+CHANGING = {"open", "link", "unlink", "rename", "replace", "fsync", "fchmod", "fchown", "chmod", "mkdir", "ftruncate"}
+CHANGING_A_FILE = {"write", "writelines", "flush", "close", "truncate", "__exit__"}
+path, last = Path(sys.argv[1]), int(sys.argv[2])
+steps = 0
+
+def count(frame, event, called):
+    global steps
+    if event not in ("c_call", "c_return"):
+        return
+    of_system = called.__module__ in ("posix", "_io", "io") and called.__name__ in CHANGING
+    of_file = type(called.__self__).__module__ in ("_io", "io") and called.__name__ in CHANGING_A_FILE
+    if of_system or of_file:
+        steps += 1
+        if steps == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.setprofile(count)
+report = repair(path, datetime(2026, 11, 22, tzinfo=UTC), Options(write=True, in_place=True))
+sys.setprofile(None)
+assert report.state == "repaired", report
+print(steps)
+"""
+
+
+def crash(path, step):
+    return subprocess.run(
+        [sys.executable, "-c", KILLED_AT, path, str(step)], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_a_process_killed_at_any_step_leaves_the_old_file_or_the_new_one(session, mend):
+    """For every step of the writing: the session is whole, and the next repair finishes what was begun."""
+    path = session("pi_v3/dangling-in-the-middle")
+    old = path.read_bytes()
+    steps = int(crash(path, 0).stdout)
+    assert steps > 20
+    new_size = path.stat().st_size
+    left_old = left_new = 0
+    for step in range(1, steps + 1):
+        for litter in path.parent.iterdir():
+            litter.unlink()
+        path.write_bytes(old)
+        died = crash(path, step)
+        assert died.returncode == -signal.SIGKILL, died.stderr
+        now = path.read_bytes()
+        if now == old:
+            left_old += 1
+        else:
+            left_new += 1
+            assert len(now) == new_size
+        if len(now) == new_size:
+            assert [backup.read_bytes() for backup in path.parent.glob("*.bak")] == [old]
+        assert mend(path).state == ("repaired" if now == old else "clean")
+        assert len(path.read_bytes()) == new_size
+        assert not list(path.parent.glob("*.repair-tmp"))
+    assert left_old
+    assert left_new
+
+
+def test_a_backup_is_the_file_as_it_was(session, mend):
+    """Beside the repaired file lies the old one, under another name."""
+    path = session("pi_v3/dangling-at-the-end")
+    before = path.read_bytes()
+    report = mend(path)
+    assert Path(report.backup).read_bytes() == before
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name, Path(report.backup).name]
+
+
+def test_a_second_backup_does_not_replace_the_first(session, mend):
+    """Two repairs in one second keep both old files."""
+    path = session("pi_v3/dangling-at-the-end")
+    before = path.read_bytes()
+    first = mend(path).backup
+    path.write_bytes(before + b"\n")
+    assert mend(path).backup != first
+    assert Path(first).read_bytes() == before
+
+
+def test_where_there_are_no_links_the_backup_is_a_copy(session, mend, monkeypatch):
+    """Some file systems have no hard links; the lock was taken before."""
+    path = session("pi_v3/dangling-at-the-end")
+    before = path.read_bytes()
+    link = os.link
+
+    def no_backup_links(source, target):
+        if str(target).endswith(".bak"):
+            raise OSError(95, "Operation not supported")
+        link(source, target)
+
+    monkeypatch.setattr(write.os, "link", no_backup_links)
+    assert Path(mend(path).backup).read_bytes() == before
+
+
+def test_mode_and_owner_are_kept(session, mend):
+    """The new file is as private as the old one, and belongs to the same person."""
+    path = session("pi_v3/dangling-at-the-end")
+    path.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(path, 1234, 4321)
+    before = path.stat()
+    mend(path)
+    after = path.stat()
+    assert after.st_ino != before.st_ino
+    assert (stat.S_IMODE(after.st_mode), after.st_uid, after.st_gid) == (0o640, before.st_uid, before.st_gid)
+
+
+def test_a_link_is_followed_and_stays_a_link(session, mend, tmp_path):
+    """What the link leads to is repaired, and backed up beside itself."""
+    real = session("pi_v3/dangling-at-the-end")
+    link = tmp_path / "elsewhere" / "link.jsonl"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    report = mend(link)
+    assert report.state == "repaired"
+    assert link.is_symlink()
+    assert read_session(real).dangling == 0
+    assert Path(report.backup).parent == real.parent
+
+
+def test_a_read_only_file_is_reported_and_left(session, mend):
+    """Replacing a file would get around its protection."""
+    path = session("pi_v3/dangling-at-the-end")
+    path.chmod(0o444)
+    before = path.read_bytes()
+    report = mend(path)
+    assert (report.state, path.read_bytes()) == ("refused", before)
+    assert "read-only" in report.reason
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_changed_since_it_was_judged_is_not_replaced(session, mend):
+    """The writer came back between the judgement and the repair: its line must not be lost."""
+    path = session("pi_v3/dangling-at-the-end")
+    judged = read_session(path)
+    with judged.open() as lines:
+        plan = judged.format.plan(judged.index, judged.found, lines, _wish())
+    with path.open("ab") as file:
+        file.write(b'{"type":"label"}\n')
+    grown = path.read_bytes()
+    with pytest.raises(ChangedError):
+        write_plan(judged, plan, _wish().now, as_copy=False)
+    assert path.read_bytes() == grown
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_changes_under_the_writer_is_not_replaced(session, monkeypatch):
+    """A line that arrives while the new file is being synced is seen before the names change."""
+    path = session("pi_v3/dangling-at-the-end")
+    judged = read_session(path)
+    with judged.open() as lines:
+        plan = judged.format.plan(judged.index, judged.found, lines, _wish())
+    sync = os.fsync
+
+    def append_meanwhile(descriptor):
+        sync(descriptor)
+        with path.open("ab") as file:
+            file.write(b'{"type":"label"}\n')
+
+    monkeypatch.setattr(write.os, "fsync", append_meanwhile)
+    with pytest.raises(ChangedError):
+        write_plan(judged, plan, _wish().now, as_copy=False)
+    assert path.read_bytes().endswith(b'{"type":"label"}\n')
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_lock_is_taken_from_the_dead_and_not_from_the_living(session):
+    """Our lock is OpenClaw's: its process's number in JSON; a holder that lives is named."""
+    path = session("pi_v3/dangling-at-the-end")
+    lock = path.with_name(path.name + ".lock")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    lock.write_text(json.dumps({"pid": gone.pid}))
+    with locked(path, _wish().now):
+        assert json.loads(lock.read_text())["pid"] == os.getpid()
+        with pytest.raises(RefusedError, match=str(os.getpid())), locked(path, _wish().now):
+            pass
+        assert lock.exists()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def _wish():
+    from datetime import UTC, datetime
+    from uuid import uuid4
+
+    from supervisor.transcripts.formats import Wish
+
+    return Wish(datetime(2026, 11, 22, tzinfo=UTC), lambda: str(uuid4()), "lost")
