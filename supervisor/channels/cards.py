@@ -92,7 +92,8 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     """Return what to show for a pending approval; `edited`: the arguments that the person would approve instead."""
     arguments = approval.arguments if edited is None else edited
     agent = visible(approval.agent)
-    facts = [*arguments_facts(approval.tool, arguments), ("where", visible(_place(approval.cwd, arguments)))]
+    facts = [fact for fact in arguments_facts(approval.tool, arguments) if fact[0] != "cwd"]
+    facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", _place(approval, arguments)))
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))
     facts.append(("for", visible(approval.requester)))
@@ -162,10 +163,10 @@ def _is_plain(text: str) -> bool:
     return False
 
 
-def _place(cwd: str, arguments: Any) -> str:
+def _place(approval: Approval, arguments: Any) -> str:
     """Return where it would run: a tool's own cwd counts from the session's."""
     own = arguments.get("cwd") if isinstance(arguments, dict) else None
-    return posixpath.join(cwd, own) if isinstance(own, str) else cwd
+    return visible(posixpath.join(approval.cwd, own) if isinstance(own, str) else approval.cwd)
 
 
 def summary(approval: Approval, width: int = 60) -> str:

@@ -16,7 +16,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary
+from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary, visible
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 
@@ -37,19 +37,23 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     if approval is None:
         return Text()
     card = make_card(approval, now, edited=desk.edited.get(approval.id))
-    below: list[RenderableType] = [*_others(desk, console.width, now)]
-    if desk.message:
-        below.append(Text(desk.message, style="bold red"))
-    below.append(_typing(desk, desk.line) if desk.line is not None else _keys(desk, card))
-    foot = Group(*below)
-    room = console.height - 1 - len(console.render_lines(foot, pad=False))
     lines = console.render_lines(draw_card(card, _title(desk)), pad=False)
+    room = console.height - 1 - len(console.render_lines(_foot(desk, card, console.width, now), pad=False))
     if len(lines) <= room:
         desk.whole.add(approval.id)
-        return Group(_segments(lines), foot)
+        return Group(_segments(lines), _foot(desk, card, console.width, now))
     kept = max(_MINIMUM_OF_CARD, room - 1)
-    note = Text(f" … {len(lines) - kept} more lines of it: v shows them all", style="bold red")
-    return Group(_segments(lines[:kept]), note, foot)
+    where = "above" if approval.id in desk.whole else "v shows them all"
+    note = Text(f" … {len(lines) - kept} more lines of it: {where}", style="bold red")
+    return Group(_segments(lines[:kept]), note, _foot(desk, card, console.width, now))
+
+
+def _foot(desk: Desk, card: Card, width: int, now: datetime) -> RenderableType:
+    """Return what stands below the card: the other ones, what there is to say, and the keys."""
+    rows = _others(desk, width, now)
+    if desk.message:
+        rows.append(Text(desk.message, style="bold red"))
+    return Group(*rows, _typing(desk, desk.line) if desk.line is not None else _keys(desk, card))
 
 
 def draw_card(card: Card, title: str = "") -> RenderableType:
@@ -104,9 +108,11 @@ def _keys(desk: Desk, card: Card) -> RenderableType:
     keys = [(choice.key, choice.word) for choice in card.choices]
     if desk.selected in desk.edited:
         keys.append(("r", "restore"))
+    if desk.selected not in desk.whole:
+        keys.append(("v", "view whole"))
     if len(desk.pending) > 1:
         keys.append(("Tab", "next"))
-    keys += [("v", "view whole"), ("Ctrl-C", "stop; nothing is lost")]
+    keys.append(("Ctrl-C", "stop for now"))
     text = Text(" ")
     for key, word in keys:
         text.append(key, style=f"bold {CALM}").append(f" {word}   ")
@@ -120,9 +126,9 @@ def _typing(desk: Desk, line: Line) -> RenderableType:
     else:
         label, hint = "Arguments: ", "Enter shows the card with them; nothing runs yet   Esc goes back"
     text = Text(label, style=f"bold {CALM}")
-    text.append(line.text[: line.cursor], style="default not bold")
-    text.append(line.text[line.cursor : line.cursor + 1] or " ", style="default reverse not bold")
-    text.append(line.text[line.cursor + 1 :], style="default not bold")
+    text.append(visible(line.text[: line.cursor]), style="default not bold")
+    text.append(visible(line.text[line.cursor : line.cursor + 1]) or " ", style="default reverse not bold")
+    text.append(visible(line.text[line.cursor + 1 :]), style="default not bold")
     return Group(text, Text(hint, style="dim"))
 
 
@@ -130,4 +136,4 @@ def _segments(lines: list[list[Segment]]) -> RenderableType:
     flat: list[Segment] = []
     for line in lines:
         flat += [*line, Segment.line()]
-    return Segments(flat[:-1])
+    return Segments(flat)

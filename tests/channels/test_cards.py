@@ -1,0 +1,158 @@
+"""Cards say what, where, who, since when and what each choice does, and obey nothing that an agent wrote."""
+
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from supervisor.channels.cards import ago, decided, json_text, make_card, plain, summary, told, visible
+from supervisor.core.values import Approval, Option, Verdict
+
+NOW = datetime(2026, 11, 21, 22, 40, tzinfo=UTC)
+
+
+def make_approval(**changes: Any) -> Approval:
+    facts: dict[str, Any] = {
+        "id": "abcdefghijklmnopqrstuvwxyz234567",
+        "session": "k3jq7x2m4n5p6r7s8t9u2v",
+        "root_session": "cleanup",
+        "path": ("janitor", "cleaner"),
+        "agent": "cleaner",
+        "operation": "call:shell:0#1",
+        "tool": "shell",
+        "arguments": {"command": ["rm", "a b"], "cwd": None, "env": None, "timeout": 30},
+        "digest": "0" * 64,
+        "cwd": "/srv",
+        "options": (Option("once"),),
+        "requester": "ana",
+        "status": "pending",
+        "created_at": NOW - timedelta(minutes=3),
+    }
+    return Approval(**{**facts, **changes})
+
+
+def test_a_card_says_what_where_who_and_since_when():
+    """Everything that a person needs to decide is on the card, ids whole (A2)."""
+    approval = make_approval()
+    card = make_card(approval, NOW)
+    facts = dict(card.facts)
+    assert facts["command"] == "rm 'a b'"
+    assert facts["where"] == "/srv"
+    assert facts["timeout"] == "30"
+    assert facts["for"] == "ana"
+    assert "22:37:00" in facts["since"]
+    assert (facts["session"], facts["approval"]) == (approval.session, approval.id)
+    assert "janitor > cleaner" in card.headline
+    assert [choice.key for choice in card.choices] == ["a", "e", "d"]
+
+
+def test_a_call_with_a_cwd_of_its_own_runs_there():
+    """A relative cwd counts from where the session began."""
+    assert dict(make_card(make_approval(arguments={"cwd": "logs"}), NOW).facts)["where"] == "/srv/logs"
+
+
+def test_edited_arguments_replace_the_ones_on_the_card():
+    """What a person would approve is what the card shows (A8)."""
+    card = make_card(make_approval(), NOW, edited={"command": ["ls"]})
+    assert dict(card.facts)["command"] == "ls"
+    assert "edited" in dict(card.facts)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "\x1b[2J",
+        "\x9b31m",
+        "\r",
+        "\x08",
+        "\x00",
+        "\u202e",
+        "\u2066",
+        "\u200b",
+        "\ufeff",
+        "\u2028",
+        "\u3164",
+        "\U000e0041",
+    ],
+)
+def test_what_a_terminal_would_obey_or_an_eye_would_miss_is_made_visible(hostile):
+    """Controls, escapes, bidi overrides and invisible characters do not survive, but leave a trace."""
+    shown = visible(f"a{hostile}b")
+    assert shown.isprintable()
+    assert len(shown) > 3
+    assert shown[0] + shown[-1] == "ab"
+
+
+@given(st.text(), st.booleans())
+def test_shown_text_is_always_printable(text, lines):
+    """Whatever an agent writes, no character of it moves a cursor."""
+    for char in visible(text, lines=lines):
+        assert char == "\n" or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(codec="utf-8")), st.lists
+    )
+)
+def test_text_to_edit_means_the_same_value(value):
+    """Escaping for the eye does not change what JSON says."""
+    text = json_text(value, indent=2)
+    assert msgspec.json.decode(text) == value
+    assert visible(text, lines=True) == text
+
+
+def test_arguments_cannot_imitate_the_lines_of_a_card():
+    """Every line of an argument that has several stands behind the gutter."""
+    fake = "ls\n  where     /nowhere\n  to deny: nothing"
+    lines = plain(make_card(make_approval(arguments={"command": fake}), NOW), {"deny": "supervisor deny ID"}).split(
+        "\n"
+    )
+    assert [line for line in lines if "nowhere" in line or "nothing\n" in line] == [
+        line for line in lines if "nowhere" in line and "│" in line
+    ]
+    assert sum(line.strip().startswith("where") for line in lines) == 1
+
+
+def test_a_string_that_looks_like_another_value_is_quoted():
+    """The text "5" and the number 5 do not look the same."""
+    facts = dict(make_card(make_approval(arguments={"text": "5", "number": 5, "blank": " x"}), NOW).facts)
+    assert (facts["text"], facts["number"], facts["blank"]) == ('"5"', "5", '" x"')
+
+
+def test_a_summary_shows_that_it_was_cut():
+    """A list has one line for each approval; nobody takes it for the whole."""
+    line = summary(make_approval(arguments={"command": "echo " + "x" * 300}), 40)
+    assert len(line) == 40
+    assert line.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-5, "0 s ago"), (59, "59 s ago"), (180, "3 min ago"), (90000, "25 h ago")]
+)
+def test_how_long_ago_is_said_in_one_unit(seconds, text):
+    """Since when somebody waits is readable at a glance."""
+    assert ago(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+@pytest.mark.parametrize("status", ["approved", "denied", "expired", "withdrawn"])
+def test_a_retired_card_names_its_end_and_its_author(status):
+    """A card that is decided says so, with who and why (R3, A3)."""
+    text = decided(make_approval(status=status, by="bob\x1b", reason="no\u202e", decided_at=NOW), NOW)
+    assert status in text
+    assert text.isprintable()
+
+
+@pytest.mark.parametrize("kind", ["won", "same", "conflict", "gone", "unknown", "recorded"])
+def test_every_verdict_is_told_to_the_person(kind):
+    """Nobody is left guessing whether a decision counts, and a loser learns who won (A3)."""
+    verdict = Verdict(kind=kind, approval="x", status="approved", by="bob", decided_at=NOW)
+    text = told(verdict, NOW)
+    if kind not in ("won", "recorded"):
+        assert text != told(Verdict(kind="won", approval="x", status="approved", by="bob", decided_at=NOW), NOW)
+    if kind in ("same", "conflict"):
+        assert "bob" in text
+        assert "22:40:00" in text
