@@ -8,7 +8,7 @@ Everything above these seams works on any implementation below them; one test su
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
@@ -209,7 +209,7 @@ class Run(ABC, Generic[R_co]):
 class TaskGroup(Protocol):
     """Tasks of an agent that use operations of their own: each child gets a context with its own branch."""
 
-    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+    def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
         """Run `fn(context, *args)` in a task."""
 
 

@@ -78,7 +78,6 @@ class OperationAbandoned(Event, frozen=True, kw_only=True):
 
     operation: str
     kind: str
-    effect: Literal["none", "maybe"] = "none"
     content: str = ""
     details: Raw = Raw(b"{}")
 
@@ -90,6 +89,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     tool: str
     arguments: Raw
     digest: str
+    idempotent: bool = False
+    """Whether it may run again if it is lost in a crash."""
     approval: str | None = None
     options: tuple[Option, ...] = ()
     expires_at: datetime | None = None
@@ -153,7 +154,10 @@ class StateSaved(Event, frozen=True, kw_only=True):
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
+    """Somebody cancelled `origin`, and with it everything below it, this session included (W8)."""
+
     by: str
+    origin: str
     reason: str | None = None
 
 

@@ -39,6 +39,11 @@ R_co = TypeVar("R_co", covariant=True)
 JSON_NULL: Final = msgspec.Raw(b"null")
 
 
+def printable(text: str) -> str:
+    """Return text that UTF-8 can hold: what it cannot (lone surrogates) is shown escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def to_json(value: Any, what: str) -> msgspec.Raw:
     """Encode a value for the journal; raises InvalidInput naming `what` if it cannot be."""
     try:
@@ -55,6 +60,19 @@ def from_json(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
         raise InvalidInput(f"{what} does not fit: {error}") from None
     except TypeError as error:
         raise InvalidInput(f"{what} has a type that JSON cannot hold: {error}") from None
+
+
+def hint_of(fn: Callable[..., Any], name: str) -> Any:
+    """Resolve one annotation of a function, Any where it has none; raises InvalidInput if it cannot be resolved.
+
+    One at a time, so that another annotation, which exists for type checkers only, does no harm.
+    """
+    annotation = getattr(fn, "__annotations__", {}).get(name, Any)
+    stub = SimpleNamespace(__annotations__={name: annotation})
+    try:
+        return get_type_hints(stub, globalns=getattr(fn, "__globals__", {}), include_extras=True)[name]
+    except NameError as error:
+        raise InvalidInput(f"the annotation of {name} in {fn.__qualname__} cannot be resolved: {error}") from None
 
 
 class ToolContext(ABC):
@@ -111,18 +129,9 @@ class _Function:
                 raise TypeError(f"{self.name}: parameter {parameter} has no name in JSON; use a plain parameter")
         return parameters
 
-    def _hint(self, name: str) -> Any:
-        """Resolve one annotation, so that another one that exists for type checkers only does no harm."""
-        annotation = getattr(self.fn, "__annotations__", {}).get(name, Any)
-        stub = SimpleNamespace(__annotations__={name: annotation})
-        try:
-            return get_type_hints(stub, globalns=self.fn.__globals__, include_extras=True)[name]
-        except NameError as error:
-            raise InvalidInput(f"{self.name}: the annotation of {name} cannot be resolved: {error}") from None
-
     @cached_property
     def return_type(self) -> Any:
-        return self._hint("return")
+        return hint_of(self.fn, "return")
 
 
 class AgentSpec(_Function, Generic[P, R_co]):
@@ -188,7 +197,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
             if bytes(raw) != bytes(JSON_NULL):
                 raise InvalidInput(f"agent {self.name} takes no input")
             return ()
-        return (from_json(raw, self._hint(self._input.name), f"the input of agent {self.name}"),)
+        return (from_json(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}"),)
 
     def default_input(self) -> msgspec.Raw:
         """Encode the input of a start that gives none; raises InvalidInput if the agent needs one."""
@@ -239,7 +248,7 @@ class ToolSpec(_Function, Generic[P, R_co]):
         fields = [
             (
                 p.name,
-                self._hint(p.name),
+                hint_of(self.fn, p.name),
                 *(() if p.default is p.empty else (msgspec.field(default=p.default),)),
             )
             for p in self._arguments

@@ -1,1 +1,1 @@
-
+"""Floor 2: time and tasks, on one machine."""

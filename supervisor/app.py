@@ -1,0 +1,133 @@
+"""The composition root: how a supervisor is wired, opened and left.
+
+    journal (writer) > runner (attempts) > posting (cards) > channels
+
+All of it runs in one shielded host task, so that nobody's cancellation but ours reaches a run. Leaving sets fates, waits
+for the attempts, and ends the writer last.
+"""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import structlog
+
+from supervisor.abc import Channel, Store
+from supervisor.core.errors import StoreDied
+from supervisor.runtime.attempt import Fate
+from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.posting import Posting, Unattended
+from supervisor.runtime.runner import Runner
+from supervisor.store.sqlite import SqliteStore
+
+log = structlog.get_logger(__name__)
+
+LOOK_FOR_OTHERS = 0.2  # seconds between two looks for what other processes have committed
+SHUTDOWN_TIMEOUT = 10.0  # seconds that executing calls may take to finish when the supervisor is stopped (R8)
+
+
+@asynccontextmanager
+async def open_supervisor(
+    store: str | os.PathLike[str] | Store,
+    *,
+    channels: Sequence[Channel] = (),
+    unattended: Unattended = "ask",
+    passivate_after: float = 60.0,
+    create: bool = True,
+) -> AsyncIterator[LocalSupervisor]:
+    """Open a store and supervise what is started or resumed on it. Opening runs and owns nothing.
+
+    `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), or a Store.
+    `channels`: where people are asked; the first that takes an approval shows it (A11).
+    `unattended`: "approve" or "deny" answers every approval of the trees that this process owns; deny rules still win.
+    `passivate_after`: seconds after which a run that only waits leaves memory.
+
+    Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
+    cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception is
+    raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile.
+    """
+    opened = store if isinstance(store, Store) else SqliteStore(os.fspath(store), create=create)
+    opened.open()
+    try:
+        runner = Runner(opened, passivate_after)
+        supervisor = LocalSupervisor(runner)
+        posting = Posting(runner, supervisor, channels, unattended)
+        runner.took_up = posting.take_up
+        body: BaseException | None = None
+        async with anyio.create_task_group() as outer:
+            ready, leaving = anyio.Event(), anyio.Event()
+            outer.start_soon(_host, runner, supervisor, posting, channels, ready, leaving)
+            await ready.wait()
+            try:
+                yield supervisor
+                await _drain(runner)
+            except anyio.get_cancelled_exc_class():
+                await _stop(runner)
+                raise
+            except BaseException as error:  # noqa: BLE001 # it leaves bare, below, when the task group is done
+                await _stop(runner)
+                body = error
+            finally:
+                leaving.set()
+        if body is not None:
+            raise body
+        if runner.journal.death is not None:
+            raise StoreDied(str(runner.journal.death))
+    finally:
+        opened.close()
+
+
+async def _host(
+    runner: Runner,
+    supervisor: LocalSupervisor,
+    posting: Posting,
+    channels: Sequence[Channel],
+    ready: anyio.Event,
+    leaving: anyio.Event,
+) -> None:
+    """Own every task: the writer outlives the attempts, the attempts outlive the channels."""
+    with anyio.CancelScope(shield=True):
+        async with anyio.create_task_group() as writer:
+            writer.start_soon(runner.journal.run)
+            async with anyio.create_task_group() as tasks:
+                runner.serve_in(tasks)
+                async with anyio.create_task_group() as services:
+                    services.start_soon(runner.alarm.run)
+                    services.start_soon(posting.run)
+                    services.start_soon(_look_for_others, runner)
+                    for channel in channels:
+                        services.start_soon(channel.serve, supervisor)
+                    ready.set()
+                    await leaving.wait()
+                    services.cancel_scope.cancel()
+            writer.cancel_scope.cancel()
+
+
+async def _drain(runner: Runner) -> None:
+    """Wait for what can go on; what waits for people goes to sleep."""
+    runner.quiet.leave()
+    await runner.wait_until(lambda: runner.is_idle)
+    runner.is_closed = True
+
+
+async def _stop(runner: Runner) -> None:
+    """Stop everything so that it can be resumed: calls that execute may finish, for a bounded time (R8)."""
+    with anyio.CancelScope(shield=True):
+        runner.is_draining = runner.is_closed = True
+        with anyio.move_on_after(SHUTDOWN_TIMEOUT):
+            await runner.wait_until(lambda: not runner.is_executing)
+        for attempt in list(runner.live.values()):
+            attempt.stop(Fate("suspended", "the supervisor was stopped"))
+        await runner.wait_until(lambda: not runner.live and not runner.launching)
+
+
+async def _look_for_others(runner: Runner) -> None:
+    """Take in what other processes decide and cancel, and keep the store's log short."""
+    store = runner.journal.store
+    while store.is_durable:
+        await anyio.sleep(LOOK_FOR_OTHERS)
+        if store.has_changed():
+            runner.journal.catch_up()
+        if store.wants_checkpoint():
+            await anyio.to_thread.run_sync(store.checkpoint)

@@ -1,0 +1,94 @@
+"""Where agents come from: a session records the module and the file of its agent, and a resumed run imports it again.
+
+Rules
+- A reference is "module:name"; `__main__`, and a file that was loaded by its path, count as "/absolute/file.py:name".
+- What this process has already seen under a reference is used as it is, so that nothing is imported twice.
+- What cannot be found raises UnknownAgent, and its session is left untouched.
+"""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from supervisor.core.errors import UnknownAgent
+from supervisor.core.ids import digest
+from supervisor.core.specs import AgentSpec
+
+_seen: dict[str, AgentSpec[Any, Any]] = {}
+_files: dict[str, ModuleType] = {}
+
+
+def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
+    """Return an agent's reference and the file that it was read from, if any."""
+    module = sys.modules.get(spec.__module__)
+    file = getattr(module, "__file__", None)
+    path = str(Path(file).resolve()) if file else None
+    by_file = spec.__module__ == "__main__" or path in _files
+    reference = f"{path if by_file and path else spec.__module__}:{spec.__qualname__}"
+    _seen[reference] = spec
+    return reference, path
+
+
+def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
+    """Return the agent of "module:name" or "path/file.py:name"; `file` is where to look if the module is not importable.
+
+    Raises UnknownAgent, saying what was looked for and what went wrong.
+    """
+    where, _, name = reference.rpartition(":")
+    if not where or not name:
+        raise UnknownAgent(f"{reference!r} does not name an agent: write FILE.py:NAME or MODULE:NAME")
+    is_file = where.endswith(".py") or "/" in where
+    key = f"{Path(where).resolve()}:{name}" if is_file else reference
+    if key in _seen:
+        return _seen[key]
+    module = _load_file(Path(where)) if is_file else _load_module(where, file)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, AgentSpec):
+        names = sorted(n for n, v in vars(module).items() if isinstance(v, AgentSpec))
+        known = f"it has {', '.join(names)}" if names else "it has none; declare one with @agent"
+        raise UnknownAgent(f"{where} has no agent {name!r}: {known}")
+    _seen[key] = found
+    return found
+
+
+def _load_module(name: str, file: str | None) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if file is not None and Path(file).exists():
+            return _load_file(Path(file))
+        raise UnknownAgent(f"module {name} cannot be imported: {error}; run this where it can be") from None
+    except Exception as error:  # a user's module may raise anything when it is imported
+        raise UnknownAgent(f"module {name} fails when it is imported: {type(error).__name__}: {error}") from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    main = sys.modules.get("__main__")
+    if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == path:
+        return main
+    if (loaded := _files.get(str(path))) is not None:
+        return loaded
+    if not path.is_file():
+        raise UnknownAgent(f"there is no file {path}")
+    name = f"supervisor_agents_{digest(str(path))[:12]}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UnknownAgent(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = _files[str(path)] = module
+    sys.path.insert(0, str(path.parent))  # as `python FILE` does: the file's neighbours can be imported
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's file may raise anything when it is run
+        del sys.modules[name], _files[str(path)]
+        where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        raise UnknownAgent(f"{path} cannot be loaded{where}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module

@@ -1,0 +1,51 @@
+"""One task that waits for whatever is due next: watchdogs, passivation, durable timers, ends that are overdue.
+
+It sleeps while nothing can be due, since an empty wake four times a second costs minutes in a simulated month.
+
+Rules
+- Callbacks are synchronous and short; one that needs to wait starts a task where that task has an owner.
+- `lag` is how much later than planned this task ran, in all, where it was over 50 ms: the loop was held by somebody, or
+  the process was stopped. Watchdogs take it off their clock (W11).
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from math import inf
+
+import anyio
+
+TOLERATED_LAG = 0.05
+
+
+class Alarm:
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = count()
+        self._wake = anyio.Event()
+        self._planned = inf
+        self.lag = 0.0
+
+    def at(self, deadline: float, callback: Callable[[], None]) -> None:
+        """Call back at an instant of the loop's clock, or as soon after as the loop gets to it."""
+        heapq.heappush(self._heap, (deadline, next(self._count), callback))
+        if deadline < self._planned:
+            self._planned = max(deadline, anyio.current_time())
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            self._planned = self._heap[0][0] if self._heap else inf
+            if self._planned > anyio.current_time():
+                with anyio.CancelScope(deadline=self._planned):
+                    await self._wake.wait()
+                if self._wake.is_set():
+                    self._wake = anyio.Event()
+            else:
+                await anyio.lowlevel.checkpoint()
+            now = anyio.current_time()
+            if now - self._planned > TOLERATED_LAG:
+                self.lag += now - self._planned
+            while self._heap and self._heap[0][0] <= now:
+                heapq.heappop(self._heap)[2]()

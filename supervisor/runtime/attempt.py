@@ -1,0 +1,339 @@
+"""One attempt: an invocation of an agent function that is in memory, and everything its operations have in common.
+
+Two scopes, external outside and watchdog inside, and one fate, None until somebody stops the attempt: `stop` sets it (the
+first wins) and cancels, in one step; the outcome asks the fate, since a scope's `cancelled_caught` cannot tell (W1).
+
+Every operation goes the same way: `enter` (is it known? may it begin?), then either its result is in the journal, or it
+is done and appended, or waited for (`wait`); then `take` gives it to the agent when its turn has come (core/memory.py).
+
+Rules
+- An operation that is cancelled while the fate is None was cancelled by a scope of the agent's own.
+- A sealed attempt (passivated, suspended, abandoned) raises Suspended from every operation; nothing is withdrawn.
+- An operation yields before it raises, so that an agent that swallows what is raised cannot freeze the loop (W13).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+
+from supervisor.core import events as e
+from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
+from supervisor.core.ids import operation_id, operation_key, split_operation_id
+from supervisor.core.memory import Memory
+from supervisor.core.session import Operation, SessionState
+from supervisor.core.specs import AgentSpec
+from supervisor.runtime.alarm import Alarm
+from supervisor.runtime.clock import Clock
+from supervisor.runtime.journal import Entry, Journal, Plan, View
+from supervisor.runtime.tasks import Claimant
+from supervisor.runtime.watchdog import Watch, Watchdog
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """Why an attempt was stopped."""
+
+    kind: str
+    """stalled, cancelled, failed (diverged), abandoned: the outcome's; suspended, passivated: another attempt follows."""
+    cause: str = ""
+
+    @property
+    def is_pause(self) -> bool:
+        return self.kind in ("suspended", "passivated")
+
+
+class Host(Protocol):
+    """What an attempt needs of whoever runs it."""
+
+    journal: Journal
+    clock: Clock
+    alarm: Alarm
+    watchdog: Watchdog
+    is_draining: bool
+
+    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...
+    def grew_quiet(self, attempt: "Attempt") -> None: ...
+    def is_blocked(self, attempt: "Attempt") -> None: ...
+    def stopped(self, attempt: "Attempt") -> None: ...
+    def suspend_tree(self, attempt: "Attempt", error: StoreError) -> None: ...
+    def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None: ...
+
+
+class Attempt:
+    __slots__ = (
+        "_claimants",
+        "_held",
+        "_turns",
+        "_waiters",
+        "blocked",
+        "claims",
+        "closed_groups",
+        "counts",
+        "external",
+        "fate",
+        "has_ended",
+        "host",
+        "in_flight",
+        "inner",
+        "is_check_planned",
+        "is_finishing",
+        "is_sealed",
+        "memory",
+        "quiet_since",
+        "session",
+        "spec",
+        "timers",
+        "waiting",
+        "watch",
+    )
+
+    def __init__(self, host: Host, session: str, spec: AgentSpec[Any, Any]) -> None:
+        self.host = host
+        self.session = session
+        self.spec = spec
+        self.fate: Fate | None = None
+        self.is_sealed = False
+        self.has_ended = anyio.Event()
+        self.external = anyio.CancelScope()
+        self.inner = anyio.CancelScope()
+        self.memory = Memory(self.state)
+        self.counts = dict(self.state.counts)
+        self.closed_groups: dict[str, int] = {}
+        self.watch = Watch(host.watchdog, spec, self._stall)
+        self.timers: dict[str, datetime] = {}
+        """When its durable timers are due; a run that has one is not waiting for people alone."""
+        self.waiting: dict[str, int] = {}
+        """What the attempt waits for, and by how many operations (RunPassivated.waiting_for)."""
+        self.in_flight = 0
+        self.blocked = 0
+        """Operations that wait for the agent to ask for what its journal holds."""
+        self.claims = 0
+        self.quiet_since = 0.0
+        self.is_check_planned = False
+        self.is_finishing = False
+        """The agent function has returned: what is left is waiting for children."""
+        self._waiters: dict[str, anyio.Event] = {}
+        self._turns: dict[str, anyio.Event] = {}
+        self._held = anyio.Event()
+        self._claimants: dict[str, Claimant] = {}
+
+    def __repr__(self) -> str:
+        return f"<attempt of {self.spec.name} on {self.session}, fate {self.fate}>"
+
+    @property
+    def state(self) -> SessionState:
+        return self.host.journal.states[self.session]
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def stop(self, fate: Fate) -> None:
+        """Set the fate and cancel, in one step; the first fate wins."""
+        if self.fate is not None:
+            return
+        self.fate = fate
+        self.is_sealed = fate.is_pause
+        self.watch.disarm()
+        self.host.stopped(self)
+        (self.inner if fate.kind == "stalled" else self.external).cancel()
+
+    def _stall(self, cause: str) -> None:
+        doing = ", ".join(sorted(self.waiting)) or "nothing that the journal knows"
+        if self.memory.is_replaying and self.blocked:
+            self.stop(self.diverged())
+        else:
+            self.stop(Fate("stalled", f"{cause}, doing: {doing}" if self.in_flight else cause))
+
+    def diverged(self) -> Fate:
+        """The agent took another path than its journal (R1)."""
+        names = ", ".join(sorted(self.memory.unclaimed))
+        return Fate("failed", f"diverged: the agent did not ask again for {names}; its code has changed meanwhile")
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    def name_operation(self, branch: str, kind: str, name: str, arguments: Any) -> str:
+        """Return the operation's id: the same in every attempt. Raises InvalidInput if two live tasks do the same."""
+        key = operation_key(branch, kind, name, arguments)
+        claimant = self._claimants.get(key)
+        if claimant is None:
+            self._claimants[key] = Claimant.current()
+        elif not claimant.is_current():
+            if claimant.is_alive():
+                raise InvalidInput(
+                    f"two tasks do the same at the same time: {kind} {name}; which of them is the first would change "
+                    "from attempt to attempt: give each its own context with ctx.branch(name) or ctx.task_group()"
+                )
+            self._claimants[key] = Claimant.current()
+        self.counts[key] = count = self.counts.get(key, 0) + 1
+        return operation_id(key, count)
+
+    @contextmanager
+    def operating(self) -> Iterator[None]:
+        """Count an operation as in flight; what completes one is progress."""
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            self.watch.progress()
+            self._check_quiet()
+
+    async def enter(self, operation: str) -> Operation | None:
+        """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
+        await self.check()
+        record = self.state.operations.get(operation)
+        if record is None:
+            await self.pass_barrier()
+            return None
+        self.memory.claim(operation)
+        self.claims += 1
+        if not self.memory.is_replaying:
+            self._held.set()
+        self._wake_front()
+        return record
+
+    async def check(self) -> None:
+        """Raise what ends the agent, having yielded; hold it at the start of an operation while we shut down."""
+        if self.is_sealed:
+            await checkpoint()
+            raise Suspended
+        await checkpoint_if_cancelled()
+        if self.host.is_draining:
+            await anyio.sleep_forever()
+
+    async def refuse_if_stopping(self) -> None:
+        """Raise RunStopping: no sub-agent is spawned and nobody is asked by a run that was told to stop (W8)."""
+        if self.fate is not None:
+            await checkpoint()
+            if self.is_sealed:
+                raise Suspended
+            raise RunStopping(f"the run was told to stop ({self.fate.kind}: {self.fate.cause})")
+
+    async def pass_barrier(self) -> None:
+        """Wait until the agent has asked for all that its journal holds: nothing new begins before."""
+        while self.memory.is_replaying:
+            with self._blocking():
+                await self._held.wait()
+
+    async def append(self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]], *, bound: bool = True) -> None:
+        """Append to this session what `plan` returns. `bound`: refused for a sealed attempt, as an operation is."""
+
+        def whole(view: View) -> list[Entry]:
+            return [(self.session, event) for event in plan(view, view.session(self.session))]
+
+        await self.append_to_many(whole, bound=bound)
+
+    async def append_to_many(self, plan: Plan, *, bound: bool = True) -> None:
+        """Append a plan that spans sessions. A store that cannot take it suspends the tree; nothing of it fails."""
+
+        def unless_sealed(view: View) -> Iterable[Entry]:
+            if bound and self.is_sealed:
+                raise Suspended
+            return plan(view)
+
+        try:
+            await self.host.journal.append(unless_sealed)
+        except StoreError as error:
+            self.host.suspend_tree(self, error)
+            raise Suspended from error
+
+    async def abandon(self, event: e.OperationAbandoned) -> None:
+        """A scope of the agent's own ended an operation that the journal knows."""
+
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            record = state.operations.get(event.operation)
+            is_ours = record is not None and record.is_open and self.fate is None
+            return [event] if is_ours else []
+
+        await self.append(plan, bound=False)
+
+    def answered_counts(self, state: SessionState) -> dict[str, int]:
+        """Return how many of each operation lie behind the agent: what a save forgets."""
+        counts = {**state.counts, **self.closed_groups}
+        for operation, record in state.operations.items():
+            if self.memory.is_given(operation) or record.state == "abandoned":
+                key, count = split_operation_id(operation)
+                counts[key] = max(count, counts.get(key, 0))
+        return counts
+
+    async def wait(self, operation: str, key: str, is_answered: Callable[[], bool]) -> None:
+        """Wait for people, messages or children, with the watchdog paused."""
+        if is_answered():
+            return
+        await self.refuse_if_stopping()
+        self.watch.pause(operation, "wait")
+        self.waiting[key] = self.waiting.get(key, 0) + 1
+        self._check_quiet()
+        try:
+            while not is_answered():
+                await self._waiters.setdefault(key, anyio.Event()).wait()
+        finally:
+            self.waiting[key] -= 1
+            if not self.waiting[key]:
+                del self.waiting[key]
+            self.watch.resume(operation)
+
+    def wake(self, key: str) -> None:
+        """Something that is waited for under this key has come."""
+        if (event := self._waiters.pop(key, None)) is not None:
+            event.set()
+
+    async def deliver(self, operation: str, event: e.OperationFinished) -> None:
+        """Give a result its place in the journal's order: at the agent's asking, not when it came."""
+        await self.pass_barrier()
+        if self.is_sealed:
+            raise Suspended
+        try:
+            await self.host.journal.note(self.session, event)
+        except StoreError as error:
+            self.host.suspend_tree(self, error)
+            raise Suspended from error
+
+    async def take(self, operation: str) -> Operation:
+        """Return an operation with its result, when its turn has come. A cancelled waiter marks it as taken."""
+        try:
+            while self.memory.front(self.state) != operation:
+                event = self._turns[operation] = anyio.Event()
+                with self._blocking():
+                    await event.wait()
+        finally:
+            self._turns.pop(operation, None)
+            self.memory.give(operation)
+            self._wake_front()
+        return self.state.operations[operation]
+
+    async def wait_for_scope(self) -> None:
+        """Wait as an operation does that a scope of the agent's own ended before: until it is cancelled again."""
+        with self._blocking():
+            await anyio.sleep_forever()
+
+    @contextmanager
+    def _blocking(self) -> Iterator[None]:
+        self.blocked += 1
+        if self.memory.is_replaying:
+            self.host.is_blocked(self)
+        try:
+            yield
+        finally:
+            self.blocked -= 1
+
+    def _wake_front(self) -> None:
+        if self._turns and (front := self.memory.front(self.state)) in self._turns:
+            self._turns.pop(front).set()
+
+    # -- quiet -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that the attempt does is wait for people, messages, children, or timers."""
+        if self.fate is not None or not self.waiting or self.watch.is_working:
+            return False
+        return self.in_flight == sum(self.waiting.values()) + self.blocked - self.is_finishing
+
+    def _check_quiet(self) -> None:
+        if self.is_quiet:
+            self.quiet_since = anyio.current_time()
+            self.host.grew_quiet(self)

@@ -1,0 +1,170 @@
+"""Sub-agents: spawned in one append (the parent's entry and the child's session), awaited and cancelled as operations.
+
+A child's end is written into its parent's journal by the child's own end (runtime/ending.py); it has no place in the order
+of results until the parent asks for it. Giving up waiting is not the child's death, and is not journaled (W10).
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.abc import Run
+from supervisor.core import events as e
+from supervisor.core.errors import InvalidInput, LimitExceeded, RunStopping
+from supervisor.core.ids import child_session_id
+from supervisor.core.session import SessionState
+from supervisor.core.specs import AgentSpec, from_json
+from supervisor.core.values import Approval, Outcome, OutcomeKind
+from supervisor.runtime.agents import locate
+from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.calls import HOST
+from supervisor.runtime.ending import cancel_events
+from supervisor.runtime.journal import Entry, View
+
+R = TypeVar("R")
+
+
+def attempt_started(now: datetime) -> e.AttemptStarted:
+    return e.AttemptStarted(at=now, host=HOST, pid=os.getpid())
+
+
+def first_events(
+    spec: AgentSpec[Any, Any], input: Raw, now: datetime, **facts: Any
+) -> tuple[e.SessionCreated, e.RunStarted, e.AttemptStarted]:
+    """Return the events with which every session begins: it exists, its run and its first attempt have begun."""
+    agent, file = locate(spec)
+    return (
+        e.SessionCreated(at=now, agent=agent, file=file, **facts),
+        e.RunStarted(at=now, input=input),
+        attempt_started(now),
+    )
+
+
+async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args: Any, kwargs: Any) -> str:
+    """Start a sub-agent and return its session; see Context.spawn."""
+    input = agent.encode_input(args, kwargs)
+    operation = attempt.name_operation(branch, "spawn", agent.name, msgspec.json.decode(input))
+    child = child_session_id(attempt.session, operation)
+
+    def plan(view: View) -> Iterator[Entry]:
+        state = view.session(attempt.session)
+        if state.cancel is not None or attempt.fate is not None:
+            raise RunStopping("the run was told to stop; no sub-agent is spawned any more")
+        now = attempt.host.clock.now()
+        limit = _exceeded(state, attempt.spec)
+        error = ("LimitExceeded", limit) if limit is not None else None
+        spawned = None if error else child
+        yield (
+            attempt.session,
+            e.OperationFinished(at=now, operation=operation, kind="spawn", child=spawned, error=error),
+        )
+        if spawned is not None:
+            facts = state.facts
+            for event in first_events(
+                agent,
+                input,
+                now,
+                path=(*facts.path, agent.name),
+                root=facts.root,
+                requester=facts.requester,
+                cwd=facts.cwd,
+                parent=attempt.session,
+                parent_operation=operation,
+            ):
+                yield child, event
+
+    with attempt.operating():
+        if await attempt.enter(operation) is None:
+            await attempt.refuse_if_stopping()
+            attempt.host.journal.pinned.add(child)
+            await attempt.append_to_many(plan)
+            if child in attempt.state.children:
+                attempt.host.begin(child, agent)
+            else:
+                attempt.host.journal.unpin(child)
+        record = await attempt.take(operation)
+    assert isinstance(record.result, e.OperationFinished)
+    if record.result.error is not None:
+        raise LimitExceeded(record.result.error[1])
+    return child
+
+
+def _exceeded(state: SessionState, spec: AgentSpec[Any, Any]) -> str | None:
+    """Say which limit of the agent's declaration another child would exceed."""
+    if len(state.facts.path) > spec.max_depth:
+        return f"agent {spec.name} is {len(state.facts.path)} levels deep; max_depth is {spec.max_depth}"
+    if len(state.children) >= spec.max_children:
+        return f"agent {spec.name} has spawned {len(state.children)} sub-agents; max_children is {spec.max_children}"
+    if len(state.children) >= spec.max_live_children and len(state.open_children) >= spec.max_live_children:
+        return f"agent {spec.name} has that many sub-agents at work; max_live_children is {spec.max_live_children}"
+    return None
+
+
+class ChildRun(Run[R]):
+    """A sub-agent as its parent sees it: what is awaited here is an operation of the parent's."""
+
+    def __init__(self, attempt: Attempt, branch: str, session: str, spec: AgentSpec[Any, R]) -> None:
+        self.session = session
+        self._attempt = attempt
+        self._branch = branch
+        self._spec = spec
+
+    def __repr__(self) -> str:
+        return f"<sub-agent {self._spec.name} on {self.session}>"
+
+    @property
+    def is_finished(self) -> bool:
+        self._refuse("is_finished")
+
+    def approvals(self) -> AsyncIterator[Approval]:
+        self._refuse("approvals()")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise InvalidInput(f"{what} is not for use inside an agent: a re-run would see something else; use outcome()")
+
+    async def outcome(self) -> Outcome[R]:
+        attempt, child = self._attempt, self.session
+        operation = attempt.name_operation(self._branch, "outcome", child, None)
+        with attempt.operating():
+            if await attempt.enter(operation) is None:
+                await attempt.wait(operation, child, lambda: attempt.state.children[child] is not None)
+                now = attempt.host.clock.now()
+                delivered = e.OperationFinished(at=now, operation=operation, kind="outcome", child=child)
+                await attempt.deliver(operation, delivered)
+            await attempt.take(operation)
+            ended = attempt.state.children[child]
+        assert ended is not None
+        return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
+
+    async def result(self) -> R:
+        return (await self.outcome()).value
+
+    async def cancel(self, reason: str | None = None) -> None:
+        attempt, child = self._attempt, self.session
+        operation = attempt.name_operation(self._branch, "cancel", child, reason)
+        by = f"its parent {attempt.spec.name}"
+
+        def plan(view: View) -> Iterator[Entry]:
+            now = attempt.host.clock.now()
+            yield attempt.session, e.OperationFinished(at=now, operation=operation, kind="cancel", child=child)
+            yield from cancel_events(view, child, by, reason, now)
+
+        with attempt.operating():
+            if await attempt.enter(operation) is None:
+                await attempt.append_to_many(plan)
+            await attempt.take(operation)
+
+
+def outcome_of(
+    kind: OutcomeKind, value: Raw, cause: str | None, partial: Raw, spec: AgentSpec[Any, R] | None
+) -> Outcome[R]:
+    """Return a journaled outcome, its value as the agent's annotation says."""
+    returned: Any = None
+    if kind == "succeeded":
+        type_ = spec.return_type if spec is not None else Any
+        returned = from_json(value, type_, "the result of a run")
+    return Outcome(kind=kind, cause=cause, partial=msgspec.json.decode(partial), returned=returned)

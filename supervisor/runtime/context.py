@@ -1,0 +1,177 @@
+"""The agent's Context: every method is an operation, and goes the way that runtime/attempt.py describes.
+
+Operations that the journal knows by their result alone (step, spawn, now, random, the outcome or cancel of a child)
+leave nothing behind when a scope of the agent's own ends them: in a re-run they are new again. Those that it knows from
+their start (calls, sleep, timers) are journaled as abandoned.
+"""
+
+import inspect
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
+import msgspec
+from msgspec import Raw
+
+from supervisor.abc import Context, Run, TaskGroup, Timer
+from supervisor.core import events as e
+from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.session import Operation, SessionState
+from supervisor.core.specs import JSON_NULL, AgentSpec, ToolSpec, from_json, hint_of, printable, to_json
+from supervisor.core.values import ToolResult
+from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.calls import Call
+from supervisor.runtime.children import ChildRun, spawn
+from supervisor.runtime.journal import View
+from supervisor.runtime.timers import DurableTimer, sleep
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LocalContext(Context):
+    __slots__ = ("_attempt", "_branch", "session")
+
+    def __init__(self, attempt: Attempt, branch: str = "") -> None:
+        self._attempt = attempt
+        self._branch = branch
+        self.session = attempt.session
+
+    @property
+    def saved(self) -> Any:
+        saved = self._attempt.state.saved
+        return None if saved is None else msgspec.json.decode(saved)
+
+    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]:
+        if not isinstance(tool, ToolSpec):
+            raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
+        return await Call(self._attempt, self._branch, tool, args, kwargs).run()
+
+    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        name = f"{fn.__module__}.{fn.__qualname__}"
+        if "<" in fn.__qualname__:
+            raise InvalidInput(f"step {name} is a closure; steps are functions at the top of a module")
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+        arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}"))
+        attempt = self._attempt
+        operation = attempt.name_operation(self._branch, "step", fn.__qualname__, arguments)
+        with attempt.operating():
+            if await attempt.enter(operation) is None:
+                with attempt.watch.working():
+                    finished = await self._take_step(operation, fn, args, kwargs)
+                    await attempt.append(lambda view, state: [finished])
+            record = await attempt.take(operation)
+        value: R = self._value(record, hint_of(fn, "return"), fn.__qualname__)
+        return value
+
+    async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:
+        """Do the work of a step; a failure is its result, too."""
+        value, error = JSON_NULL, None
+        try:
+            value = to_json(await fn(*args, **kwargs), f"the result of step {fn.__qualname__}")
+        except Exception as failure:  # noqa: BLE001 # a step is the agent's code: whatever it raises is journaled
+            error = (type(failure).__name__, printable(str(failure)))
+        return self._finished(operation, "step", value, error)
+
+    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+        child = await spawn(self._attempt, self._branch, agent, args, kwargs)
+        return ChildRun(self._attempt, self._branch, child, agent)
+
+    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await (await self.spawn(agent, *args, **kwargs)).result()
+
+    async def sleep(self, seconds: float, /) -> None:
+        await sleep(self._attempt, self._branch, seconds)
+
+    @asynccontextmanager
+    async def move_on_after(self, seconds: float, /) -> AsyncIterator[Timer]:
+        timer = DurableTimer(self._attempt, self._branch, seconds)
+        await timer.start()
+        with timer.scope:
+            try:
+                yield timer
+            except anyio.get_cancelled_exc_class():
+                await timer.interrupt()
+                raise
+        await timer.finish()
+
+    async def now(self) -> Any:
+        instant = self._attempt.host.clock.now()
+        return await self._note("now", to_json(instant, "an instant"), type(instant))
+
+    async def random(self) -> float:
+        return float(await self._note("random", to_json(random.random(), "a number"), float))  # noqa: S311 # no secret
+
+    async def _note(self, kind: str, value: Raw, type_: Any) -> Any:
+        """An operation that is done at once and needs no sync of its own."""
+        attempt = self._attempt
+        operation = attempt.name_operation(self._branch, kind, "", None)
+        with attempt.operating():
+            if await attempt.enter(operation) is None:
+                await attempt.deliver(operation, self._finished(operation, kind, value))
+            record = await attempt.take(operation)
+        return self._value(record, type_, kind)
+
+    def branch(self, name: str, /) -> Context:
+        if not name or any(mark in name for mark in "/#:"):
+            raise InvalidInput(f"{name!r} cannot name a branch: use a word without '/', '#' and ':'")
+        return LocalContext(self._attempt, f"{self._branch}{name}/")
+
+    @asynccontextmanager
+    async def task_group(self) -> AsyncIterator[TaskGroup]:
+        attempt, key = self._attempt, f"{self._branch}group"
+        attempt.counts[key] = number = attempt.counts.get(key, 0) + 1
+        async with anyio.create_task_group() as tasks:
+            yield _Group(self, f"group{number}", tasks)
+        attempt.closed_groups[key] = number
+
+    @asynccontextmanager
+    async def model_call(self) -> AsyncIterator[None]:
+        with self._attempt.watch.working(model_call=True):
+            yield
+
+    def heartbeat(self, *, keepalive: bool = False) -> None:
+        if keepalive:
+            self._attempt.watch.keepalive()
+        else:
+            self._attempt.watch.heartbeat()
+
+    async def save(self, state: Any, /) -> None:
+        attempt = self._attempt
+        raw = to_json(state, "the state to save")
+
+        def plan(view: View, session: SessionState) -> Iterable[e.AnyEvent]:
+            return [e.StateSaved(at=attempt.host.clock.now(), state=raw, counts=attempt.answered_counts(session))]
+
+        with attempt.operating():
+            await attempt.check()
+            await attempt.pass_barrier()
+            await attempt.append(plan)
+
+    def _finished(
+        self, operation: str, kind: str, value: Raw, error: tuple[str, str] | None = None
+    ) -> e.OperationFinished:
+        now = self._attempt.host.clock.now()
+        return e.OperationFinished(at=now, operation=operation, kind=kind, value=value, error=error)
+
+    def _value(self, record: Operation, type_: Any, what: str) -> Any:
+        assert isinstance(record.result, e.OperationFinished)
+        if record.result.error is not None:
+            raise StepFailed(record.result.operation, what, *record.result.error)
+        return from_json(record.result.value, type_, f"the result of {what}")
+
+
+class _Group(TaskGroup):
+    """Numbers its children in program order, so that each has its own branch in every attempt."""
+
+    def __init__(self, context: LocalContext, name: str, tasks: anyio.abc.TaskGroup) -> None:
+        self._context = context
+        self._name = name
+        self._tasks = tasks
+        self._number = 0
+
+    def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
+        self._number += 1
+        self._tasks.start_soon(fn, self._context.branch(f"{self._name}.{self._number}"), *args)

@@ -1,0 +1,106 @@
+"""How sessions are told to end, and end: the events of each in one append, deepest first (W8, W9, W13).
+
+Pure planning over a View. Endings of live attempts are handed in; whoever is asleep ends as it was told to.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.core import events as e
+from supervisor.core.session import Operation, SessionState
+from supervisor.core.specs import JSON_NULL, printable
+from supervisor.core.values import LOST, OutcomeKind
+from supervisor.runtime.journal import Entry, View
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt's function ended: the outcome that is going to be written."""
+
+    kind: OutcomeKind
+    value: Raw = JSON_NULL
+    cause: str | None = None
+    partial: Raw = JSON_NULL
+
+
+def open_tree(view: View, top: str) -> list[str]:
+    """Return `top` and the open sessions below it, deepest first."""
+    found, stack = [], [top]
+    while stack:
+        session = stack.pop()
+        found.append(session)
+        stack.extend(view.session(session).open_children)
+    return found[::-1]
+
+
+def cancel_events(view: View, origin: str, by: str, reason: str | None, now: datetime) -> Iterator[Entry]:
+    """Tell a session and everything below it to end: their open waits are withdrawn at once. Nothing for an ended one."""
+    for session in open_tree(view, origin):
+        state = view.session(session)
+        if state.phase != "open":
+            continue
+        yield session, e.CancelRequested(at=now, by=printable(by), origin=origin, reason=reason and printable(reason))
+        yield from ((session, event) for event in withdrawals(state, f"cancelled by {by}", now))
+
+
+def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.AnyEvent]:
+    for operation, approval in state.pending_approvals():
+        yield e.ApprovalWithdrawn(at=now, operation=operation, approval=approval, reason=printable(reason))
+
+
+def end_events(view: View, top: str, endings: Mapping[str, Ending], now: datetime) -> Iterator[Entry]:
+    """End a session and everything below it, each telling its parent; nothing for what has ended already."""
+    for session in open_tree(view, top):
+        state = view.session(session)
+        if not state.is_open:
+            continue
+        ending = endings.get(session) or _as_told(state)
+        cause = ending.cause or "the run has ended"
+        yield from ((session, event) for event in withdrawals(state, cause, now))
+        for operation, record in state.operations.items():
+            if record.kind == "call" and record.is_open:
+                yield session, _interrupted(operation, record, cause, now)
+        yield session, e.RunFinished(at=now, **msgspec.structs.asdict(ending))
+        parent = state.facts.parent
+        if parent is not None and view.session(parent).is_open:
+            yield parent, e.ChildEnded(at=now, child=session, **msgspec.structs.asdict(ending))
+
+
+def lost_calls(state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
+    """Answer each call that was executing when its process died; it never runs again unless its tool says so (T2)."""
+    for operation, record in state.operations.items():
+        request = record.request
+        if record.state == "executing" and not (isinstance(request, e.ToolCallRequested) and request.idempotent):
+            details = {"reason": "lost", "effect": "maybe", "synthesised": True}
+            yield e.ToolCallFinished(
+                at=now,
+                operation=operation,
+                kind="interrupted",
+                content=f"{LOST} The command may have run.",
+                details=Raw(msgspec.json.encode(details)),
+            )
+
+
+def _as_told(state: SessionState) -> Ending:
+    cancel = state.cancel
+    if cancel is None:
+        return Ending(kind="cancelled", cause="its parent has ended")
+    return Ending(kind="cancelled", cause=cancel_cause(cancel), partial=state.saved or JSON_NULL)
+
+
+def cancel_cause(cancel: e.CancelRequested) -> str:
+    return f"cancelled by {cancel.by}" + (f": {cancel.reason}" if cancel.reason else "")
+
+
+def _interrupted(operation: str, record: Operation, cause: str, now: datetime) -> e.ToolCallFinished:
+    effect = "maybe" if record.state == "executing" else "none"
+    details = {"reason": "withdrawn" if record.state in ("asked", "withdrawn") else "cancelled", "effect": effect}
+    return e.ToolCallFinished(
+        at=now,
+        operation=operation,
+        kind="interrupted",
+        content=printable(cause),
+        details=Raw(msgspec.json.encode(details)),
+    )

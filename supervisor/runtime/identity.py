@@ -1,0 +1,20 @@
+"""Who this process works for, and where: recorded with what it starts and decides."""
+
+import getpass
+import os
+from pathlib import Path
+
+
+def current_user() -> str:
+    """Return the login name; a name for the audit trail, since whoever can write the store is its operator (A4)."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return "(a folder that is gone)"

@@ -1,0 +1,335 @@
+"""The one way in which anything is written: validate (plan) -> append (store) -> apply (live state) -> act (the caller).
+
+`append(plan)` hands a pure, synchronous function to the writer. A batch runs its plans each against everything before
+it, on drafts of the sessions they touch; it is written and committed, then the drafts become the live state, the callers
+are woken, and it is published.
+
+Rules
+- Nobody sees a state that is not on disk. A commit refused cleanly leaves everything as it was; after a failed sync the
+  store is dead for this process, and everybody is told.
+- A plan that raises fails only its caller. A plan may span sessions, and may run twice.
+- The caller waits under a shield without a bound: a commit is never given up half-way.
+- Whoever finds nobody committing commits at once, in its own task, without an await. Others gather behind the writer's
+  task, and so does who comes in the very tick of the last commit: more are coming (group commit).
+- Only COMMIT ever leaves the loop, and only while commits are slow: a thread is starved by a busy loop, a slow disk in
+  the loop stops everybody.
+- A note is an entry that needs no sync of its own: it counts at once in this process and is written with the session's
+  next append, before it. What depends on it can only be committed after it (design.md, ordered delivery).
+- Another process's entries are on disk: they are taken in before any plan runs, in the store's order.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import anyio
+import structlog
+from anyio.lowlevel import checkpoint
+
+from supervisor.abc import Row, Store
+from supervisor.core.errors import (
+    IllegalEvent,
+    InvalidInput,
+    NotFound,
+    StoreDied,
+    StoreError,
+    StoreRefused,
+    Suspended,
+    TreeOwned,
+)
+from supervisor.core.events import AnyEvent, encode_event
+from supervisor.core.session import SessionState, replay
+from supervisor.runtime.clock import duration
+
+log = structlog.get_logger(__name__)
+
+Entry = tuple[str, AnyEvent]
+Plan = Callable[["View"], Iterable[Entry]]
+
+SAME_TICK = 20e-6  # seconds after a commit in which whoever comes belongs to the same tick of the loop
+SLOW_COMMIT = 0.004  # seconds from which on commits are sent to a thread
+RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
+
+
+class View:
+    """What a plan sees: every session as it is on disk, and as the plans before it in this batch leave it."""
+
+    def __init__(self, journal: "Journal") -> None:
+        self._journal = journal
+        self.drafts: dict[str, SessionState] = {}
+        self.rows: list[Row] = []
+        self.noted: dict[str, int] = {}
+        """Sessions whose notes are in `rows`, and how many."""
+        self.has_claimed = False
+
+    @property
+    def store(self) -> Store:
+        return self._journal.store
+
+    def find_session(self, session: str) -> SessionState | None:
+        state = self.drafts.get(session) or self._journal.states.get(session)
+        if state is None and (rows := self.store.journal(session)):
+            state = self.drafts[session] = replay(session, [row.event for row in rows])
+        return state
+
+    def session(self, session: str) -> SessionState:
+        """Return a session's state, to be read only. Raises NotFound."""
+        if (state := self.find_session(session)) is None:
+            raise NotFound(f"there is no session {session} in {self.store.name}")
+        return state
+
+    def claim(self, root: str) -> None:
+        """Own a tree from this commit on. Raises TreeOwned if a living process does."""
+        if self.store.owns(root):
+            return
+        if (owner := self.store.claim(root)) is not None:
+            raise TreeOwned(root, str(owner))
+        self.has_claimed = True
+
+    def take(self, session: str, event: AnyEvent) -> None:
+        """Let an event follow; the session's notes come before it. Raises InvalidInput for text that UTF-8 cannot hold:
+        found here it fails one caller, found by the store it would fail the batch."""
+        try:
+            encode_event(event)
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"{type(event).__name__} cannot be written to the journal: {error}") from None
+        draft = self._draft(session)
+        if session not in self.noted and (notes := self._journal.notes.get(session)):
+            self.noted[session] = len(notes)
+            for note in notes:
+                self._add(session, note)
+        draft.apply(event)
+        self._add(session, event)
+
+    def cut(self, length: int) -> None:
+        """Take back the entries behind `length`: the plan that made them was refused half-way."""
+        kept = self.rows[:length]
+        self.rows, self.drafts, noted, self.noted = [], {}, self.noted, {}
+        for row in kept:
+            if row.session not in self.noted and row.session in noted:
+                self.noted[row.session] = noted[row.session]
+            elif noted.get(row.session, 0) > 1:
+                noted[row.session] -= 1
+            else:
+                self._draft(row.session).apply(row.event)
+            self.rows.append(row)
+
+    def _draft(self, session: str) -> SessionState:
+        if (draft := self.drafts.get(session)) is None:
+            live = self._journal.states.get(session)
+            draft = live.copy() if live is not None else (self.find_session(session) or SessionState(id=session))
+            self.drafts[session] = draft
+        return draft
+
+    def _add(self, session: str, event: AnyEvent) -> None:
+        self.rows.append(Row(self._journal.position + len(self.rows) + 1, session, event))
+
+
+class _Slot:
+    """One caller's plan, and what became of it."""
+
+    __slots__ = ("done", "error", "plan")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.done: anyio.Event | None = None
+        self.error: BaseException | None = None
+
+    def finish(self, error: BaseException | None = None) -> None:
+        self.error = self.error or error
+        if self.done is not None:
+            self.done.set()
+
+
+class Journal:
+    """Live states of the sessions that are `pinned`, and the writer. `publish` gets what was committed, in order; `die`
+    is called once if the store has died."""
+
+    def __init__(self, store: Store, publish: Callable[[list[Row]], None], die: Callable[[], None]) -> None:
+        self.store = store
+        self.states: dict[str, SessionState] = {}
+        self.pinned: set[str] = set()
+        self.notes: dict[str, list[AnyEvent]] = {}
+        self.position = store.last_position()
+        self.death: StoreError | None = None
+        self._publish = publish
+        self._die = die
+        self._queue: list[_Slot] = []
+        self._work = anyio.Event()
+        self._is_committing = False
+        self._in_flight: dict[str, SessionState] = {}
+        self._landed = anyio.Event()
+        self._last_commit = 0.0
+        self._commit_time = 0.0
+
+    async def append(self, plan: Plan) -> None:
+        """Run a plan, commit what it returns, and return when that is on disk and live.
+
+        Raises what the plan raises; StoreRefused if the commit was rolled back; StoreDied if the store cannot be
+        trusted any more.
+        """
+        self._check_alive()
+        slot = _Slot(plan)
+        if self._may_commit_now() and self.store.begin():
+            with self._batch([slot]) as view:
+                self._sync(view)
+        else:
+            slot.done = anyio.Event()
+            self._queue.append(slot)
+            self._work.set()
+            await _wait_whatever_comes(slot.done)
+        if slot.error is not None:
+            raise slot.error
+
+    async def note(self, session: str, event: AnyEvent) -> None:
+        """Let an entry count in this process now; it is written before the session's next append."""
+        self._check_alive()
+        while session in self._in_flight:
+            await _wait_whatever_comes(self._landed)
+        self.states[session].apply(event)
+        self.notes.setdefault(session, []).append(event)
+
+    def has_notes(self, session: str) -> bool:
+        return session in self.notes
+
+    def unpin(self, session: str) -> None:
+        """Let a session leave memory; its notes must have been written, or are of no use to anybody."""
+        self.pinned.discard(session)
+        self.states.pop(session, None)
+        self.notes.pop(session, None)
+
+    def catch_up(self) -> None:
+        """Take in what other processes have committed, unless a batch is under way, which does so itself."""
+        if not self._is_committing and self.death is None:
+            self._take_foreign()
+
+    async def run(self) -> None:
+        """Commit what gathers, until cancelled."""
+        try:
+            while True:
+                await self._work.wait()
+                await checkpoint()
+                with anyio.CancelScope(shield=True):
+                    await self._commit_gathered()
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            self._perish(error)
+            raise
+
+    async def _commit_gathered(self) -> None:
+        self._is_committing = True
+        while not self.store.begin():
+            await anyio.sleep(RETRY_LOCK)
+        batch, self._queue = self._queue, []
+        self._work = anyio.Event()
+        with self._batch(batch) as view:
+            if self._commit_time < SLOW_COMMIT:
+                self._sync(view)
+            else:
+                self._in_flight = view.drafts
+                await anyio.to_thread.run_sync(self._sync, view)
+
+    def _check_alive(self) -> None:
+        if self.death is not None:
+            raise StoreDied(str(self.death)) from self.death
+
+    def _may_commit_now(self) -> bool:
+        if self._is_committing or self._queue or self._commit_time >= SLOW_COMMIT:
+            return False
+        return duration() - self._last_commit > SAME_TICK
+
+    @contextmanager
+    def _batch(self, batch: list[_Slot]) -> Iterator[View]:
+        """Within the store's transaction: run the plans, let the caller commit, make it live and known."""
+        self._is_committing = True
+        view = View(self)
+        error: StoreError | None = None
+        try:
+            self._take_foreign()
+            for slot in batch:
+                self._run_plan(view, slot)
+            self.store.write(view.rows)
+            yield view
+        except StoreRefused as refusal:
+            self.store.rollback()
+            log.error("commit.refused", store=self.store.name, reason=str(refusal))
+            error, view = refusal, View(self)
+        except StoreError as death:
+            self._perish(death)
+            error, view = self.death, View(self)
+        except BaseException as broken:
+            self._perish(broken)
+            for slot in batch:
+                slot.finish(self.death)
+            raise
+        self._land(view)
+        for slot in batch:
+            slot.finish(error)
+        self._publish(view.rows)
+
+    def _take_foreign(self) -> None:
+        rows = self.store.rows(self.position)
+        for row in rows:
+            self.position = row.position
+            if row.session in self.states:
+                self.states[row.session].apply(row.event)
+        if rows:
+            self._publish(rows)
+
+    def _run_plan(self, view: View, slot: _Slot) -> None:
+        length = len(view.rows)
+        try:
+            for session, event in list(slot.plan(view)):
+                view.take(session, event)
+        except (Exception, Suspended) as error:  # noqa: BLE001 # a plan is its caller's code: it gets what it raised
+            if isinstance(error, IllegalEvent):
+                log.error("event.refused", reason=str(error))
+            slot.error = error
+            if len(view.rows) > length:
+                view.cut(length)
+
+    def _sync(self, view: View) -> None:
+        if not view.rows and not view.has_claimed:
+            self.store.rollback()
+            return
+        before = duration()
+        self.store.commit()
+        self._last_commit = duration()
+        self._commit_time = self._last_commit - before
+
+    def _land(self, view: View) -> None:
+        """Make the drafts the live state."""
+        self.position += len(view.rows)
+        for session, draft in view.drafts.items():
+            if session in self.pinned:
+                self.states[session] = draft
+        for session in view.noted:
+            self.notes.pop(session, None)
+        self._is_committing = False
+        self._in_flight = {}
+        self._landed.set()
+        self._landed = anyio.Event()
+
+    def _perish(self, error: BaseException) -> None:
+        """The store has died for this process: nobody may wait for it, nothing in memory is trusted."""
+        if self.death is not None:
+            return
+        self.death = error if isinstance(error, StoreError) else StoreDied(f"the writer died: {error!r}")
+        log.error("store.died", store=self.store.name, reason=str(self.death))
+        waiting, self._queue = self._queue, []
+        for slot in waiting:
+            slot.finish(self.death)
+        self._die()
+
+
+async def _wait_whatever_comes(event: anyio.Event) -> None:
+    """Wait under a shield; a cancellation that knows no shields (asyncio's own timeouts) is raised afterwards."""
+    cancellation: BaseException | None = None
+    with anyio.CancelScope(shield=True):
+        while not event.is_set():
+            try:
+                await event.wait()
+            except anyio.get_cancelled_exc_class() as error:
+                cancellation = error
+    if cancellation is not None:
+        raise cancellation

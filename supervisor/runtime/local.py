@@ -1,0 +1,320 @@
+"""The Supervisor on one machine: commands go down to the journal by plans, what follows is the runner's.
+
+Rules
+- Opening runs and owns nothing. `start` and `resume` own trees; everything else is recorded, whoever runs the tree.
+- A decision and a cancel count when they are committed, and nobody is told so before (A1).
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import msgspec
+
+from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
+from supervisor.core import events as e
+from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError
+from supervisor.core.ids import check_session_id, new_session_id
+from supervisor.core.specs import AgentSpec, printable, to_json
+from supervisor.core.values import Approval, Approve, Decision, Outcome, SessionView, Verdict, check_identity
+from supervisor.runtime.agents import locate
+from supervisor.runtime.children import first_events, outcome_of
+from supervisor.runtime.ending import cancel_events
+from supervisor.runtime.identity import current_user, working_directory
+from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.runner import Runner
+from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
+from supervisor.runtime.views import session_views
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+AUDITED = (
+    e.ToolCallRequested,
+    e.ApprovalDecided,
+    e.ApprovalWithdrawn,
+    e.CardPosted,
+    e.CardFailed,
+    e.CardRetired,
+    e.ToolCallStarted,
+    e.ToolCallFinished,
+    e.CancelRequested,
+)
+"""Who asked, who was shown what, who decided what, and what then ran (A15)."""
+
+
+class LocalSupervisor(Supervisor):
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.store: Store = runner.journal.store
+        self.hub = runner.hub
+        self.has_readers = False
+        """Whether this program has looked at approvals: then somebody may answer even where no channel is (A6)."""
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    async def start(
+        self, agent: AgentSpec[P, R], /, *args: Any, session: str | None = None, requester: str | None = None
+    ) -> Run[R]:
+        if not isinstance(agent, AgentSpec):
+            raise InvalidInput(f"start takes an agent, not {agent!r}: declare it with @agent")
+        input = agent.encode_input(args, {}) if args else agent.default_input()
+        id = check_session_id(session) if session is not None else new_session_id()
+        reference, _ = locate(agent)
+        has_begun: list[str] = []
+
+        def plan(view: View) -> list[Entry]:
+            has_begun.clear()
+            known = view.find_session(id)
+            if known is not None:
+                self._check_same(id, known.facts, known.input, reference, input)
+                if known.is_open:
+                    view.claim(id)
+                return []
+            view.claim(id)
+            has_begun.append(id)
+            by = printable(requester or current_user())
+            now, cwd = self._runner.clock.now(), working_directory()
+            first = first_events(agent, input, now, path=(agent.name,), root=id, requester=by, cwd=cwd)
+            return [(id, event) for event in first]
+
+        is_new_here = id not in self._runner.live
+        if is_new_here:
+            self._runner.journal.pinned.add(id)
+        try:
+            await self._runner.journal.append(plan)
+        finally:
+            if is_new_here and not has_begun and id not in self._runner.live:
+                self._runner.journal.unpin(id)
+        if has_begun:
+            self._runner.begin(id, agent)
+        else:
+            await self._runner.take_up(id)
+        return LocalRun(self, id, agent)
+
+    def _check_same(
+        self, id: str, facts: e.SessionCreated, known_input: msgspec.Raw, reference: str, input: msgspec.Raw
+    ) -> None:
+        if facts.parent is not None:
+            raise SessionConflict(f"session {id} is a sub-agent's; choose another id")
+        if facts.agent != reference:
+            raise SessionConflict(f"session {id} belongs to agent {facts.agent}, not {reference}; choose another id")
+        if bytes(known_input) != bytes(input):
+            raise SessionConflict(
+                f"session {id} was started with input {bytes(known_input).decode()}, not {bytes(input).decode()}; "
+                "choose another id, or the same input to go on"
+            )
+
+    async def resume(self, session: str | None = None) -> list[Run[Any]]:
+        if session is not None:
+            roots = [self.get_row(session).root]
+        else:
+            roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
+            roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
+
+        def plan(view: View) -> list[Entry]:
+            for root in roots:
+                view.claim(root)
+            return []
+
+        await self._runner.journal.append(plan)
+        for root in roots:
+            await self._runner.take_up(root)
+        return [LocalRun(self, root, None) for root in roots]
+
+    async def decide(self, approval: str, decision: Decision) -> Verdict:
+        by = printable(check_identity(decision.by))
+        self.has_readers = True
+        found = self.store.get_approval(approval)
+        if found is None:
+            return Verdict(kind="unknown", approval=approval)
+        edited = _check_edit(found, decision.arguments) if isinstance(decision, Approve) else None
+        kind = "approve" if isinstance(decision, Approve) else "deny"
+        won: list[str] = []
+
+        def plan(view: View) -> list[Entry]:
+            won.clear()
+            record = view.session(found.session).operations.get(found.operation)
+            if record is None or record.pending_approval != approval:
+                return []
+            won.append(approval)
+            event = e.ApprovalDecided(
+                at=self._runner.clock.now(),
+                operation=found.operation,
+                approval=approval,
+                decision="approve" if kind == "approve" else "deny",
+                by=by,
+                reason=printable(decision.reason) if not isinstance(decision, Approve) and decision.reason else None,
+                arguments=edited,
+            )
+            return [(found.session, event)]
+
+        await self._runner.journal.append(plan)
+        now = self.store.get_approval(approval)
+        assert now is not None
+        return _verdict(
+            now, kind, edited, has_won=bool(won), running=self.store.get_owner(now.root_session) is not None
+        )
+
+    async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
+        who = check_identity(by if by is not None else current_user())
+        root = self.get_row(session).root
+
+        def plan(view: View) -> list[Entry]:
+            if not view.session(session).is_open:
+                return []
+            if view.store.get_owner(root) is None:
+                view.claim(root)
+            return list(cancel_events(view, session, who, reason, self._runner.clock.now()))
+
+        await self._runner.journal.append(plan)
+        if self.store.owns(root) and session not in self._runner.live:
+            await self._runner.end_tree(session)
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    async def outcome(self, session: str) -> Outcome[Any]:
+        return await self.outcome_as(session, None)
+
+    async def outcome_as(self, session: str, spec: AgentSpec[Any, R] | None) -> Outcome[R]:
+        """Wait for an outcome, its value as the agent's annotation says."""
+        while True:
+            news = self.hub.news(session)
+            row = self.get_row(session)
+            if row.outcome is not None:
+                kind, value = row.outcome.kind, to_json(row.outcome.returned, "a result")
+                return outcome_of(kind, value, row.outcome.cause, to_json(row.outcome.partial, "a partial"), spec)
+            self.check_running(session)
+            await news.wait()
+
+    def check_running(self, session: str | None) -> None:
+        """Raise if waiting is of no use: the store has died, or the session cannot be run here."""
+        if (death := self._runner.journal.death) is not None:
+            raise StoreDied(str(death))
+        if session is None:
+            return
+        refused = self._runner.refusals.get(session) or self._runner.refusals.get(self.get_row(session).root)
+        if refused is not None:
+            raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost, resume it afterwards")
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def get_row(self, session: str) -> SessionRow:
+        row = self.store.get_session(session)
+        if row is None:
+            raise NotFound(f"there is no session {session} in {self.store.name}")
+        return row
+
+    def get_run(self, session: str) -> Run[Any]:
+        """Return the run of a session. Raises NotFound."""
+        return LocalRun(self, self.get_row(session).id, None)
+
+    def is_below(self, session: str, top: str | None) -> bool:
+        """Whether `session` is `top` or somewhere below it."""
+        row = self.store.get_session(session)
+        while row is not None and row.id != top:
+            row = self.store.get_session(row.parent) if row.parent is not None else None
+        return row is not None
+
+    def get_session(self, session: str) -> SessionView:
+        root = self.get_row(session).root
+        return next(view for view in session_views(self.store, root=root) if view.id == session)
+
+    def find_sessions(self, *, is_open: bool | None = None) -> list[SessionView]:
+        return session_views(self.store, is_open=is_open)
+
+    def find_approvals(self, *, pending: bool = True) -> list[Approval]:
+        self.has_readers = True
+        return self.store.find_approvals(pending=pending)
+
+    def approvals(self) -> AsyncIterator[Approval]:
+        self.has_readers = True
+        return PendingApprovals(self)
+
+    def watch_inbox(self) -> AsyncIterator[Approval]:
+        self.has_readers = True
+        return Inbox(self)
+
+    def watch(self, session: str, after: int = 0) -> AsyncIterator[Row]:
+        return SessionJournal(self, self.get_row(session).id, after)
+
+    def journal(self, session: str) -> list[Row]:
+        """Return what a session's journal holds now. Raises NotFound."""
+        return self.store.journal(self.get_row(session).id)
+
+    def audit(self) -> list[Row]:
+        return [row for row in self.store.rows(0) if isinstance(row.event, AUDITED)]
+
+    def owners(self) -> Sequence[Owner]:
+        """Return the living processes that own trees of this store."""
+        roots = {row.root for row in self.store.find_sessions(is_open=True)}
+        found = {owner.id: owner for root in roots if (owner := self.store.get_owner(root)) is not None}
+        return list(found.values())
+
+
+class LocalRun(Run[R]):
+    """A root's run, as the program that started or resumed it sees it."""
+
+    def __init__(self, supervisor: LocalSupervisor, session: str, spec: AgentSpec[Any, R] | None) -> None:
+        self.session = session
+        self._supervisor = supervisor
+        self._spec = spec
+
+    def __repr__(self) -> str:
+        return f"<run on {self.session}, {'finished' if self.is_finished else 'open'}>"
+
+    @property
+    def is_finished(self) -> bool:
+        return self._supervisor.get_row(self.session).outcome is not None
+
+    async def outcome(self) -> Outcome[R]:
+        return await self._supervisor.outcome_as(self.session, self._spec)
+
+    async def result(self) -> R:
+        return (await self.outcome()).value
+
+    async def cancel(self, reason: str | None = None) -> None:
+        await self._supervisor.cancel(self.session, reason)
+
+    def approvals(self) -> AsyncIterator[Approval]:
+        self._supervisor.has_readers = True
+        return PendingApprovals(self._supervisor, self.session)
+
+
+def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
+    """Encode edited arguments; raises InvalidInput unless they are the whole object that the tool takes (A8).
+
+    Names are checked here, types again by the process that runs the call: the tool may not be importable in this one.
+    """
+    if arguments is None:
+        return None
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput("edited arguments are a JSON object: all of the call's arguments, not a patch")
+    asked, given = set(approval.arguments), set(arguments)
+    if asked != given:
+        problems = [f"{name} is missing" for name in sorted(asked - given)]
+        problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
+        raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
+    return to_json(dict(arguments), "an edited argument")
+
+
+def _verdict(now: Approval, kind: str, edited: msgspec.Raw | None, *, has_won: bool, running: bool) -> Verdict:
+    """Say what a decision came to, by what is on disk after it."""
+    return Verdict(
+        kind=_kind(now, kind, edited, has_won=has_won),
+        approval=now.id,
+        status=now.status,
+        by=now.by,
+        decided_at=now.decided_at,
+        running=running,
+    )
+
+
+def _kind(
+    now: Approval, kind: str, edited: msgspec.Raw | None, *, has_won: bool
+) -> Literal["won", "same", "conflict", "gone"]:
+    if has_won:
+        return "won"
+    if now.status in ("withdrawn", "expired"):
+        return "gone"
+    asked = now.arguments if edited is None else msgspec.json.decode(edited)
+    return "same" if now.decision == kind and (kind == "deny" or now.arguments == asked) else "conflict"

@@ -1,0 +1,146 @@
+"""Approvals are shown to people: each goes to the first channel that takes it, and its cards are retired when it is decided.
+
+Runs beside the order of A1, after the approval's commit, and never delays it.
+
+Rules
+- Only approvals of trees that this process owns; all that are pending are posted when a tree is taken up, with the card
+  that an earlier process left, so that the channel can renew it rather than leave it looking live (R3).
+- A channel that raises, or takes longer than POST_TIMEOUT, is passed over, and the journal says so (A11). With none left
+  the call stays pending: command line, inbox and status show that no card could be posted.
+- `unattended` answers instead of people, by name; the setting is never stored.
+- Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): a store that dies with
+  the process, no channel, and no reader of approvals within NOBODY_AFTER.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+import anyio
+import structlog
+
+from supervisor.abc import Channel
+from supervisor.core import events as e
+from supervisor.core.errors import StoreError
+from supervisor.core.specs import printable
+from supervisor.core.values import Approval, Approve, Decision, Deny
+from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.runner import Runner
+from supervisor.runtime.streams import Inbox
+
+log = structlog.get_logger(__name__)
+
+POST_TIMEOUT = 30.0  # seconds that a channel may take to show or retire one card
+NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer
+Unattended = Literal["ask", "approve", "deny"]
+
+_ANSWERS: dict[str, Decision] = {
+    "approve": Approve(by="--approve all"),
+    "deny": Deny(by="--approve none", reason="this run was started with --approve none: nobody is asked"),
+}
+_NOBODY = Deny(
+    by="supervisor",
+    reason="nobody could ever answer: the store is in memory, there is no channel, and the program reads no approvals; "
+    "give open_supervisor a file or a channel, or allow beforehand with --approve all (unattended='approve')",
+)
+
+
+class Posting:
+    """Brings pending approvals to the channels, and what became of them."""
+
+    def __init__(
+        self, runner: Runner, supervisor: LocalSupervisor, channels: Sequence[Channel], unattended: Unattended
+    ) -> None:
+        self._runner = runner
+        self._supervisor = supervisor
+        self._channels = {channel.name: channel for channel in channels}
+        self._answer = _ANSWERS.get(unattended)
+        self._cards: dict[str, tuple[str, str]] = {}
+        """Approval -> (channel, card) of what this process has posted."""
+        self._known: set[str] = set()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async for approval in Inbox(self._supervisor, snapshot=False):
+            if approval.status != "pending":
+                self._known.discard(approval.id)
+                if approval.id in self._cards:
+                    self._runner.start_soon(self._retire, approval, *self._cards.pop(approval.id))
+            elif approval.id not in self._known and self._supervisor.store.owns(approval.root_session):
+                self._take(approval)
+
+    def take_up(self, root: str) -> None:
+        """A tree has become ours: show what is pending in it."""
+        for approval in self._supervisor.store.find_approvals(root=root):
+            if approval.id not in self._known:
+                self._take(approval)
+
+    def _take(self, approval: Approval) -> None:
+        self._known.add(approval.id)
+        if self._answer is not None:
+            self._runner.start_soon(self._decide, approval.id, self._answer)
+        elif self._channels:
+            self._runner.start_soon(self._post, approval)
+        elif not self._supervisor.store.is_durable:
+            deadline = anyio.current_time() + NOBODY_AFTER
+            self._runner.alarm.at(deadline, partial(self._deny_if_nobody_reads, approval.id))
+
+    def _deny_if_nobody_reads(self, approval: str) -> None:
+        if not self._supervisor.has_readers:
+            self._runner.start_soon(self._decide, approval, _NOBODY)
+
+    async def _decide(self, approval: str, decision: Decision) -> None:
+        try:
+            await self._supervisor.decide(approval, decision)
+        except StoreError as error:
+            log.error("decision.refused", approval=approval, reason=str(error))
+
+    async def _post(self, approval: Approval) -> None:
+        """Show an approval on the first channel that can."""
+        for name, channel in self._channels.items():
+            if self._is_decided(approval):
+                return
+            try:
+                with anyio.fail_after(POST_TIMEOUT):
+                    card = await channel.post(approval, None)
+            except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
+                log.warning("card.failed", channel=name, approval=approval.id, error=repr(error))
+                await self._note(approval, _failed(self._runner, approval, name, error))
+            else:
+                posted = e.CardPosted(at=self._runner.clock.now(), approval=approval.id, channel=name, card=card)
+                await self._note(approval, posted)
+                if self._is_decided(approval):
+                    await self._retire(approval, name, card)
+                else:
+                    self._cards[approval.id] = (name, card)
+                return
+        log.warning("card.not_posted", approval=approval.id, session=approval.session)
+
+    def _is_decided(self, approval: Approval) -> bool:
+        now = self._supervisor.store.get_approval(approval.id)
+        return now is None or now.status != "pending"
+
+    async def _retire(self, approval: Approval, name: str, card: str) -> None:
+        now = self._supervisor.store.get_approval(approval.id) or approval
+        try:
+            with anyio.fail_after(POST_TIMEOUT):
+                await self._channels[name].retire(now, card)
+        except Exception as error:  # noqa: BLE001 # a card that cannot be retired is said, not fatal
+            log.warning("card.not_retired", channel=name, approval=approval.id, error=repr(error))
+        else:
+            await self._note(now, e.CardRetired(at=self._runner.clock.now(), approval=approval.id, channel=name))
+
+    async def _note(self, approval: Approval, event: e.AnyEvent) -> None:
+        def plan(view: View) -> list[Entry]:
+            return [(approval.session, event)]
+
+        try:
+            await self._runner.journal.append(plan)
+        except StoreError as error:
+            log.error("card.not_recorded", approval=approval.id, reason=str(error))
+
+
+def _failed(runner: Runner, approval: Approval, channel: str, error: Exception) -> e.CardFailed:
+    text = printable(f"{type(error).__name__}: {error}")
+    return e.CardFailed(at=runner.clock.now(), approval=approval.id, channel=channel, error=text)

@@ -1,0 +1,111 @@
+"""Quiet attempts: those that only wait. They are passivated after a while, and known to be no crash loop; those that are
+blocked in their own memory have diverged.
+
+Rules
+- Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
+  Its plan checks that nothing it waits for has been answered (design.md "Passivation").
+- While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by itself.
+- A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
+- A re-run that is blocked because the agent does not ask for what its journal holds, and asks for nothing else, has
+  diverged after DIVERGED_AFTER seconds (R1).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from supervisor.core import events as e
+from supervisor.core.errors import Suspended
+from supervisor.core.session import SessionState
+from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.journal import View
+
+if TYPE_CHECKING:
+    from supervisor.runtime.runner import Runner
+
+SETTLED_AFTER = 0.1  # seconds of quiet that are no accident of scheduling
+DIVERGED_AFTER = 5.0  # seconds in which a blocked re-run asks for nothing
+
+
+class Quiet:
+    def __init__(self, runner: "Runner", passivate_after: float) -> None:
+        self._runner = runner
+        self.passivate_after = passivate_after
+        self.is_leaving = False
+
+    def leave(self) -> None:
+        """From now on whoever waits for people sleeps at once."""
+        self.is_leaving = True
+        for attempt in self._runner.live.values():
+            if attempt.is_quiet:
+                self._plan_check(attempt, self._after)
+
+    @property
+    def _after(self) -> float:
+        return SETTLED_AFTER if self.is_leaving else self.passivate_after
+
+    def look_at(self, attempt: Attempt) -> None:
+        """The attempt has grown quiet: look again when it could be passivated."""
+        if not attempt.is_check_planned:
+            attempt.is_check_planned = True
+            self._plan_check(attempt, SETTLED_AFTER if attempt.state.barren else self._after)
+
+    def _plan_check(self, attempt: Attempt, after: float) -> None:
+        self._runner.alarm.at(attempt.quiet_since + after, lambda: self._check(attempt))
+
+    def _check(self, attempt: Attempt) -> None:
+        attempt.is_check_planned = False
+        if not attempt.is_quiet:
+            return
+        quiet_for = anyio.current_time() - attempt.quiet_since
+        if quiet_for >= self._after and self._may_sleep(attempt):
+            self._runner.start_soon(self._passivate, attempt)
+            return
+        if attempt.state.barren and quiet_for >= SETTLED_AFTER:
+            self._runner.start_soon(self._settle, attempt)
+        if quiet_for < self._after:
+            attempt.is_check_planned = True
+            self._plan_check(attempt, self._after)
+
+    def _may_sleep(self, attempt: Attempt) -> bool:
+        if not attempt.timers:
+            return True
+        due_in = (min(attempt.timers.values()) - self._runner.clock.now()).total_seconds()
+        return not self.is_leaving and due_in > self.passivate_after
+
+    async def _passivate(self, attempt: Attempt) -> None:
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            keys = tuple(sorted({*attempt.waiting, *attempt.timers}))
+            if not attempt.is_quiet or state.cancel is not None or any(state.is_answered(key) for key in keys):
+                return []
+            due_at = min(attempt.timers.values(), default=None)
+            return [e.RunPassivated(at=self._runner.clock.now(), waiting_for=keys, due_at=due_at)]
+
+        await self._append(attempt, plan)
+
+    async def _settle(self, attempt: Attempt) -> None:
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            return [e.AttemptSettled(at=self._runner.clock.now())] if state.barren and attempt.is_quiet else []
+
+        await self._append(attempt, plan)
+
+    async def _append(self, attempt: Attempt, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
+        if attempt.fate is None and not attempt.has_ended.is_set():
+            try:
+                await attempt.append(plan)
+            except Suspended:
+                return  # it was stopped meanwhile, which is all that this could have done
+
+    def look_for_divergence(self, attempt: Attempt) -> None:
+        claims = attempt.claims
+
+        def look() -> None:
+            if attempt.fate is not None or not attempt.blocked or not attempt.memory.is_replaying:
+                return
+            if attempt.claims == claims and attempt.in_flight == attempt.blocked + sum(attempt.waiting.values()):
+                attempt.stop(attempt.diverged())
+            else:
+                self.look_for_divergence(attempt)
+
+        self._runner.alarm.at(anyio.current_time() + DIVERGED_AFTER, look)

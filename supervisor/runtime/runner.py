@@ -1,0 +1,369 @@
+"""Runs attempts: launches them, watches what is committed, ends them, and puts them to sleep.
+
+All attempts live in one flat task group inside a shielded host task; the tree is data. Nobody's cancellation but ours
+reaches them, and a stray cancellation out of one agent fails that run alone.
+
+Rules
+- A session has at most one attempt in memory. It is launched when its tree is taken up and when something that it waits
+  for has come; never when it was told to end, never while what it was passivated for is unanswered.
+- Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
+- A run that ends in any way but success cancels its children first; outcomes are written deepest first. An attempt whose
+  parent is ending, too, leaves its ending to the parent, so that a tree ends in one append however deep it is.
+- An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from supervisor.abc import Row, Store
+from supervisor.core import events as e
+from supervisor.core.errors import StoreError, Suspended, UnknownAgent
+from supervisor.core.session import SessionState
+from supervisor.core.specs import AgentSpec
+from supervisor.runtime.agents import load_agent
+from supervisor.runtime.alarm import Alarm
+from supervisor.runtime.attempt import Attempt, Fate
+from supervisor.runtime.children import attempt_started
+from supervisor.runtime.clock import Clock
+from supervisor.runtime.ending import Ending, cancel_cause, cancel_events, end_events, lost_calls, open_tree
+from supervisor.runtime.execution import execute
+from supervisor.runtime.hub import INBOX, Hub
+from supervisor.runtime.journal import Entry, Journal, View
+from supervisor.runtime.quiet import Quiet
+from supervisor.runtime.watchdog import Watchdog
+
+log = structlog.get_logger(__name__)
+
+BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
+
+
+class Runner:
+    """The attempts of this process. Implements what an Attempt needs of its host."""
+
+    def __init__(self, store: Store, passivate_after: float) -> None:
+        self.clock = Clock()
+        self.alarm = Alarm()
+        self.watchdog = Watchdog(self.alarm)
+        self.hub = Hub()
+        self.journal = Journal(store, self._published, self._die)
+        self.quiet = Quiet(self, passivate_after)
+        self.live: dict[str, Attempt] = {}
+        self.launching: set[str] = set()
+        self.endings: dict[str, Ending] = {}
+        self.refusals: dict[str, str] = {}
+        """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
+        self.is_draining = False
+        self.is_closed = False
+        self.took_up: Callable[[str], None] = lambda root: None
+        """Called when a tree has become ours to run."""
+        self._sleepers: set[str] = set()
+        """Sessions that a timer is going to wake."""
+        self._running = 0
+        self._changed = anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    # -- tasks -------------------------------------------------------------------------------------------------------
+
+    def serve_in(self, tasks: TaskGroup) -> None:
+        """From now on attempts run in this task group, which nobody else cancels."""
+        self._tasks = tasks
+
+    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+        assert self._tasks is not None, "the runner has not been opened"
+        self._running += 1
+        self._tasks.start_soon(self._count, fn, *args)
+
+    async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        try:
+            await fn(*args)
+        finally:
+            self._running -= 1
+            self._note_change()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing can go on without a person: no task is at work, and no timer will wake a run of ours."""
+        if self._running:
+            return False
+        self._sleepers.intersection_update(session for session, _ in self.journal.store.next_due())
+        return not self._sleepers
+
+    @property
+    def is_executing(self) -> bool:
+        """Whether a tool call is under way."""
+        return any("call" in attempt.watch.inactivity.pauses.values() for attempt in self.live.values())
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something about the attempts is so."""
+        while not condition():
+            await self._changed.wait()
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    # -- what an attempt needs of its host ---------------------------------------------------------------------------
+
+    def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
+        """Run an attempt whose beginning is committed."""
+        attempt = self.live[session] = Attempt(self, session, spec)
+        self.start_soon(self._run, attempt)
+        if (cancel := attempt.state.cancel) is not None:
+            attempt.stop(Fate("cancelled", cancel_cause(cancel)))
+
+    def grew_quiet(self, attempt: Attempt) -> None:
+        self.quiet.look_at(attempt)
+
+    def is_blocked(self, attempt: Attempt) -> None:
+        self.quiet.look_for_divergence(attempt)
+
+    def stopped(self, attempt: Attempt) -> None:
+        assert attempt.fate is not None
+        log.debug("run.stopped", session=attempt.session, kind=attempt.fate.kind, cause=attempt.fate.cause)
+        self.alarm.at(anyio.current_time() + attempt.spec.stop_timeout, lambda: self._overdue(attempt))
+
+    def suspend_tree(self, attempt: Attempt, error: StoreError) -> None:
+        """The store cannot take what an attempt appends: nothing of its tree fails, all of it can be resumed."""
+        root = attempt.state.facts.root
+        self.refusals[root] = str(error)
+        for other in list(self.live.values()):
+            if other.state.facts.root == root:
+                other.stop(Fate("suspended", str(error)))
+        self.hub.publish_all()
+
+    # -- taking up ---------------------------------------------------------------------------------------------------
+
+    async def take_up(self, root: str) -> None:
+        """Run what can go on of a tree that this process owns, and wake the rest when it can."""
+        self.refusals.pop(root, None)
+        self.took_up(root)
+        for row in self.journal.store.find_sessions(root=root, is_open=True):
+            if not row.is_asleep:
+                self.launch(row.id)
+            elif row.due_at is not None:
+                self._wake_at(row.id, self.clock.deadline(row.due_at))
+
+    def _wake_at(self, session: str, deadline: float) -> None:
+        self._sleepers.add(session)
+        self.alarm.at(deadline, lambda: self._come_due(session))
+
+    def _come_due(self, session: str) -> None:
+        self._sleepers.discard(session)
+        self.launch(session, is_due=True)
+        self._note_change()
+
+    def launch(self, session: str, *, is_due: bool = False) -> None:
+        """Begin another attempt, if the session can go on. `is_due`: one of its timers is."""
+        if self.is_closed or session in self.live or session in self.launching:
+            return
+        self.launching.add(session)
+        self.start_soon(self._launch, session, is_due)
+
+    async def _launch(self, session: str, is_due: bool) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                spec = await self._prepare(session)
+                if spec is not None:
+                    await self._begin_again(session, spec, is_due)
+        except UnknownAgent as error:
+            self._refuse(session, f"its agent cannot be run here: {error}")
+        except StoreError as error:
+            self._refuse(session, str(error))
+        finally:
+            self.launching.discard(session)
+            if session not in self.live:
+                self.journal.unpin(session)
+            self._note_change()
+
+    def _refuse(self, session: str, reason: str) -> None:
+        log.error("session.refused", session=session, reason=reason)
+        self.refusals[session] = reason
+        self.hub.publish(session)
+
+    async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:
+        """Load a session and its agent; None if it was told to end, which is then seen to."""
+        self.journal.pinned.add(session)
+        found: list[SessionState] = []
+
+        def plan(view: View) -> list[Entry]:
+            found.append(view.session(session))
+            return []
+
+        await self.journal.append(plan)
+        state = found[-1]
+        if state.cancel is not None and state.is_open:
+            if state.cancel.origin == session or state.facts.parent is None:
+                self.start_soon(self.end_tree, session)
+            return None
+        return load_agent(state.facts.agent, state.facts.file) if state.is_open else None
+
+    async def _begin_again(self, session: str, spec: AgentSpec[Any, Any], is_due: bool) -> None:
+        has_begun: list[str] = []
+
+        def plan(view: View) -> list[Entry]:
+            has_begun.clear()
+            state = view.session(session)
+            if not state.is_open or state.cancel is not None or (state.waiting_for is not None and not is_due):
+                return []
+            now = self.clock.now()
+            if state.barren >= BARREN_ATTEMPTS:
+                cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
+                return list(end_events(view, session, {session: Ending(kind="abandoned", cause=cause)}, now))
+            has_begun.append(session)
+            lost = [(session, event) for event in lost_calls(state, now)]
+            return [*lost, (session, attempt_started(now))]
+
+        await self.journal.append(plan)
+        if has_begun and not self.is_closed:
+            self.begin(session, spec)
+
+    # -- facts come up -----------------------------------------------------------------------------------------------
+
+    def _published(self, rows: list[Row]) -> None:
+        for row in rows:
+            attempt = self.live.get(row.session)
+            if attempt is not None:
+                self._tell(attempt, row.event)
+            elif isinstance(row.event, (e.ApprovalDecided, e.ChildEnded, e.CancelRequested)):
+                self._tell_sleeper(row.session, row.event)
+            if isinstance(row.event, e.RunFinished):
+                self.endings.pop(row.session, None)
+                if attempt is None and row.session not in self.launching:
+                    self.journal.unpin(row.session)
+            self.hub.publish(row.session)
+            if isinstance(row.event, INBOX_EVENTS):
+                self.hub.publish(INBOX)
+        self._note_change()
+
+    def _tell(self, attempt: Attempt, event: e.AnyEvent) -> None:
+        if (key := e.answers(event)) is not None:
+            attempt.wake(key)
+        match event:
+            case e.RunPassivated(due_at=due_at):
+                attempt.stop(Fate("passivated"))
+                if due_at is not None:
+                    self._wake_at(attempt.session, self.clock.deadline(due_at))
+            case e.CancelRequested():
+                attempt.stop(Fate("cancelled", cancel_cause(event)))
+            case _:
+                pass
+
+    def _tell_sleeper(self, session: str, event: e.AnyEvent) -> None:
+        """Something came for a session that is not in memory: it is ours to see to if we own its tree (R2)."""
+        row = self.journal.store.get_session(session)
+        if row is None or row.outcome is not None or not self.journal.store.owns(row.root) or self.is_closed:
+            return
+        if not isinstance(event, e.CancelRequested):
+            self.launch(session)
+        elif event.origin == session:
+            self.start_soon(self.end_tree, session)
+
+    def _die(self) -> None:
+        for attempt in list(self.live.values()):
+            attempt.stop(Fate("suspended", "the store has died"))
+        self.hub.publish_all()
+        self._note_change()
+
+    # -- one attempt -------------------------------------------------------------------------------------------------
+
+    async def _run(self, attempt: Attempt) -> None:
+        try:
+            ending = await execute(attempt)
+            attempt.watch.disarm()
+            if ending is None:
+                await self._settle(attempt)
+            elif not attempt.has_ended.is_set():
+                await self._conclude(attempt, ending)
+        except (StoreError, Suspended) as error:
+            self._refuse(attempt.session, str(error))
+        finally:
+            self._leave(attempt)
+
+    async def _settle(self, attempt: Attempt) -> None:
+        """A suspended attempt ended in good order: that is no crash loop (R5), and its notes are written."""
+
+        def plan(view: View) -> list[Entry]:
+            state = view.session(attempt.session)
+            if state.phase != "open" or state.waiting_for is not None:
+                return []
+            is_due = state.barren or self.journal.has_notes(attempt.session)
+            return [(attempt.session, e.AttemptSettled(at=self.clock.now()))] if is_due else []
+
+        if self.journal.death is None:
+            await self.journal.append(plan)
+
+    async def _conclude(self, attempt: Attempt, ending: Ending) -> None:
+        """Write an ending, or leave it to the parent that is ending, too."""
+        session = attempt.session
+        self.endings[session] = ending
+        if ending.kind != "succeeded" and attempt.state.open_children:
+            await self.journal.append(lambda view: self._cancel_children(view, session))
+        parent = attempt.state.facts.parent
+        if parent is not None and parent in self.live:
+            state = self.live[parent].state
+            if parent in self.endings or state.cancel is not None:
+                return
+        await self.end_tree(session)
+
+    def _cancel_children(self, view: View, session: str) -> list[Entry]:
+        now = self.clock.now()
+        by = f"its parent {view.session(session).facts.path[-1]}"
+        told: list[Entry] = []
+        for child in view.session(session).open_children:
+            told += cancel_events(view, child, by, "the parent has ended", now)
+        return told
+
+    async def end_tree(self, top: str) -> None:
+        """Write the endings of a session and all below it, once none of them is running."""
+        found: list[str] = []
+
+        def look(view: View) -> list[Entry]:
+            found[:] = open_tree(view, top)
+            return []
+
+        def is_still() -> bool:
+            return not any(s in self.launching or (s in self.live and s not in self.endings) for s in found)
+
+        try:
+            await self.journal.append(look)
+            await self.wait_until(is_still)
+            await self.journal.append(lambda view: list(end_events(view, top, self.endings, self.clock.now())))
+        except StoreError as error:
+            self._refuse(top, str(error))
+
+    def _overdue(self, attempt: Attempt) -> None:
+        """An attempt was told to end, and has not: give it up, loudly (W13)."""
+        if attempt.has_ended.is_set() or attempt.session in self.endings or attempt.fate is None:
+            return
+        log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
+        attempt.is_sealed = True
+        if not attempt.fate.is_pause:
+            cause = (
+                f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.fate.kind}: {attempt.fate.cause})"
+            )
+            attempt.has_ended.set()
+            self.start_soon(self._conclude, attempt, Ending(kind="abandoned", cause=cause))
+
+    def _leave(self, attempt: Attempt) -> None:
+        """The attempt's task has ended: it leaves memory, and goes on at once if something came meanwhile."""
+        session = attempt.session
+        state = attempt.state
+        del self.live[session]
+        attempt.has_ended.set()
+        if not state.is_open or session not in self.endings:
+            self.endings.pop(session, None)
+            self.journal.unpin(session)
+        if state.is_open and attempt.fate is not None and attempt.fate.kind == "passivated" and not self.is_closed:
+            if state.cancel is not None and state.cancel.origin == session:
+                self.start_soon(self.end_tree, session)
+            elif state.cancel is None and state.waiting_for is None:
+                self.launch(session)
+        self._note_change()
+
+
+INBOX_EVENTS = (e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn, e.OperationAbandoned)
+"""What changes what is pending; a request that nobody is asked about wakes a reader for nothing, which is cheap."""

@@ -1,0 +1,133 @@
+"""What people and programs watch: pending approvals, the inbox, a session's journal.
+
+Classes with `__anext__` rather than async generators, so that a `break` leaves nothing unfinished. Each reads the store
+from its own cursor and sleeps on the hub's news: it misses nothing, gets nothing twice, and holds nobody up.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from supervisor.abc import Row
+from supervisor.core import events as e
+from supervisor.core.values import Approval
+from supervisor.runtime.hub import INBOX
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+
+class PendingApprovals(AsyncIterator[Approval]):
+    """Pending approvals, each once, those of now first. With a session: its own and those below it, until it ends."""
+
+    def __init__(self, supervisor: "LocalSupervisor", session: str | None = None) -> None:
+        self._supervisor = supervisor
+        self._session = session
+        self._root = supervisor.get_row(session).root if session is not None else None
+        self._cursor = 0
+        self._found: list[Approval] = []
+
+    async def __anext__(self) -> Approval:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            while self._found:
+                approval = self._supervisor.store.get_approval(self._found.pop(0).id)
+                if approval is not None and approval.status == "pending" and self._concerns(approval):
+                    return approval
+            inbox = self._supervisor.hub.news(INBOX)
+            ended = self._supervisor.hub.news(self._session) if self._session is not None else None
+            self._found = self._supervisor.store.find_approvals(root=self._root, after=self._cursor)
+            if self._found:
+                self._cursor = self._found[-1].position
+                continue
+            if self._session is not None and self._supervisor.get_row(self._session).outcome is not None:
+                raise StopAsyncIteration
+            self._supervisor.check_running(self._session)
+            await _first_of(inbox, ended)
+
+    def _concerns(self, approval: Approval) -> bool:
+        return self._session in (None, self._root) or self._supervisor.is_below(approval.session, self._session)
+
+
+class Inbox(AsyncIterator[Approval]):
+    """A snapshot of what is pending, then every approval whose status changes, as it is by then; never ends."""
+
+    def __init__(self, supervisor: "LocalSupervisor", *, snapshot: bool = True) -> None:
+        self._supervisor = supervisor
+        self._cursor = supervisor.store.last_position()
+        self._changed: dict[str, None] = {}
+        if snapshot:
+            self._changed.update((approval.id, None) for approval in supervisor.store.find_approvals())
+        self._approval_of: dict[tuple[str, str], str] = {}
+
+    async def __anext__(self) -> Approval:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            while self._changed:
+                approval = self._supervisor.store.get_approval(next(iter(self._changed)))
+                del self._changed[next(iter(self._changed))]
+                if approval is not None:
+                    return approval
+            news = self._supervisor.hub.news(INBOX)
+            for row in self._supervisor.store.rows(self._cursor):
+                self._cursor = row.position
+                if (id := self._approval_in(row)) is not None:
+                    self._changed[id] = None
+            if not self._changed:
+                await news.wait()
+
+    def _approval_in(self, row: Row) -> str | None:
+        match row.event:
+            case e.ToolCallRequested(operation=operation, approval=str() as id):
+                self._approval_of[row.session, operation] = id
+                return id
+            case (
+                e.ApprovalDecided(operation=operation, approval=id)
+                | e.ApprovalWithdrawn(operation=operation, approval=id)
+            ):
+                self._approval_of.pop((row.session, operation), None)
+                return id
+            case e.OperationAbandoned(operation=operation):
+                return self._approval_of.pop((row.session, operation), None)
+            case _:
+                return None
+
+
+class SessionJournal(AsyncIterator[Row]):
+    """A session's journal behind a cursor, without gaps, until its run has ended."""
+
+    def __init__(self, supervisor: "LocalSupervisor", session: str, after: int) -> None:
+        self._supervisor = supervisor
+        self._session = session
+        self._cursor = after
+        self._found: list[Row] = []
+
+    async def __anext__(self) -> Row:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            if self._found:
+                row = self._found.pop(0)
+                self._cursor = row.position
+                return row
+            news = self._supervisor.hub.news(self._session)
+            has_ended = self._supervisor.get_row(self._session).outcome is not None
+            self._found = self._supervisor.store.journal(self._session, self._cursor)
+            if not self._found:
+                if has_ended:
+                    raise StopAsyncIteration
+                await news.wait()
+
+
+async def _first_of(one: anyio.Event, other: anyio.Event | None) -> None:
+    if other is None:
+        return await one.wait()
+
+    async def until(event: anyio.Event, done: Callable[[], None]) -> None:
+        await event.wait()
+        done()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(until, one, tasks.cancel_scope.cancel)
+        tasks.start_soon(until, other, tasks.cancel_scope.cancel)
+    return None

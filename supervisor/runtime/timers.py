@@ -1,0 +1,151 @@
+"""Durable timers: `sleep` and `move_on_after`. Their due instant is journaled, and holds in every attempt.
+
+That a `move_on_after` has expired is a result like any other: it gets its place in the journal's order first, and cancels
+the block when its turn has come, live as in a re-run. So the block is cut off at the same place every time.
+"""
+
+from datetime import timedelta
+from functools import partial
+
+import anyio
+
+from supervisor.core import events as e
+from supervisor.core.errors import InvalidInput, StoreError, Suspended
+from supervisor.core.events import WaitKind
+from supervisor.core.specs import to_json
+from supervisor.runtime.attempt import Attempt
+
+FOREVER = 100 * 365 * 86_400.0
+"""Longer timers than a century are this long: dates end."""
+
+
+async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: float) -> None:
+    """Journal when the timer is due; it is one that the attempt has from now on."""
+    if await attempt.enter(operation) is None:
+        now = attempt.host.clock.now()
+        due_at = now + timedelta(seconds=min(seconds, FOREVER))
+        event = e.OperationStarted(at=now, operation=operation, kind=kind, due_at=due_at)
+        await attempt.append(lambda view, state: [event])
+
+
+def _check_seconds(seconds: float) -> None:
+    if not seconds >= 0:
+        raise InvalidInput(f"a timer takes 0 seconds or more, not {seconds}")
+
+
+def _finished(attempt: Attempt, operation: str, kind: str, *, expired: bool) -> e.OperationFinished:
+    value = to_json(expired, "a timer")
+    return e.OperationFinished(at=attempt.host.clock.now(), operation=operation, kind=kind, value=value)
+
+
+async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
+    """Wait until a journaled instant; see Context.sleep."""
+    _check_seconds(seconds)
+    operation = attempt.name_operation(branch, "sleep", "", seconds)
+    with attempt.operating():
+        await _begin(attempt, operation, "sleep", seconds)
+        record = attempt.state.operations[operation]
+        if record.state == "abandoned":
+            await attempt.wait_for_scope()
+        if record.is_open:
+            await _wait_until_due(attempt, operation)
+            await attempt.deliver(operation, _finished(attempt, operation, "sleep", expired=True))
+        await attempt.take(operation)
+
+
+async def _wait_until_due(attempt: Attempt, operation: str) -> None:
+    request = attempt.state.operations[operation].request
+    assert isinstance(request, e.OperationStarted)
+    deadline = attempt.host.clock.deadline(request.due_at)
+    attempt.timers[operation] = request.due_at
+    attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
+    try:
+        await attempt.wait(operation, operation, lambda: anyio.current_time() >= deadline)
+    except anyio.get_cancelled_exc_class():
+        if attempt.fate is None:
+            abandoned = e.OperationAbandoned(at=attempt.host.clock.now(), operation=operation, kind="sleep")
+            await attempt.abandon(abandoned)
+        raise
+    finally:
+        del attempt.timers[operation]
+
+
+class DurableTimer:
+    """What `Context.move_on_after` gives: the scope of its block, and whether its time was over before it was left."""
+
+    def __init__(self, attempt: Attempt, branch: str, seconds: float) -> None:
+        _check_seconds(seconds)
+        self.scope = anyio.CancelScope()
+        self._attempt = attempt
+        self._seconds = seconds
+        self._operation = attempt.name_operation(branch, "timer", "", seconds)
+        self._firing = anyio.CancelScope()
+        self._has_fired = anyio.Event()
+
+    @property
+    def expired(self) -> bool:
+        record = self._attempt.state.operations.get(self._operation)
+        result = record.result if record is not None else None
+        return isinstance(result, e.OperationFinished) and bytes(result.value) == b"true"
+
+    async def start(self) -> None:
+        attempt = self._attempt
+        with attempt.operating():
+            await _begin(attempt, self._operation, "timer", self._seconds)
+        record = attempt.state.operations[self._operation]
+        if self.expired:
+            attempt.host.start_soon(self._fire)
+        elif record.is_open:
+            assert isinstance(record.request, e.OperationStarted)
+            attempt.timers[self._operation] = record.request.due_at
+            deadline = attempt.host.clock.deadline(record.request.due_at)
+            attempt.host.alarm.at(deadline, self._come_due)
+
+    def _come_due(self) -> None:
+        if self._operation in self._attempt.timers and self._attempt.fate is None:
+            self._attempt.host.start_soon(self._fire)
+
+    async def _fire(self) -> None:
+        """Cut the block off, at the place in the order of results that the journal gives to it."""
+        attempt = self._attempt
+        try:
+            with self._firing:
+                if not self.expired:
+                    await attempt.pass_barrier()
+                    if not attempt.state.operations[self._operation].is_open:
+                        return
+                    await attempt.deliver(self._operation, _finished(attempt, self._operation, "timer", expired=True))
+                await attempt.take(self._operation)
+                self.scope.cancel()
+                self._has_fired.set()
+        except (Suspended, StoreError):
+            pass  # the attempt is told so itself, and unwinds
+
+    async def interrupt(self) -> None:
+        """The block is being cancelled, by this timer or from outside."""
+        self._end()
+        if not self.scope.cancel_called and self._attempt.fate is None:
+            now = self._attempt.host.clock.now()
+            await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))
+
+    async def finish(self) -> None:
+        """The block was left; say whether in time."""
+        attempt = self._attempt
+        if self.expired:
+            if not self.scope.cancel_called:
+                await self._has_fired.wait()
+            return self._end()
+        self._end()
+        with attempt.operating():
+            await attempt.check()
+            record = attempt.state.operations[self._operation]
+            if record.state == "abandoned":
+                return None
+            if record.is_open:
+                await attempt.deliver(self._operation, _finished(attempt, self._operation, "timer", expired=False))
+            await attempt.take(self._operation)
+        return None
+
+    def _end(self) -> None:
+        self._firing.cancel()
+        self._attempt.timers.pop(self._operation, None)

@@ -1,0 +1,48 @@
+"""Sessions as their users see them, from the store's index alone: no journal is read, nothing is loaded."""
+
+from typing import Any
+
+from supervisor.abc import SessionRow, Store
+from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView
+
+
+def session_views(store: Store, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
+    """Return sessions, parents before children, each with what is pending at it and below it."""
+    rows = store.find_sessions(root=root, is_open=is_open)
+    parents = {row.id: row.parent for row in rows}
+    pending: dict[str, list[Approval]] = {}
+    for approval in store.find_approvals(root=root):
+        session: str | None = approval.session
+        while session is not None:
+            pending.setdefault(session, []).append(approval)
+            session = parents.get(session)
+    owners = {root: store.get_owner(root) for root in {row.root for row in rows if row.outcome is None}}
+    return [_view(row, tuple(pending.get(row.id, ())), owners.get(row.root)) for row in rows]
+
+
+def _view(row: SessionRow, pending: tuple[Approval, ...], owner: object | None) -> SessionView:
+    return SessionView(
+        id=row.id,
+        parent=row.parent,
+        root=row.root,
+        agent=row.agent,
+        path=row.path,
+        status=_status(row.outcome, is_waiting=bool(pending)),
+        outcome=_outcome(row.outcome),
+        pending_approvals=pending,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        owner=str(owner) if owner is not None and row.outcome is None else None,
+    )
+
+
+def _status(outcome: Outcome[Any] | None, *, is_waiting: bool) -> SessionStatus:
+    if outcome is None:
+        return "waiting_approval" if is_waiting else "active"
+    return "completed" if outcome.kind in ("succeeded", "cancelled") else "error"
+
+
+def _outcome(outcome: Outcome[Any] | None) -> dict[str, Any] | None:
+    if outcome is None:
+        return None
+    return {"kind": outcome.kind, "value": outcome.returned, "cause": outcome.cause}

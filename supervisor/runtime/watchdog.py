@@ -1,0 +1,140 @@
+"""The watchdog: ends attempts that show no progress (W1-W7, W11, W12). The arithmetic is in core/inactivity.py.
+
+A heartbeat must cost next to nothing, so it stores `coarse`, an instant that is renewed by a tick; and nobody walks over
+all attempts: each is looked at when it could be due at the earliest, and put off if it is not.
+
+Rules
+- The watchdog's clock is the loop's, less the lag that the alarm has seen: a loop that was held stalls nobody (W11).
+- The tick is 4/5 of what the shortest budget tolerates (250 ms, 5 % of it where that is less, never under 10 ms); while
+  nobody is armed there is none.
+- Expiry is decided and acted upon in one step: paused is nothing, due is due, fired is final (W3).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Any
+
+import anyio
+
+from supervisor.core.inactivity import Inactivity, PauseKind
+from supervisor.core.specs import AgentSpec
+from supervisor.runtime.alarm import Alarm
+
+
+class Watchdog:
+    """The clock that all watches share."""
+
+    def __init__(self, alarm: Alarm) -> None:
+        self.alarm = alarm
+        self.coarse = self.now()
+        self._ticks: Counter[float] = Counter()
+        self._is_ticking = False
+
+    def now(self) -> float:
+        """Return the watchdog's instant: the loop's clock less its lag."""
+        return anyio.current_time() - self.alarm.lag
+
+    def look_at(self, instant: float, look: Callable[[], None]) -> None:
+        self.alarm.at(instant + self.alarm.lag, look)
+
+    def arm(self, tick: float) -> None:
+        """Somebody is watched with this tick: keep `coarse` fresh."""
+        self._ticks[tick] += 1
+        self.coarse = self.now()
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._tick()
+
+    def disarm(self, tick: float) -> None:
+        self._ticks[tick] -= 1
+        if not self._ticks[tick]:
+            del self._ticks[tick]
+
+    def _tick(self) -> None:
+        self.coarse = self.now()
+        if self._ticks:
+            self.alarm.at(anyio.current_time() + min(self._ticks), self._tick)
+        else:
+            self._is_ticking = False
+
+
+class Watch:
+    """The watchdog of one attempt. `expire` is called once, with the cause, when it is stalled."""
+
+    __slots__ = ("_dog", "_expire", "_looks_at", "_tick", "inactivity", "is_armed", "is_working")
+
+    def __init__(self, dog: Watchdog, spec: AgentSpec[Any, Any], expire: Callable[[str], None]) -> None:
+        self._dog = dog
+        self._expire: Callable[[str], None] | None = expire
+        self._tick = 0.8 * min(0.25, max(0.01, 0.05 * spec.inactivity_timeout))
+        self._looks_at = inf
+        self.is_armed = False
+        self.is_working = 0
+        self.inactivity = Inactivity(
+            dog.now(), spec.inactivity_timeout, spec.first_progress_timeout, spec.active_timeout
+        )
+        self._rearm()
+
+    def heartbeat(self) -> None:
+        self.inactivity.beat = self._dog.coarse
+
+    def keepalive(self) -> None:
+        self.inactivity.keepalive(self._dog.now())
+
+    def progress(self) -> None:
+        self.inactivity.progress(self._dog.now())
+
+    def pause(self, reason: str, kind: PauseKind) -> None:
+        self.inactivity.pause(reason, kind, self._dog.now())
+        self._rearm()
+
+    def resume(self, reason: str) -> None:
+        self.inactivity.resume(reason, self._dog.now())
+        self._rearm()
+
+    @contextmanager
+    def working(self, *, model_call: bool = False) -> Iterator[None]:
+        """A step or a model call is in flight: the clock runs whatever else waits."""
+        self.inactivity.begin_work(self._dog.now(), model_call=model_call)
+        self.is_working += 1
+        self._rearm()
+        try:
+            yield
+        finally:
+            self.is_working -= 1
+            self.inactivity.end_work(self._dog.now())
+            self._rearm()
+
+    def disarm(self) -> None:
+        """Nothing expires any more: the attempt was stopped or has ended."""
+        self._expire = None
+        self._set_armed(False)
+
+    def _rearm(self) -> None:
+        due = self.inactivity.due_at(self._tick) if self._expire is not None else None
+        self._set_armed(due is not None)
+        if due is not None and (earliest := self._earliest(due)) < self._looks_at:
+            self._looks_at = earliest
+            self._dog.look_at(earliest, self._look)
+
+    def _set_armed(self, is_armed: bool) -> None:
+        if is_armed != self.is_armed:
+            self.is_armed = is_armed
+            (self._dog.arm if is_armed else self._dog.disarm)(self._tick)
+
+    def _earliest(self, due: float) -> float:
+        """Return the earliest instant at which it could be due: a first heartbeat brings a shorter budget with it."""
+        if self.inactivity.beat is not None:
+            return due
+        return min(due, max(self.inactivity.since, self._dog.now()) + self.inactivity.budget)
+
+    def _look(self) -> None:
+        self._looks_at = inf
+        now = self._dog.now()
+        due = self.inactivity.due_at(self._tick) if self._expire is not None else None
+        if due is not None and due <= now and self._expire is not None:
+            self._expire(self.inactivity.cause(now))
+        else:
+            self._rearm()

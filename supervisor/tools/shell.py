@@ -1,0 +1,118 @@
+"""The exec tool: runs a command as a process of its own, asks first, and always comes back (T3-T8).
+
+Order: the process exists and waits at its gate; its pid and start time are committed with `executing`; the gate opens;
+its end, whichever way, is the call's result. If we die before the gate opens, nothing has run.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+
+from supervisor.core.errors import ToolFailed
+from supervisor.core.marker import CALL_MARKER
+from supervisor.core.specs import ToolContext, tool
+from supervisor.core.values import ToolResult
+from supervisor.tools.finished import Finished, LaunchFailed
+from supervisor.tools.process import Process, open_process
+
+OUR_SECRETS: Final = ("SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE", "SLACK_", "DISCORD_")
+"""Names, or beginnings of names, of variables that no command gets to see (T4)."""
+
+
+@tool(name="shell", timeout=None, starts_process=True)
+async def shell(
+    context: ToolContext,
+    command: str | list[str],
+    cwd: str | None = None,
+    env: dict[str, str] | None = None,
+    timeout: float = 30.0,
+) -> ToolResult[str]:
+    """Run a command and return its output; asks a person first.
+
+    `command`: a string runs in /bin/sh, a list of words without a shell. `cwd`: the folder it runs in, default the
+    supervisor's. `env`: variables added to the supervisor's environment, less our own secrets. `timeout`: seconds from
+    the command's start until it is ended, together with everything that it started.
+
+    The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
+    they came, UTF-8, what is not escaped; capped, head and tail). Otherwise it is an error that keeps the output.
+    `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, left_behind, refused_kills.
+    On macOS a process that leaves its session cannot be found once its parent has ended, and is not ended.
+    """
+    if not timeout > 0:
+        raise ToolFailed(
+            f"timeout must be more than 0 seconds, not {timeout}", reason="invalid_arguments", effect="none"
+        )
+    try:
+        async with open_process(command, cwd=cwd, env=_environment(context, env)) as process:
+            await context.started(process.pid, process.started_at)
+            await process.release()
+            return _result(await _wait(process, context, timeout), process.pid, timeout)
+    except LaunchFailed as failure:
+        where = f": {failure.filename}" if failure.filename else ""
+        text = f"the command could not be started: {failure.strerror}{where}"
+        raise ToolFailed(text, reason="launch", effect="none", errno=failure.errno) from None
+
+
+async def _wait(process: Process, context: ToolContext, timeout: float) -> Finished:
+    try:
+        return await process.wait(timeout)
+    except anyio.get_cancelled_exc_class():
+        if process.finished is not None:
+            context.leave(_result(process.finished, process.pid, timeout))
+        raise
+
+
+def _environment(context: ToolContext, env: Mapping[str, str] | None) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(OUR_SECRETS)}
+    return {**ours, **(env or {}), CALL_MARKER: context.operation}
+
+
+def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:
+    output = finished.output
+    details: dict[str, Any] = {
+        "reason": _reason(finished),
+        "effect": "done",
+        "exit_code": finished.exit_code,
+        "signal": finished.signal,
+        "duration": round(finished.duration, 6),
+        "timeout": timeout,
+        "pid": pid,
+        "output_bytes": output.total,
+        "truncated": output.is_truncated,
+        "left_behind": [
+            {"pid": each.pid, "command": each.command, "escaped": each.has_escaped, "how": each.how}
+            for each in finished.left_behind
+        ],
+        "refused_kills": list(finished.refused_kills),
+    }
+    ok = finished.exit_code == 0 and not finished.timed_out
+    text = output.text
+    content = "\n".join([*([text] if text else []), *_remarks(finished, timeout)])
+    return ToolResult(kind="ok" if ok else "error", content=content, value=text if ok else None, details=details)
+
+
+def _reason(finished: Finished) -> str | None:
+    if finished.timed_out:
+        return "deadline"
+    if finished.signal is not None:
+        return "signal"
+    return "exit_code" if finished.exit_code != 0 else None
+
+
+def _remarks(finished: Finished, timeout: float) -> list[str]:
+    """Say what the output does not: how the command ended, if not by 0, and what it left behind (T6)."""
+    remarks = []
+    if finished.timed_out:
+        remarks.append(f"[ended at its deadline of {timeout:g} s]")
+    elif finished.signal is not None:
+        remarks.append(f"[ended by signal {finished.signal}]")
+    elif finished.exit_code != 0:
+        remarks.append(f"[exit code {finished.exit_code}]")
+    if finished.left_behind_count:
+        names = ", ".join(f"{each.pid} ({each.command}, {each.how})" for each in finished.left_behind)
+        remarks.append(f"[left behind and ended: {names}; use background=True for what shall go on]")
+    if finished.trouble:
+        remarks.append(f"[{finished.trouble}]")
+    return remarks
