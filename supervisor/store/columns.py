@@ -29,40 +29,39 @@ def from_micros(micros: int) -> datetime:
 
 
 def session_entry(row: Columns) -> SessionEntry:
-    id_, parent, root, created, last_at, is_asleep, due_at, finished = row[:8]
-    due = None if due_at is None else from_micros(due_at)
-    return SessionEntry(id_, parent, root, created, from_micros(last_at), bool(is_asleep), due, finished)
+    due_at = None if row[5] is None else from_micros(row[5])
+    return SessionEntry(row[0], row[1], row[2], from_micros(row[3]), bool(row[4]), due_at, row[6])
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:
-    id_, session, operation, asked, status, decided, shown = row[:7]
-    return ApprovalEntry(id_, session, operation, asked, status, decided, _decode_shown(shown) if shown != "[]" else ())
+    shown = () if row[6] == "[]" else _decode_shown(row[6])
+    return ApprovalEntry(row[0], row[1], row[2], row[3], row[4], row[5], shown)
 
 
 def new_session(entry: SessionEntry) -> Columns:
-    return (entry.id, entry.parent, entry.root, entry.created, *_living(entry))
+    return (entry.created, entry.root, *_living(entry))
 
 
 def changed_session(entry: SessionEntry) -> Columns:
-    return (*_living(entry), entry.id)
+    return (*_living(entry), entry.created)
 
 
 def new_approval(entry: ApprovalEntry) -> Columns:
-    return (entry.id, entry.session, entry.operation, entry.asked, *_answered(entry))
+    return (entry.asked, entry.id, entry.session, entry.operation, *_answered(entry))
 
 
 def changed_approval(entry: ApprovalEntry) -> Columns:
-    return (*_answered(entry), entry.id)
+    return (*_answered(entry), entry.asked)
 
 
 def full_session(row: Columns) -> SessionRow:
     """Read a row of the view session_full."""
-    return session_row(session_entry(row), row[8], row[9])
+    return session_row(session_entry(row), row[7], row[8])
 
 
 def full_approval(row: Columns) -> Approval:
     """Read a row of the view approval_full."""
-    return approval_row(approval_entry(row), row[7], row[8], row[9], row[10])
+    return approval_row(approval_entry(row), row[7], row[8], row[9])
 
 
 def owner_columns(owner: Owner) -> Columns:

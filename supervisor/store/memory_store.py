@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from supervisor.abc import Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.events import encode_event
+from supervisor.core.events import SessionCreated, encode_event
 from supervisor.core.values import Approval
 from supervisor.store.projection import (
     ApprovalEntry,
@@ -74,6 +74,9 @@ class MemoryStore(Store):
         for row in rows:
             if row.position <= last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
+            is_known = any(row.session in known for known in (draft.sessions, transaction.sessions, self._sessions))
+            if isinstance(row.event, SessionCreated) == is_known:
+                raise IllegalEvent(f"session {row.session} must have one beginning, and have it first")
             last = row.position
             transaction.entries.append((row.position, row.session, encode_event(row.event)))
             draft.take(row)
@@ -129,8 +132,8 @@ class MemoryStore(Store):
         ]
 
     def next_due(self) -> list[tuple[str, datetime]]:
-        due = [(entry.id, entry.due_at) for entry in self._sessions.values() if entry.due_at is not None]
-        return sorted(due, key=lambda found: (found[1], found[0]))
+        due = [(entry.due_at, entry.created, entry.id) for entry in self._sessions.values() if entry.due_at is not None]
+        return [(session, due_at) for due_at, _, session in sorted(due)]
 
     def get_approval(self, approval: str) -> Approval | None:
         entry = self._approvals.get(approval)
@@ -182,7 +185,7 @@ class MemoryStore(Store):
         created, asked = self._body(session.id, session.created), self._body(session.id, entry.asked)
         assert created is not None
         assert asked is not None
-        return approval_row(entry, session.root, created, asked, self._body(session.id, entry.decided))
+        return approval_row(entry, created, asked, self._body(session.id, entry.decided))
 
 
 class _Transaction:

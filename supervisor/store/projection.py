@@ -10,7 +10,7 @@ Rules
 - An event that this program cannot read is nobody's entry: it stops no list, and its session says so when it is read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -23,18 +23,34 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
 from supervisor.core.values import Approval, Outcome
 
-E = TypeVar("E", bound=e.Event)
+E = TypeVar("E")
 
 UNREADABLE: Final = "(unreadable)"
 """Stands where an entry points to an event that this program cannot read."""
-_UNKNOWN: Final = datetime.fromtimestamp(0, UTC)
+
+_read_created: Final = msgspec.json.Decoder(e.SessionCreated).decode
+_read_asked: Final = msgspec.json.Decoder(e.ToolCallRequested).decode
+_read_finished: Final = msgspec.json.Decoder(e.RunFinished).decode
+_read_json: Final = msgspec.json.Decoder().decode
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
+_NO_SESSION: Final = e.SessionCreated(
+    at=_NEVER,
+    agent=UNREADABLE,
+    file=None,
+    path=(UNREADABLE,),
+    root=UNREADABLE,
+    requester=UNREADABLE,
+    cwd=UNREADABLE,
+)
+_NO_REQUEST: Final = e.ToolCallRequested(
+    at=_NEVER, operation=UNREADABLE, tool=UNREADABLE, arguments=msgspec.Raw(b"null"), digest=UNREADABLE
+)
 
 
 class SessionEntry(msgspec.Struct, frozen=True):
     """A session in the index. `created` and `finished` are positions; `due_at` is set only while it is asleep."""
 
     id: str
-    parent: str | None
     root: str
     created: int
     last_at: datetime
@@ -66,9 +82,14 @@ class Touched(NamedTuple):
 def touched(rows: Iterable[Row]) -> Touched:
     """Return what has to be read before these rows can be taken."""
     found = Touched(set(), set(), set())
+    made: set[str] = set()
     for row in rows:
         event = row.event
         match event:
+            case e.SessionCreated():
+                made.add(row.session)
+            case e.ToolCallRequested(approval=str(approval)):
+                made.add(approval)
             case e.ApprovalDecided():
                 found.sessions.add(row.session)
                 found.approvals.add(event.approval)
@@ -80,7 +101,7 @@ def touched(rows: Iterable[Row]) -> Touched:
                 found.sessions.add(row.session)
             case _:
                 pass
-    return found
+    return Touched(found.sessions - made, found.approvals - made, found.calls)
 
 
 class Draft:
@@ -98,7 +119,7 @@ class Draft:
         event = row.event
         match event:
             case e.SessionCreated():
-                self.sessions[row.session] = SessionEntry(row.session, event.parent, event.root, row.position, event.at)
+                self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
             case e.RunPassivated():
                 self._change(row, is_asleep=True, due_at=event.due_at)
             case e.RunFinished():
@@ -152,17 +173,17 @@ class Draft:
 
 def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> SessionRow:
     """Put together what an entry and the bodies that it points to say."""
-    facts = _read(created, e.SessionCreated)
-    end = None if finished is None else _read(finished, e.RunFinished)
+    facts = _read(_read_created, created) or _NO_SESSION
+    end = None if finished is None else _read(_read_finished, finished)
     return SessionRow(
         id=entry.id,
-        parent=entry.parent,
+        parent=facts.parent,
         root=entry.root,
-        agent=facts.agent if facts else UNREADABLE,
-        path=facts.path if facts else (UNREADABLE,),
-        requester=facts.requester if facts else UNREADABLE,
-        cwd=facts.cwd if facts else UNREADABLE,
-        created_at=facts.at if facts else entry.last_at,
+        agent=facts.agent,
+        path=facts.path,
+        requester=facts.requester,
+        cwd=facts.cwd,
+        created_at=facts.at,
         is_asleep=entry.is_asleep,
         due_at=entry.due_at,
         last_at=entry.last_at,
@@ -171,33 +192,33 @@ def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> 
     )
 
 
-def approval_row(entry: ApprovalEntry, root: str, created: bytes, asked: bytes, decided: bytes | None) -> Approval:
+def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: bytes | None) -> Approval:
     """Put together what an entry and the bodies that it points to say."""
-    facts = _read(created, e.SessionCreated)
-    request = _read(asked, e.ToolCallRequested)
-    answer = None if decided is None else _read_answer(decided)
+    facts = _read(_read_created, created) or _NO_SESSION
+    request = _read(_read_asked, asked) or _NO_REQUEST
+    answer = None if decided is None else _read(e.decode_event, decided)
     decision = answer if isinstance(answer, e.ApprovalDecided) else None
-    arguments = decision.arguments if decision and decision.arguments is not None else request and request.arguments
+    edited = decision.arguments if decision is not None else None
     return Approval(
         id=entry.id,
         session=entry.session,
-        root_session=root,
-        path=facts.path if facts else (UNREADABLE,),
-        agent=facts.agent if facts else UNREADABLE,
+        root_session=facts.root,
+        path=facts.path,
+        agent=facts.agent,
         operation=entry.operation,
-        tool=request.tool if request else UNREADABLE,
-        arguments=msgspec.json.decode(arguments) if arguments else None,
-        digest=request.digest if request else "",
-        cwd=facts.cwd if facts else UNREADABLE,
-        options=request.options if request else (),
-        requester=facts.requester if facts else UNREADABLE,
+        tool=request.tool,
+        arguments=_read_json(request.arguments if edited is None else edited),
+        digest=request.digest,
+        cwd=facts.cwd,
+        options=request.options,
+        requester=facts.requester,
         status=entry.status,  # type: ignore[arg-type] # the table in core.machine holds no other word
-        created_at=request.at if request else _UNKNOWN,
-        expires_at=request.expires_at if request else None,
-        decision=decision.decision if decision else None,
-        by=decision.by if decision else None,
+        created_at=request.at,
+        expires_at=request.expires_at,
+        decision=None if decision is None else decision.decision,
+        by=None if decision is None else decision.by,
         reason=getattr(answer, "reason", None),
-        decided_at=answer.at if answer else None,
+        decided_at=None if answer is None else answer.at,
         shown=entry.shown,
         position=entry.asked,
     )
@@ -225,18 +246,13 @@ def _outcome(end: e.RunFinished | None) -> Outcome[Any]:
     return Outcome(
         kind=end.kind,
         cause=end.cause,
-        partial=msgspec.json.decode(end.partial),
-        returned=msgspec.json.decode(end.value),
+        partial=_read_json(end.partial),
+        returned=_read_json(end.value),
     )
 
 
-def _read(body: bytes, type_: type[E]) -> E | None:
-    event = _read_answer(body)
-    return event if isinstance(event, type_) else None
-
-
-def _read_answer(body: bytes) -> Any:
+def _read(decode: Callable[[bytes], E], body: bytes) -> E | None:
     try:
-        return e.decode_event(body)
-    except StoreUnreadable:
+        return decode(body)
+    except (msgspec.MsgspecError, StoreUnreadable):
         return None

@@ -1,64 +1,77 @@
 -- The queries of the SQLite store. Each begins with its name; what follows the colon says what it is for.
 
 -- append: add journal entries; a position that is taken is an error
-INSERT INTO event (position, session, body) VALUES (?, ?, ?);
+INSERT INTO event (position, session, id, body) VALUES (?, ?, ?, ?);
+
+-- number: a session's number, by its id
+SELECT position FROM event WHERE id = ?;
 
 -- last_position: where the next entry goes
 SELECT coalesce(max(position), 0) FROM event;
 
 -- rows: every entry behind a position
-SELECT position, session, body FROM event WHERE position > ? ORDER BY position;
+SELECT e.position, f.id, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
+ WHERE e.position > ? ORDER BY e.position;
 
 -- some_rows: a bounded part of the same, to rebuild the index from
-SELECT position, session, body FROM event WHERE position > ? ORDER BY position LIMIT 1000;
+SELECT e.position, f.id, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
+ WHERE e.position > ? ORDER BY e.position LIMIT 1000;
 
 -- journal: one session's entries behind a position
-SELECT position, session, body FROM event WHERE session = ? AND position > ? ORDER BY position;
+SELECT position, body FROM event
+ WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? ORDER BY position;
 
 -- session_entry: the index entry of a session, to change it
-SELECT id, parent, root, created, last_at, is_asleep, due_at, finished FROM session WHERE id = ?;
+SELECT c.id, r.id, s.number, s.last_at, s.is_asleep, s.due_at, s.finished
+  FROM event AS c CROSS JOIN session AS s ON s.number = c.position CROSS JOIN event AS r ON r.position = s.root
+ WHERE c.id = ?;
 
 -- add_session: put a new session into the index
-INSERT INTO session (id, parent, root, created, last_at, is_asleep, due_at, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO session (number, root, last_at, is_asleep, due_at, finished)
+VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
 
 -- change_session: what may change about a session
-UPDATE session SET last_at = ?, is_asleep = ?, due_at = ?, finished = ? WHERE id = ?;
+UPDATE session SET last_at = ?, is_asleep = ?, due_at = ?, finished = ? WHERE number = ?;
 
 -- clear_sessions: forget the index, to rebuild it
 DELETE FROM session;
 
 -- approval_entry: the index entry of an approval, to change it
-SELECT id, session, operation, asked, status, decided, shown FROM approval WHERE id = ?;
+SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown
+  FROM approval AS a CROSS JOIN event AS c ON c.position = a.session WHERE a.id = ?;
 
 -- approval_of_call: the same, where an event names the call alone
-SELECT id, session, operation, asked, status, decided, shown FROM approval WHERE session = ? AND operation = ?;
+SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown
+  FROM event AS c CROSS JOIN approval AS a ON a.session = c.position WHERE c.id = ? AND a.operation = ?;
 
 -- add_approval: put a new approval into the index
-INSERT INTO approval (id, session, operation, asked, status, decided, shown) VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT INTO approval (asked, id, session, operation, status, decided, shown)
+VALUES (?, ?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
 
 -- change_approval: what may change about an approval
-UPDATE approval SET status = ?, decided = ?, shown = ? WHERE id = ?;
+UPDATE approval SET status = ?, decided = ?, shown = ? WHERE asked = ?;
 
 -- clear_approvals: forget the index, to rebuild it
 DELETE FROM approval;
 
 -- session: one session for people
-SELECT * FROM session_full WHERE id = ?;
+SELECT * FROM session_full WHERE number = (SELECT position FROM event WHERE id = ?);
 
 -- sessions: all sessions, parents before children
-SELECT * FROM session_full ORDER BY created;
+SELECT * FROM session_full ORDER BY number;
 
 -- sessions_open: those without an outcome
-SELECT * FROM session_full WHERE finished IS NULL ORDER BY created;
+SELECT * FROM session_full WHERE finished IS NULL ORDER BY number;
 
 -- sessions_awake: those that are not passivated either
-SELECT * FROM session_full WHERE finished IS NULL AND is_asleep = 0 ORDER BY created;
+SELECT * FROM session_full WHERE finished IS NULL AND is_asleep = 0 ORDER BY number;
 
 -- sessions_of_tree: those below one root, itself included
-SELECT * FROM session_full WHERE root = ? ORDER BY created;
+SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) ORDER BY number;
 
 -- due: passivated sessions that a timer wakes
-SELECT id, due_at FROM session WHERE due_at IS NOT NULL ORDER BY due_at, id;
+SELECT c.id, s.due_at FROM session AS s CROSS JOIN event AS c ON c.position = s.number
+ WHERE s.due_at IS NOT NULL ORDER BY s.due_at, s.number;
 
 -- approval: one approval for people
 SELECT * FROM approval_full WHERE id = ?;
@@ -70,11 +83,11 @@ SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
 SELECT * FROM approval_full WHERE status = 'pending' AND asked > ? ORDER BY asked;
 
 -- approvals_of_session: those of one session, behind a position
-SELECT * FROM approval_full WHERE session = ? AND asked > ? ORDER BY asked;
+SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
 
 -- approvals_of_tree: those of a root and all below it, behind a position
-SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.id
- WHERE t.root = ? AND a.asked > ? ORDER BY a.asked;
+SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.number
+ WHERE t.root = (SELECT position FROM event WHERE id = ?) AND a.asked > ? ORDER BY a.asked;
 
 -- owner_of_tree: who has, or had, a tree; the owner's own row may be gone
 SELECT t.owner, coalesce(o.host, '?'), coalesce(o.pid, 0), coalesce(o.since, 0)

@@ -1,54 +1,58 @@
 -- The schema of a store. Events are the truth; session and approval follow from them and can be rebuilt.
--- Columns named after a moment in a session's life (created, finished, asked, decided) hold positions of events, where
--- the payload is; instants are microseconds since 1970, UTC.
+--
+-- A session's number is the position of its first entry. Tables refer to sessions by number and to payload by position,
+-- so that what was made together lies together: a decision dirties few pages, and the inbox is read from end to end.
+-- Instants are microseconds since 1970, UTC.
 
 -- The journals of all sessions, in the order of their commits. Appended to, never changed.
 CREATE TABLE event (
     position INTEGER PRIMARY KEY,
-    session  TEXT NOT NULL,
-    body     BLOB NOT NULL  -- one event as JSON, its type in "event"
+    session  INTEGER NOT NULL,   -- its number
+    id       TEXT,               -- its id, in its first entry only
+    body     BLOB NOT NULL       -- one event as JSON, its type in "event"
 );
 
 -- Reading one session's journal; the rowid, which is the position, is every index's last column.
 CREATE INDEX event_of_session ON event (session);
 
+-- From a session's id to its number. There is one session of each id.
+CREATE UNIQUE INDEX event_first ON event (id) WHERE id IS NOT NULL;
+
 -- One row per session: what resuming and listing need to know without reading a journal.
 CREATE TABLE session (
-    id        TEXT PRIMARY KEY,
-    parent    TEXT,
-    root      TEXT NOT NULL,
-    created   INTEGER NOT NULL,
+    number    INTEGER PRIMARY KEY,
+    root      INTEGER NOT NULL,
     last_at   INTEGER NOT NULL,
     is_asleep INTEGER NOT NULL,
-    due_at    INTEGER,          -- only while it is asleep
-    finished  INTEGER
-) WITHOUT ROWID;
+    due_at    INTEGER,           -- only while it is asleep
+    finished  INTEGER            -- position of its outcome
+);
 
 -- All sessions of a tree, parents before children.
-CREATE INDEX session_of_tree ON session (root, created);
+CREATE INDEX session_of_tree ON session (root);
 
 -- Open sessions, for resuming. Whether they sleep is not in it: a decision would have to change it.
-CREATE INDEX session_open ON session (created) WHERE finished IS NULL;
+CREATE INDEX session_open ON session (number) WHERE finished IS NULL;
 
 -- The sleepers that a timer will wake; most wait for people and are not in it.
 CREATE INDEX session_due ON session (due_at) WHERE due_at IS NOT NULL;
 
 -- One row per approval. What was asked and answered is in the events.
 CREATE TABLE approval (
-    id        TEXT PRIMARY KEY,
-    session   TEXT NOT NULL,
+    asked     INTEGER PRIMARY KEY,   -- position of the call
+    id        TEXT NOT NULL UNIQUE,
+    session   INTEGER NOT NULL,
     operation TEXT NOT NULL,
-    asked     INTEGER NOT NULL,
     status    TEXT NOT NULL,
-    decided   INTEGER,
-    shown     TEXT NOT NULL     -- names of the channels that hold a card, as JSON
-) WITHOUT ROWID;
+    decided   INTEGER,               -- position of what ended it: a decision, a withdrawal, the call's own end
+    shown     TEXT NOT NULL          -- names of the channels that hold a card, as JSON
+);
 
 -- The inbox: what is pending, oldest first.
 CREATE INDEX approval_pending ON approval (asked) WHERE status = 'pending';
 
 -- A session's approvals, oldest first. No decision changes it.
-CREATE INDEX approval_of_session ON approval (session, asked);
+CREATE INDEX approval_of_session ON approval (session);
 
 -- Who runs a tree. A row counts only while its owner lives.
 CREATE TABLE tree (
@@ -69,18 +73,18 @@ CREATE TABLE owner (
 
 -- Sessions with the bodies of the events that they point to.
 CREATE VIEW session_full AS
-SELECT s.id, s.parent, s.root, s.created, s.last_at, s.is_asleep, s.due_at, s.finished,
-       c.body AS created_body, f.body AS finished_body
+SELECT c.id, r.id AS root_id, s.number, s.last_at, s.is_asleep, s.due_at, s.finished, c.body AS created_body,
+       f.body AS finished_body, s.root
   FROM session AS s
-  CROSS JOIN event AS c ON c.position = s.created
+  CROSS JOIN event AS c ON c.position = s.number
+  CROSS JOIN event AS r ON r.position = s.root
   LEFT JOIN event AS f ON f.position = s.finished;
 
--- Approvals with their session's root and the bodies of the events that they point to.
+-- Approvals with the bodies of the events that they point to.
 CREATE VIEW approval_full AS
-SELECT a.id, a.session, a.operation, a.asked, a.status, a.decided, a.shown,
-       s.root, c.body AS created_body, r.body AS asked_body, d.body AS decided_body
+SELECT a.id, c.id AS session_id, a.operation, a.asked, a.status, a.decided, a.shown, c.body AS created_body,
+       r.body AS asked_body, d.body AS decided_body, a.session
   FROM approval AS a
-  CROSS JOIN session AS s ON s.id = a.session
-  CROSS JOIN event AS c ON c.position = s.created
+  CROSS JOIN event AS c ON c.position = a.session
   CROSS JOIN event AS r ON r.position = a.asked
   LEFT JOIN event AS d ON d.position = a.decided;

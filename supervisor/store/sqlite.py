@@ -11,21 +11,24 @@ Rules
 - Every query is fetched to its end at once: a cursor left open would keep the log from being cut back.
 """
 
+import gc
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from supervisor.abc import Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
-from supervisor.core.events import encode_event
+from supervisor.core.events import SessionCreated, decode_event, encode_event
 from supervisor.core.values import Approval
 from supervisor.store import columns, schema
 from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
 from supervisor.store.owners import LockFolder
-from supervisor.store.projection import Draft, read_known_rows, read_rows, touched
+from supervisor.store.projection import Draft, read_known_rows, touched
 from supervisor.store.schema import QUERIES
+
+R = TypeVar("R")
 
 CHECKPOINT_PAGES: Final = 1000
 """How much is written between two checkpoints: about 4 MiB, as SQLite itself would have it."""
@@ -109,17 +112,26 @@ class SqliteStore(Store):
         return True
 
     def write(self, rows: Sequence[Row]) -> None:
+        draft = self._draft(rows)
+        numbers = {entry.id: entry.created for entry in draft.sessions.values()}
         last = self._written or self._value("last_position")
         entries = []
         for row in rows:
             if row.position <= last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             last = row.position
-            entries.append((last, row.session, encode_event(row.event)))
+            if is_first := isinstance(row.event, SessionCreated):
+                numbers[row.session] = last
+            elif row.session not in numbers:
+                numbers[row.session] = self._value("number", row.session)
+            body = encode_event(row.event)
+            entries.append((last, numbers[row.session], row.session if is_first else None, body))
+            self._pages += 2 + len(body) // _PAGE
+            draft.take(row)
         self._change("append", entries)
+        self._put(draft)
         self._written = last
-        self._pages += 4 + 2 * len(entries) + sum(len(entry[2]) for entry in entries) // _PAGE
-        self._project(rows)
+        self._pages += 4
 
     def commit(self) -> None:
         try:
@@ -168,7 +180,7 @@ class SqliteStore(Store):
         return read_known_rows(self._read("rows", after), self.unreadable)
 
     def journal(self, session: str, after: int = 0) -> list[Row]:
-        return read_rows(self._read("journal", session, after))
+        return self._read_as(lambda found: Row(found[0], session, decode_event(found[1])), "journal", session, after)
 
     def last_position(self) -> int:
         found: int = self._read("last_position")[0][0]
@@ -188,23 +200,23 @@ class SqliteStore(Store):
         return last > seen
 
     def get_session(self, session: str) -> SessionRow | None:
-        found = self._read("session", session)
-        return columns.full_session(found[0]) if found else None
+        found = self._read_as(columns.full_session, "session", session)
+        return found[0] if found else None
 
     def find_sessions(
         self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
     ) -> list[SessionRow]:
         if root is not None:
-            found = self._read("sessions_of_tree", root)
+            found = self._read_as(columns.full_session, "sessions_of_tree", root)
         elif is_awake:
-            found = self._read("sessions_awake")
+            found = self._read_as(columns.full_session, "sessions_awake")
         elif is_open or is_awake is False:
-            found = self._read("sessions_open")
+            found = self._read_as(columns.full_session, "sessions_open")
         else:
-            found = self._read("sessions")
+            found = self._read_as(columns.full_session, "sessions")
         return [
             row
-            for row in map(columns.full_session, found)
+            for row in found
             if (is_open is None or (row.ended_at is None) == is_open)
             and (is_awake is None or (row.ended_at is None and row.is_asleep != is_awake))
         ]
@@ -213,21 +225,21 @@ class SqliteStore(Store):
         return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
 
     def get_approval(self, approval: str) -> Approval | None:
-        found = self._read("approval", approval)
-        return columns.full_approval(found[0]) if found else None
+        found = self._read_as(columns.full_approval, "approval", approval)
+        return found[0] if found else None
 
     def find_approvals(
         self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
     ) -> list[Approval]:
         if session is not None:
-            found = self._read("approvals_of_session", session, after)
+            found = self._read_as(columns.full_approval, "approvals_of_session", session, after)
         elif root is not None:
-            found = self._read("approvals_of_tree", root, after)
+            found = self._read_as(columns.full_approval, "approvals_of_tree", root, after)
         else:
-            found = self._read("approvals_pending" if pending else "approvals", after)
+            return self._read_as(columns.full_approval, "approvals_pending" if pending else "approvals", after)
         return [
             row
-            for row in map(columns.full_approval, found)
+            for row in found
             if (not pending or row.status == "pending") and (root is None or row.root_session == root)
         ]
 
@@ -271,7 +283,11 @@ class SqliteStore(Store):
         last = 0
         while found := self._read("some_rows", last, writing=True):
             last = found[-1][0]
-            self._project(read_known_rows(found, self.unreadable))
+            rows = read_known_rows(found, self.unreadable)
+            draft = self._draft(rows)
+            for row in rows:
+                draft.take(row)
+            self._put(draft)
 
     def _is_current(self) -> bool:
         """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""
@@ -310,6 +326,18 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
+    def _read_as(self, convert: Callable[[Any], R], query: str, *parameters: Any) -> list[R]:
+        """Convert row by row: a hundred thousand bodies at once would need more memory than what is made of them."""
+        is_collecting = gc.isenabled()
+        gc.disable()  # what is made here lives on; searching it for garbage again and again takes as long as making it
+        try:
+            return [convert(row) for row in self._reader.execute(QUERIES[query], parameters)]
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from error
+        finally:
+            if is_collecting:
+                gc.enable()
+
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         try:
             self._writer.executemany(QUERIES[query], rows)
@@ -318,18 +346,21 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
-    def _value(self, query: str) -> int:
-        found: int = self._read(query, writing=True)[0][0]
-        return found
+    def _value(self, query: str, *parameters: Any) -> int:
+        found = self._read(query, *parameters, writing=True)
+        if not found:
+            raise IllegalEvent(f"session {parameters} has no beginning")
+        value: int = found[0][0]
+        return value
 
-    def _project(self, rows: Sequence[Row]) -> None:
+    def _draft(self, rows: Sequence[Row]) -> Draft:
         keys = touched(rows)
         sessions = [row for key in keys.sessions for row in self._read("session_entry", key, writing=True)]
         approvals = [row for key in keys.approvals for row in self._read("approval_entry", key, writing=True)]
         approvals += [row for call in keys.calls for row in self._read("approval_of_call", *call, writing=True)]
-        draft = Draft(map(columns.session_entry, sessions), map(columns.approval_entry, approvals))
-        for row in rows:
-            draft.take(row)
+        return Draft(map(columns.session_entry, sessions), map(columns.approval_entry, approvals))
+
+    def _put(self, draft: Draft) -> None:
         self._change("add_session", [columns.new_session(entry) for entry in draft.new_sessions()])
         self._change("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()])
         self._change("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()])
