@@ -91,7 +91,7 @@ def _escape(char: str) -> str:
 def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     """Return what to show for a pending approval; `edited`: the arguments that the person would approve instead."""
     arguments = approval.arguments if edited is None else edited
-    agent = visible(approval.agent)
+    agent = visible(approval.path[-1])
     facts = [fact for fact in arguments_facts(approval.tool, arguments) if fact[0] != "cwd"]
     facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", _place(approval, arguments)))
     if edited is not None:
@@ -186,7 +186,9 @@ def plain(card: Card, commands: dict[str, str]) -> str:
         lines += [f"  {'':<9} {GUTTER}{line}" for line in more]
     for choice in card.choices:
         if choice.word in commands:
-            lines += [f"  to {choice.word}: {commands[choice.word]}", f"    ({choice.effect})"]
+            effect = "runs it once, with the whole arguments object that you give"
+            effect = effect if choice.word == "edit" else choice.effect
+            lines += [f"  to {choice.word}: {commands[choice.word]}", f"    ({effect})"]
     return "\n".join(lines)
 
 

@@ -89,7 +89,7 @@ def cancel(
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=False) as supervisor:
-            before = get_session(supervisor, session)  # type: ignore[arg-type] # it is the local one
+            before = get_session(supervisor, session)
             if before.outcome is None:
                 await supervisor.cancel(session, reason, by if by is not None else login_name())
                 await supervisor.outcome(session)
@@ -105,7 +105,7 @@ def cancel(
     else:
         assert view.outcome is not None
         had = "had already ended" if before.outcome is not None else "has ended"
-        print(f"{visible(view.agent)} [{view.id}] {had}: {view.outcome['kind']}")
+        print(f"{visible(view.path[-1])} [{view.id}] {had}: {view.outcome['kind']}")
         say(f"\nsupervisor show {session}{place.option}")
     return Exit.DONE
 
@@ -124,10 +124,10 @@ def _decide(approval: str, decision: Callable[[str], Decision], by: str | None, 
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=False) as supervisor:
-            refuse_inside("deciding", supervisor)  # type: ignore[arg-type] # it is the local one
+            refuse_inside("deciding", supervisor)
             verdict = await supervisor.decide(approval, decision(name))
             if verdict.kind == "unknown":
-                raise _unknown(supervisor, approval)  # type: ignore[arg-type] # it is the local one
+                raise _unknown(supervisor, approval)
             return verdict
 
     verdict = anyio.run(decide)

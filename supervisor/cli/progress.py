@@ -17,7 +17,7 @@ async def follow(
     supervisor: Supervisor, root: str, since: datetime, say: Callable[..., None], are_cards_shown: bool
 ) -> None:
     """Tell a tree's events from `since` on, until it ends or the caller is cancelled."""
-    story = Story()
+    story = Story(brief=True)
     kinds = PROGRESS if are_cards_shown else PROGRESS_UNATTENDED
 
     async def watch(session: str) -> None:

@@ -120,7 +120,7 @@ async def reading(place: Place) -> "AsyncIterator[LocalSupervisor | None]":
     from supervisor.app import open_supervisor
 
     async with open_supervisor(place.path, create=False) as supervisor:
-        yield supervisor  # type: ignore[misc] # it is the local one
+        yield supervisor
 
 
 async def _sessions(supervisor: "LocalSupervisor", *, only_open: bool) -> list[SessionView]:
@@ -163,7 +163,7 @@ def _print_sessions(views: list[SessionView]) -> None:
         indent = "  " * (len(view.path) - 1)
         status, style = _status(view)
         began = Text(ago(view.created_at, now), style="dim")
-        table.add_row(Text(view.id), Text(indent + visible(view.agent)), Text(status, style=style), began)
+        table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=style), began)
     answers.open_console().print(table)
 
 
@@ -233,7 +233,7 @@ def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionVie
             print(f"{day:%A, %Y-%m-%d}")
         print(f"  {when:%H:%M:%S}  {story.tell(row, now)}")
     for child in children:
-        print(f"\n  below it: {visible(child.agent)} [{child.id}]: {_status(child)[0]}", end="")
+        print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
     if children:
         print()
     sys.stdout.flush()

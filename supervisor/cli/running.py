@@ -32,6 +32,7 @@ from supervisor.cli.options import (
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
 from supervisor.cli.signals import run_until_stopped
+from supervisor.cli.story import ending
 from supervisor.core.errors import NotFound
 from supervisor.core.values import SessionView
 
@@ -134,7 +135,7 @@ def demo(
         from supervisor.demo import start
 
         run, folder = await start(supervisor)
-        say(f"A small real project is in {folder}; five sub-agents look after it [{run.session}].")
+        say(f"A small real project is in {folder}; six sub-agents look after it [{run.session}].")
         say(f"Kill this process whenever you like: supervisor demo{settings.place.option} goes on where it was.\n")
         return [run]
 
@@ -166,8 +167,8 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
                 unattended=_UNATTENDED[settings.approve],
             ) as supervisor:
                 if settings.approve == "all":
-                    refuse_inside("--approve all", supervisor)  # type: ignore[arg-type] # it is the local one
-                runs = await begin(supervisor)  # type: ignore[arg-type] # it is the local one
+                    refuse_inside("--approve all", supervisor)
+                runs = await begin(supervisor)
                 roots.extend(run.session for run in runs)
                 for root in roots:
                     onlookers.start_soon(follow, supervisor, root, opened_at, terminal.say, is_asking)
@@ -229,7 +230,7 @@ def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exi
     option = settings.place.option
     if view.outcome is None:
         count = len(view.pending_approvals)
-        say(f"\n{visible(view.agent)} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
+        say(f"\n{visible(view.path[-1])} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
         for approval in view.pending_approvals:
             say(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
         say(f"Decide: supervisor approve ID{option}    then go on: supervisor resume {view.id}{option}")
@@ -239,9 +240,8 @@ def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exi
         if not settings.as_json and is_alone:
             answers.print_value(view.outcome.get("value"))
         else:
-            say(f"{visible(view.agent)} [{view.id}] succeeded")
+            say(f"{visible(view.path[-1])} [{view.id}] succeeded")
     else:
-        cause = view.outcome.get("cause")
-        say(f"{visible(view.agent)} [{view.id}] {kind}{f': {visible(cause)}' if cause else ''}")
+        say(f"{visible(view.path[-1])} [{view.id}] {ending(kind, view.outcome.get('cause'))}")
     say(f"\nsupervisor show {view.id}{option}    or, of all: supervisor sessions{option}")
     return Exit.DONE if kind == "succeeded" else Exit.FAILED

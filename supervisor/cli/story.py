@@ -30,9 +30,10 @@ _WIDTH: Final = 100
 
 
 class Story:
-    """Tells the events of any number of sessions, each in its order."""
+    """Tells the events of any number of sessions, each in its order; `brief`: to whoever looks on while it happens."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, brief: bool = False) -> None:
+        self._brief = brief
         self._calls: dict[tuple[str, str], str] = {}
         self._names: dict[str, str] = {}
 
@@ -53,8 +54,8 @@ class Story:
         """The session's own course."""
         match event:
             case e.SessionCreated():
-                self.knows(session, event.path)
-                return f"began, for {visible(event.requester)}, in {visible(event.cwd)}"
+                self.knows(session, event.path[-1:] if self._brief else event.path)
+                return "began" if self._brief else f"began, for {visible(event.requester)}, in {visible(event.cwd)}"
             case e.RunStarted():
                 return f"was given {quote(_json(event.input))}"
             case e.AttemptStarted():
@@ -67,8 +68,8 @@ class Story:
             case e.CancelRequested():
                 return f"is being cancelled by {visible(event.by)}{_because(event.reason)}"
             case e.RunFinished():
-                value = f": {quote(_json(event.value))}" if event.kind == "succeeded" else ""
-                return f"{_ending(event.kind, event.cause)}{value}"
+                value = f": {quote(_json(event.value))}" if event.kind == "succeeded" and not self._brief else ""
+                return f"{ending(event.kind, event.cause)}{value}"
         return None
 
     def _work(self, event: e.AnyEvent, now: datetime) -> str | None:
@@ -81,7 +82,7 @@ class Story:
             case e.StateSaved():
                 return "saved its state"
             case e.ChildEnded():
-                return f"its sub-agent {self.name(event.child)} {_ending(event.kind, event.cause)}"
+                return f"its sub-agent {self.name(event.child)} {ending(event.kind, event.cause)}"
         return None
 
     def _operation(self, event: e.OperationFinished) -> str:
@@ -98,8 +99,12 @@ class Story:
                 return f"{event.kind} is over"
             case "now" | "random":
                 return f"noted {event.kind} {quote(_json(event.value))}"
+            case "outcome":
+                return f"took in how {child} ended"
+            case "cancel":
+                return f"cancelled {child}"
             case kind:
-                return f"was told of {kind}, {child}"
+                return f"did {kind} {child}"
 
     def _call(self, session: str, event: e.AnyEvent) -> str | None:
         match event:
@@ -108,10 +113,11 @@ class Story:
                 self._calls[session, event.operation] = call
                 return f"calls {call}" if event.approval is None else f"asks to call {call} [{event.approval}]"
             case e.ToolCallStarted():
-                process = f", as process {event.process}" if event.process else ""
+                process = f", as process {event.process}" if event.process and not self._brief else ""
                 return f"runs {self._called(session, event.operation)}{process}"
             case e.ToolCallFinished():
-                return f"{self._called(session, event.operation)}: {event.kind}{_because(event.content)}"
+                content = "" if self._brief and event.kind == "ok" else event.content
+                return f"{self._called(session, event.operation)}: {event.kind}{_because(content)}"
             case e.OperationAbandoned():
                 return f"gave up {self._called(session, event.operation)}"
         return None
@@ -155,8 +161,11 @@ def _json(raw: msgspec.Raw) -> str:
     return value if isinstance(value, str) else bytes(raw).decode()
 
 
-def _ending(kind: str, cause: str | None) -> str:
-    return kind if kind == "succeeded" or not cause else f"{kind}: {quote(cause)}"
+def ending(kind: str, cause: str | None) -> str:
+    """Return how a run ended, and why, without saying its kind twice."""
+    if kind == "succeeded" or not cause:
+        return kind
+    return quote(cause) if cause.startswith(kind) else f"{kind}: {quote(cause)}"
 
 
 def _because(text: str | None) -> str:
