@@ -21,30 +21,46 @@ from supervisor.abc import Row, SessionRow
 from supervisor.core import events as e
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
-from supervisor.core.values import Approval, Outcome
+from supervisor.core.values import Approval, Option, Outcome
 
 E = TypeVar("E")
 
 UNREADABLE: Final = "(unreadable)"
 """Stands where an entry points to an event that this program cannot read."""
 
-_read_created: Final = msgspec.json.Decoder(e.SessionCreated).decode
-_read_asked: Final = msgspec.json.Decoder(e.ToolCallRequested).decode
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
+
+
+class _Session(msgspec.Struct, frozen=True, tag_field="event", tag="SessionCreated"):
+    """What lists show of a SessionCreated, and its defaults where that cannot be read: decoding all of it, a hundred
+    thousand times, would take half as long again."""
+
+    at: datetime = _NEVER
+    agent: str = UNREADABLE
+    path: tuple[str, ...] = (UNREADABLE,)
+    root: str = UNREADABLE
+    requester: str = UNREADABLE
+    cwd: str = UNREADABLE
+    parent: str | None = None
+
+
+class _Request(msgspec.Struct, frozen=True, tag_field="event", tag="ToolCallRequested"):
+    """What lists show of a ToolCallRequested, and its defaults where that cannot be read."""
+
+    at: datetime = _NEVER
+    tool: str = UNREADABLE
+    arguments: msgspec.Raw = msgspec.Raw(b"null")
+    digest: str = UNREADABLE
+    options: tuple[Option, ...] = ()
+    expires_at: datetime | None = None
+
+
+_read_session: Final = msgspec.json.Decoder(_Session).decode
+_read_request: Final = msgspec.json.Decoder(_Request).decode
 _read_finished: Final = msgspec.json.Decoder(e.RunFinished).decode
 _read_json: Final = msgspec.json.Decoder().decode
-_NEVER: Final = datetime.fromtimestamp(0, UTC)
-_NO_SESSION: Final = e.SessionCreated(
-    at=_NEVER,
-    agent=UNREADABLE,
-    file=None,
-    path=(UNREADABLE,),
-    root=UNREADABLE,
-    requester=UNREADABLE,
-    cwd=UNREADABLE,
-)
-_NO_REQUEST: Final = e.ToolCallRequested(
-    at=_NEVER, operation=UNREADABLE, tool=UNREADABLE, arguments=msgspec.Raw(b"null"), digest=UNREADABLE
-)
+_NO_SESSION: Final = _Session()
+_NO_REQUEST: Final = _Request()
 
 
 class SessionEntry(msgspec.Struct, frozen=True):
@@ -173,7 +189,7 @@ class Draft:
 
 def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> SessionRow:
     """Put together what an entry and the bodies that it points to say."""
-    facts = _read(_read_created, created) or _NO_SESSION
+    facts = _read(_read_session, created) or _NO_SESSION
     end = None if finished is None else _read(_read_finished, finished)
     return SessionRow(
         id=entry.id,
@@ -194,8 +210,8 @@ def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> 
 
 def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: bytes | None) -> Approval:
     """Put together what an entry and the bodies that it points to say."""
-    facts = _read(_read_created, created) or _NO_SESSION
-    request = _read(_read_asked, asked) or _NO_REQUEST
+    facts = _read(_read_session, created) or _NO_SESSION
+    request = _read(_read_request, asked) or _NO_REQUEST
     answer = None if decided is None else _read(e.decode_event, decided)
     decision = answer if isinstance(answer, e.ApprovalDecided) else None
     edited = decision.arguments if decision is not None else None
