@@ -5,7 +5,8 @@ Rules
 - A decision and a cancel count when they are committed, and nobody is told so before (A1).
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -49,6 +50,9 @@ class LocalSupervisor(Supervisor):
         self.hub = runner.hub
         self.has_readers = False
         """Whether this program has looked at approvals: then somebody may answer even where no channel is (A6)."""
+        self.awaited: Counter[str] = Counter()
+        """Roots of the trees whose outcomes this program waits for now."""
+        self.began_to_wait: Callable[[str], None] = lambda root: None
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -177,6 +181,15 @@ class LocalSupervisor(Supervisor):
 
     async def outcome_as(self, session: str, spec: AgentSpec[Any, R] | None) -> Outcome[R]:
         """Wait for an outcome, its value as the agent's annotation says."""
+        root = self.get_row(session).root
+        self.awaited[root] += 1
+        self.began_to_wait(root)
+        try:
+            return await self._wait_for_outcome(session, spec)
+        finally:
+            self.awaited -= Counter((root,))
+
+    async def _wait_for_outcome(self, session: str, spec: AgentSpec[Any, R] | None) -> Outcome[R]:
         while True:
             news = self.hub.news(session)
             row = self.get_row(session)

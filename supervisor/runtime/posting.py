@@ -8,8 +8,8 @@ Rules
 - A channel that raises, or takes longer than POST_TIMEOUT, is passed over, and the journal says so (A11). With none left
   the call stays pending: command line, inbox and status show that no card could be posted.
 - `unattended` answers instead of people, by name; the setting is never stored.
-- Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): a store that dies with
-  the process, no channel, and no reader of approvals within NOBODY_AFTER.
+- Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): the store dies with
+  the process, there is no channel, and the program waits for the outcome for NOBODY_AFTER without reading approvals.
 """
 
 from collections.abc import Sequence
@@ -59,6 +59,7 @@ class Posting:
         self._cards: dict[str, tuple[str, str]] = {}
         """Approval -> (channel, card) of what this process has posted."""
         self._known: set[str] = set()
+        supervisor.began_to_wait = self._look_for_somebody
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -82,13 +83,18 @@ class Posting:
             self._runner.start_soon(self._decide, approval.id, self._answer)
         elif self._channels:
             self._runner.start_soon(self._post, approval)
-        elif not self._supervisor.store.is_durable:
-            deadline = anyio.current_time() + NOBODY_AFTER
-            self._runner.alarm.at(deadline, partial(self._deny_if_nobody_reads, approval.id))
+        else:
+            self._look_for_somebody(approval.root_session)
 
-    def _deny_if_nobody_reads(self, approval: str) -> None:
-        if not self._supervisor.has_readers:
-            self._runner.start_soon(self._decide, approval, _NOBODY)
+    def _look_for_somebody(self, root: str) -> None:
+        """A program that waits for an outcome, and reads no approvals, waits for nobody."""
+        if not self._channels and self._answer is None and not self._supervisor.store.is_durable:
+            self._runner.alarm.at(anyio.current_time() + NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))
+
+    def _deny_if_nobody_reads(self, root: str) -> None:
+        if not self._supervisor.has_readers and root in self._supervisor.awaited:
+            for approval in self._supervisor.store.find_approvals(root=root):
+                self._runner.start_soon(self._decide, approval.id, _NOBODY)
 
     async def _decide(self, approval: str, decision: Decision) -> None:
         try:

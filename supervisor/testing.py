@@ -1,0 +1,54 @@
+"""Virtual time on both backends: a week of waiting takes no time. For tests of agents, and our own.
+
+The loop's clock jumps to the next timer when nothing is ready. Use with anyio's pytest plugin and a MemoryStore, since a
+worker thread or another process does not hold the clock:
+
+    @pytest.fixture(params=[virtual_asyncio, virtual_trio])
+    def anyio_backend(request):
+        return request.param()
+
+This is the one module of the package that knows its backends.
+"""
+
+import asyncio
+import selectors
+from typing import Any
+
+import trio.testing
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Finding nothing ready, it moves the loop's clock to the next timer instead of sleeping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout is None:
+            return ready or super().select(None)
+        self.now += timeout
+        return ready
+
+
+class AutojumpLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop on virtual time; with nothing ready and no timer it waits for real events."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+
+def virtual_asyncio() -> tuple[str, dict[str, Any]]:
+    """Return what `anyio_backend` or `anyio.run` takes for asyncio on virtual time."""
+    return "asyncio", {"loop_factory": AutojumpLoop}
+
+
+def virtual_trio() -> tuple[str, dict[str, Any]]:
+    """Return what `anyio_backend` or `anyio.run` takes for trio on virtual time."""
+    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
