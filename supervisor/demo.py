@@ -139,7 +139,7 @@ async def caretaker(ctx: Context, project: str) -> dict[str, str]:
     surveying = await ctx.spawn(surveyor, project)
     asking = [(spec.name, await ctx.spawn(spec, project)) for spec in (tester, cleaner, releaser)]
     report = {"project": project, "surveyor": _end(await surveying.outcome())}
-    await following.cancel("the survey is done; nobody needs the log any more")
+    await following.cancel("the survey is done")
     report["watcher"] = _end(await following.outcome())
     for name, child in asking:
         report[name] = _end(await child.outcome())

@@ -6,15 +6,14 @@ Rules
 - Commands talk to `abc.Supervisor`, opened by `app.open_supervisor`; nothing here reads a store.
 """
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-import structlog
 from cyclopts import App, CycloptsError
 
+from supervisor import logs
 from supervisor.cli import repair
 from supervisor.cli.exits import code_of, explain
 from supervisor.core.errors import SupervisorError
@@ -55,7 +54,7 @@ def make_app() -> App:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _warn_of_namesake()
-    _keep_logs_off_stdout()
+    logs.to_stderr()
     try:
         result = make_app()(arguments)
         sys.stdout.flush()
@@ -74,14 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(text: str, code: int) -> int:
     print(f"supervisor: {' '.join(text.split())}", file=sys.stderr)
     return code
-
-
-def _keep_logs_off_stdout() -> None:
-    """The library logs and configures nothing; here warnings go to stderr, and what is only of interest nowhere."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def _warn_of_namesake() -> None:

@@ -120,7 +120,7 @@ def _decide(approval: str, decision: Callable[[str], Decision], by: str | None, 
     _need_store(place, "approval", approval)
     name = by if by is not None else login_name()
 
-    async def decide() -> Verdict:
+    async def decide() -> tuple[Verdict, str]:
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=False) as supervisor:
@@ -128,16 +128,16 @@ def _decide(approval: str, decision: Callable[[str], Decision], by: str | None, 
             verdict = await supervisor.decide(approval, decision(name))
             if verdict.kind == "unknown":
                 raise _unknown(supervisor, approval)
-            return verdict
+            return verdict, next(a.root_session for a in supervisor.find_approvals(pending=False) if a.id == approval)
 
-    verdict = anyio.run(decide)
+    verdict, root = anyio.run(decide)
     if as_json:
         answers.print_json(answers.verdict_document(verdict))
     else:
         print(f"{told(verdict, datetime.now().astimezone())} [{approval}]")
     is_counted = verdict.kind in ("won", "same", "recorded")
     if is_counted and not verdict.running:
-        say(f"Nobody runs this session now; the decision is kept. To go on: supervisor resume{place.option}")
+        say(f"Nobody runs this session now; the decision is kept. To go on: supervisor resume {root}{place.option}")
     return Exit.DONE if is_counted else Exit.CONFLICT
 
 

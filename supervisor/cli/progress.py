@@ -4,12 +4,14 @@ What happened before this process opened the store is not told again; `superviso
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 import anyio
 
 from supervisor.abc import Supervisor
 from supervisor.cli.story import PROGRESS, PROGRESS_UNATTENDED, Story
+from supervisor.core.errors import StoreError
 from supervisor.core.events import OperationFinished
 
 
@@ -21,6 +23,10 @@ async def follow(
     kinds = PROGRESS if are_cards_shown else PROGRESS_UNATTENDED
 
     async def watch(session: str) -> None:
+        with suppress(StoreError):  # the store was closed, or died: whoever runs the tree says so
+            await tell(session)
+
+    async def tell(session: str) -> None:
         async for row in supervisor.watch(session):
             now = datetime.now().astimezone()
             sentence = story.tell(row, now)

@@ -68,6 +68,8 @@ class Story:
             case e.CancelRequested():
                 return f"is being cancelled by {visible(event.by)}{_because(event.reason)}"
             case e.RunFinished():
+                if self._brief and event.kind == "cancelled":
+                    return event.kind  # by whom, and why, was told when it was requested
                 value = f": {quote(_json(event.value))}" if event.kind == "succeeded" and not self._brief else ""
                 return f"{ending(event.kind, event.cause)}{value}"
         return None
@@ -116,7 +118,7 @@ class Story:
                 process = f", as process {event.process}" if event.process and not self._brief else ""
                 return f"runs {self._called(session, event.operation)}{process}"
             case e.ToolCallFinished():
-                content = "" if self._brief and event.kind == "ok" else event.content
+                content = "" if self._brief and event.kind in ("ok", "interrupted") else event.content
                 return f"{self._called(session, event.operation)}: {event.kind}{_because(content)}"
             case e.OperationAbandoned():
                 return f"gave up {self._called(session, event.operation)}"
