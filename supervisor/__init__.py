@@ -1,4 +1,5 @@
-"""Sub-agents under a watchdog that waits for people: durable approvals, structured cancellation, no call without a result."""
+"""Sub-agents under a watchdog that waits for people: durable approvals, structured cancellation, no call without a
+result."""
 
 from supervisor.abc import Channel, Context, Run, Store, Supervisor, TaskGroup, Timer
 from supervisor.app import open_supervisor

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -21,6 +21,7 @@ from supervisor.core.values import Approval, Decision, Outcome, SessionView, Too
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 __all__ = [
@@ -240,7 +241,8 @@ class Context(ABC):
     @abstractmethod
     async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]:
         """Call a tool, once; waits for a person if its rule says so, for days if need be. Never raises for a failure or
-        a denial: they are results. Raises InvalidInput for arguments that JSON cannot hold, before anything is journaled.
+        a denial: they are results. Raises InvalidInput for arguments that JSON cannot hold, before anything is
+        journaled.
         """
 
     @abstractmethod
@@ -281,7 +283,8 @@ class Context(ABC):
 
     @abstractmethod
     def model_call(self) -> AbstractAsyncContextManager[None]:
-        """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that (W5)."""
+        """Watch a block with `first_progress_timeout` until its first heartbeat, `inactivity_timeout` after that
+        (W5)."""
 
     @abstractmethod
     def heartbeat(self, *, keepalive: bool = False) -> None:
@@ -295,8 +298,9 @@ class Context(ABC):
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
-    - `post` and `retire` may be called again for the same approval, also after a restart, and by then with the card that
-      an earlier process left. They are bounded from outside; raising from `post` hands the approval to the next channel.
+    - `post` and `retire` may be called again for the same approval, also after a restart, and by then with the card
+      that an earlier process left. They are bounded from outside; raising from `post` hands the approval to the next
+      channel.
     - A channel decides through the Supervisor that `serve` is given, with the approval's id, never "what waits" (A2).
     """
 
@@ -320,9 +324,19 @@ class Supervisor(ABC):
     the store open; what needs the tree's owner is recorded and says so.
     """
 
+    @overload
     @abstractmethod
     async def start(
-        self, agent: AgentSpec[P, R], /, *args: Any, session: str | None = None, requester: str | None = None
+        self, agent: AgentSpec[[], R], /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[R]: ...
+    @overload
+    @abstractmethod
+    async def start(
+        self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[R]: ...
+    @abstractmethod
+    async def start(
+        self, agent: AgentSpec[..., R], /, *args: Any, session: str | None = None, requester: str | None = None
     ) -> Run[R]:
         """Start an agent, or go on with a session: idempotent by its id. A finished one gives its outcome.
 

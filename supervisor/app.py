@@ -2,8 +2,8 @@
 
     journal (writer) > runner (attempts) > posting (cards) > channels
 
-All of it runs in one shielded host task, so that nobody's cancellation but ours reaches a run. Leaving sets fates, waits
-for the attempts, and ends the writer last.
+All of it runs in one shielded host task, so that nobody's cancellation but ours reaches a run. Leaving sets fates,
+waits for the attempts, and ends the writer last.
 """
 
 import os
@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
-import structlog
 
 from supervisor.abc import Channel, Store
 from supervisor.core.errors import StoreDied
+from supervisor.logs import FactLog
 from supervisor.runtime.attempt import Fate
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
 from supervisor.store.sqlite import SqliteStore
 
-log = structlog.get_logger(__name__)
+log = FactLog(__name__)
 
 LOOK_FOR_OTHERS = 0.2  # seconds between two looks for what other processes have committed
 SHUTDOWN_TIMEOUT = 10.0  # seconds that executing calls may take to finish when the supervisor is stopped (R8)
@@ -44,8 +44,8 @@ async def open_supervisor(
     `passivate_after`: seconds after which a run that only waits leaves memory.
 
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
-    cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception is
-    raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile.
+    cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception
+    is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile.
     """
     opened = store if isinstance(store, Store) else SqliteStore(os.fspath(store), create=create)
     opened.open()

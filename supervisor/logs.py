@@ -1,48 +1,37 @@
-"""Logs: a library logs facts and configures nothing (style.md 14); here is where its loggers come from.
+"""Logs: facts, in the words of vocabulary and journal. A library logs and never configures.
 
-structlog takes longer to import than most commands take to answer, and most never log: the first fact that is logged
-imports it. `to_stderr` is for programs whose stdout is an answer, the command line first of all.
+Where the program has configured structlog, that is where facts go. Where it has not, they go to the standard library's
+logging under the package's name, which is quiet below a warning: structlog's own default prints to standard output,
+where a command's one JSON document belongs. structlog is imported at the first fact, since it takes longer to import
+than a command may take to answer.
 """
 
-import sys
-from typing import Any, Final
-
-WARNING: Final = 30
-_is_for_stderr = False
+import logging
+from typing import Any
 
 
-class Logger:
-    """A structlog logger that is made when something is logged: `log.warning("noun.past_participle", key=value)`."""
+class FactLog:
+    """Logs `noun.past_participle` with its values as keywords."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, level: str) -> Any:
+    def debug(self, fact: str, **values: Any) -> None:
+        self._log(logging.DEBUG, fact, values)
+
+    def warning(self, fact: str, **values: Any) -> None:
+        self._log(logging.WARNING, fact, values)
+
+    def error(self, fact: str, **values: Any) -> None:
+        self._log(logging.ERROR, fact, values)
+
+    def _log(self, level: int, fact: str, values: dict[str, Any]) -> None:
+        plain = logging.getLogger(self._name)
+        if level < logging.WARNING and not plain.isEnabledFor(level):
+            return
         import structlog
 
-        if _is_for_stderr:
-            _configure()
-        return getattr(structlog.get_logger(self._name), level)
-
-
-def get_logger(name: str) -> Logger:
-    """Return the logger of a module."""
-    return Logger(name)
-
-
-def to_stderr() -> None:
-    """Send warnings and errors to stderr, and what is less than that nowhere, unless the program says otherwise."""
-    global _is_for_stderr  # one process, one stderr
-    _is_for_stderr = True
-    if "structlog" in sys.modules:
-        _configure()
-
-
-def _configure() -> None:
-    import structlog
-
-    if not structlog.is_configured():
-        structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(WARNING),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        )
+        if structlog.is_configured():
+            structlog.get_logger(self._name).log(level, fact, **values)
+        else:
+            plain.log(level, "%s", " ".join([fact, *(f"{key}={value!r}" for key, value in values.items())]))

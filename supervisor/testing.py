@@ -1,7 +1,7 @@
 """Virtual time on both backends: a week of waiting takes no time. For tests of agents, and our own.
 
-The loop's clock jumps to the next timer when nothing is ready. Use with anyio's pytest plugin and a MemoryStore, since a
-worker thread or another process does not hold the clock:
+The loop's clock jumps to the next timer when nothing is ready. Use with anyio's pytest plugin and a MemoryStore,
+since a worker thread or another process does not hold the clock:
 
     @pytest.fixture(params=[virtual_asyncio, virtual_trio])
     def anyio_backend(request):

@@ -13,7 +13,6 @@ from importlib import metadata
 
 from cyclopts import App, CycloptsError
 
-from supervisor import logs
 from supervisor.cli import repair
 from supervisor.cli.exits import code_of, explain
 from supervisor.core.errors import SupervisorError
@@ -54,7 +53,6 @@ def make_app() -> App:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _warn_of_namesake()
-    logs.to_stderr()
     try:
         result = make_app()(arguments)
         sys.stdout.flush()

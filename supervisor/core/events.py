@@ -223,7 +223,7 @@ AnyEvent = (
 )
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(AnyEvent)
+_decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
 
 
 def encode_event(event: AnyEvent) -> bytes:
@@ -236,12 +236,14 @@ def decode_event(body: bytes) -> AnyEvent:
         return _decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise StoreUnreadable(
-            f"a journal entry cannot be read ({error}): a newer program wrote it, or it is damaged; it was left untouched"
+            f"a journal entry cannot be read ({error}): a newer program wrote it, or it is damaged; "
+            "it was left untouched"
         ) from None
 
 
 def answers(event: Any) -> str | None:
-    """Return the key that a waiting run knows this answer by (see RunPassivated.waiting_for), None if it answers nothing."""
+    """Return the key that a waiting run knows this answer by (see RunPassivated.waiting_for), None if it answers
+    nothing."""
     match event:
         case ApprovalDecided(operation=operation):
             return operation

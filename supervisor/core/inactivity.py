@@ -1,14 +1,16 @@
 """Watchdog arithmetic: when has a run been silent for too long? (W1-W7, W11)
 
-Pure: `now` is an argument, on a clock that only grows and from which the loop's own lag was taken (runtime/watchdog.py).
+Pure: `now` is an argument, on a clock that only grows and from which the loop's own lag was taken
+(runtime/watchdog.py).
 
 Rules
 - The clock stands while a named reason pauses it and no step or model call is in flight (W2). The last reason that goes
   arms the full budget anew. A pause that is taken twice, or ended without having begun, is a loud error.
-- Before the first progress of a model call the budget is `first_progress_timeout`; `keepalive` counts there only (W5, W6).
+- Before the first progress of a model call the budget is `first_progress_timeout`; `keepalive` counts there only (W5,
+  W6).
 - `active_timeout` counts what is not a wait: executing calls included, people, children and timers not (W5).
-- A heartbeat stores a coarse instant (`beat`), since it must cost next to nothing: it may be older than the heartbeat by
-  the clock's tick, so expiry is looked for one tick later, never earlier than the budget (W11).
+- A heartbeat stores a coarse instant (`beat`), since it must cost next to nothing: it may be older than the heartbeat
+  by the clock's tick, so expiry is looked for one tick later, never earlier than the budget (W11).
 """
 
 from typing import Literal

@@ -11,8 +11,9 @@ Operations
     The others   -> finished, in one event: the journal knows them by their result
     Any that the journal knows may be abandoned: a scope of the agent's own ended it.
 
-Nothing leaves `finished` and `abandoned`: a call has exactly one result (T1). `executing` may begin again: an idempotent
-tool's call that was lost in a crash runs anew; every other lost call is finished by recovery before the agent runs (R1).
+Nothing leaves `finished` and `abandoned`: a call has exactly one result (T1). `executing` may begin again: an
+idempotent tool's call that was lost in a crash runs anew; every other lost call is finished by recovery before the
+agent runs (R1).
 
 Runs
     created -> open -> finished; a cancel in between makes it `stopping`, where nothing may begin that needs a person
@@ -108,5 +109,6 @@ def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) ->
 
 
 def next_approval_status(status: str, event: e.AnyEvent) -> str:
-    """Return the status that an approval has after an event of its operation; unlike `advance`, most events leave it."""
+    """Return the status that an approval has after an event of its operation; unlike `advance`, most events leave
+    it."""
     return APPROVAL.get((status, symbol(event)), status)

@@ -22,6 +22,20 @@ from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import split_operation_id
 from supervisor.core.machine import OPERATION, RUN, advance
 
+OPERATIONS = (
+    e.ToolCallRequested,
+    e.ApprovalDecided,
+    e.ApprovalWithdrawn,
+    e.ToolCallStarted,
+    e.ToolCallFinished,
+    e.OperationStarted,
+    e.OperationFinished,
+    e.OperationAbandoned,
+)
+"""What moves an operation along its table."""
+WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
+"""What ends a passivation whatever the run was waiting for."""
+
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of a run: where it is in its table, and the events that say so."""
@@ -122,12 +136,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         if not isinstance(event, e.AttemptStarted):
             self.barren = 0
 
-    def _take(self, event: e.AnyEvent) -> None:
+    def _take(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic
         match event:
-            case e.ToolCallRequested() | e.OperationStarted() | e.ApprovalDecided() | e.ApprovalWithdrawn():
-                self._advance_operation(event.operation, event)
-            case e.ToolCallStarted() | e.ToolCallFinished() | e.OperationFinished() | e.OperationAbandoned():
-                self._advance_operation(event.operation, event)
             case e.ChildEnded():
                 if self.children.get(event.child, event) is not None:
                     raise IllegalEvent(f"child {event.child} of {self.id} is not open")
@@ -139,20 +149,19 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.AttemptStarted():
                 self.attempts += 1
                 self.barren += 1
-                self.waiting_for = None
             case e.StateSaved():
                 self._forget(event)
             case e.CancelRequested():
                 self.cancel = event
-                self.waiting_for = None
-            case e.RunPassivated():
-                self.waiting_for = event.waiting_for
             case e.RunFinished():
                 self.outcome = event
-                self.waiting_for = None
+            case _ if isinstance(event, OPERATIONS):
+                self._advance_operation(event.operation, event)
             case _:
                 pass
-        if self.waiting_for is not None and e.answers(event) in self.waiting_for:
+        if isinstance(event, e.RunPassivated):
+            self.waiting_for = event.waiting_for
+        elif self.waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in self.waiting_for):
             self.waiting_for = None
 
     def _advance_operation(self, operation: str, event: Any) -> None:
@@ -187,7 +196,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             key, count = split_operation_id(operation)
             return count > event.counts.get(key, 0)
 
-        self.operations = {id: record for id, record in self.operations.items() if is_kept(id)}
+        self.operations = {key: record for key, record in self.operations.items() if is_kept(key)}
         self.order = [operation for operation in self.order if operation in self.operations]
 
 

@@ -1,4 +1,5 @@
-"""What people and agents are given: decisions, approvals, results and outcomes. Frozen values, no behaviour but reading.
+"""What people and agents are given: decisions, approvals, results and outcomes. Frozen values, no behaviour but
+reading.
 
 A decision is a value, never a boolean (style.md 12). Kinds are plain strings, because they go to disk, to JSON and to
 models as they are.

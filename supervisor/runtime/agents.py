@@ -33,7 +33,8 @@ def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
 
 
 def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
-    """Return the agent of "module:name" or "path/file.py:name"; `file` is where to look if the module is not importable.
+    """Return the agent of "module:name" or "path/file.py:name"; `file` is where to look if the module is not
+    importable.
 
     Raises UnknownAgent, saying what was looked for and what went wrong.
     """

@@ -1,7 +1,8 @@
 """One attempt: an invocation of an agent function that is in memory, and everything its operations have in common.
 
-Two scopes, external outside and watchdog inside, and one fate, None until somebody stops the attempt: `stop` sets it (the
-first wins) and cancels, in one step; the outcome asks the fate, since a scope's `cancelled_caught` cannot tell (W1).
+Two scopes, external outside and watchdog inside, and one fate, None until somebody stops the attempt: `stop` sets it
+(the first wins) and cancels, in one step; the outcome asks the fate, since a scope's `cancelled_caught` cannot tell
+(W1).
 
 Every operation goes the same way: `enter` (is it known? may it begin?), then either its result is in the journal, or it
 is done and appended, or waited for (`wait`); then `take` gives it to the agent when its turn has come (core/memory.py).
@@ -38,7 +39,8 @@ class Fate(msgspec.Struct, frozen=True):
     """Why an attempt was stopped."""
 
     kind: str
-    """stalled, cancelled, failed (diverged), abandoned: the outcome's; suspended, passivated: another attempt follows."""
+    """stalled, cancelled, failed (diverged), abandoned: the outcome's; suspended, passivated: another attempt
+    follows."""
     cause: str = ""
 
     @property

@@ -8,8 +8,8 @@ lost and whose tool is idempotent (recovery has answered every other one), so it
 Rules
 - Immediately before the effect: the digest of what was approved, the run's life, and the arguments' types are checked
   again (A9), inside the plan that commits `executing`.
-- The result is committed whatever happened meanwhile; what a cancellation cut off is journaled as `interrupted` with its
-  output so far, and the caller gets the cancellation, never a result.
+- The result is committed whatever happened meanwhile; what a cancellation cut off is journaled as `interrupted` with
+  its output so far, and the caller gets the cancellation, never a result.
 - Cancelled by a scope of the agent's own, a call is abandoned: a re-run waits there until it is cancelled again.
 """
 
@@ -72,7 +72,8 @@ class Call:
         return self.attempt.state.operations[self.operation]
 
     async def _request(self) -> None:
-        """Journal the call, with its approval where a person must decide; where nobody must, it is executing at once."""
+        """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
+        once."""
         asks = self.tool.needs_approval(self.typed)
         if asks:
             await self.attempt.refuse_if_stopping()
@@ -114,13 +115,13 @@ class Call:
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
         edited = record.decision is not None and record.decision.arguments is not None
-        if not edited and record.request.digest != self.digest:
-            refusal = "the call's defaults have changed since it was approved; ask again"
-            return await self._finish("error", refusal, {"reason": "changed", "effect": "none"})
         try:
+            if not edited and record.request.digest != self.digest:
+                raise InvalidInput("the call's defaults have changed since it was approved; ask again")
             arguments = self.tool.decode_arguments(record.arguments)
         except InvalidInput as error:
-            return await self._finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
+            await self._finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
+            return
         if not is_executing and not self.tool.starts_process:
             await self.commit_started(None, None)
         self.attempt.watch.pause(f"call:{self.operation}", "call")
@@ -192,7 +193,8 @@ class Call:
             if result.kind == "ok":
                 value_of(raw, self.tool)
         except InvalidInput as error:
-            return await self._finish("error", str(error), {"reason": "invalid_result", "effect": "done"})
+            await self._finish("error", str(error), {"reason": "invalid_result", "effect": "done"})
+            return
         content = result.content
         if result is not value:
             content = value if isinstance(value, str) else bytes(raw).decode()

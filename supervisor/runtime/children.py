@@ -1,7 +1,7 @@
 """Sub-agents: spawned in one append (the parent's entry and the child's session), awaited and cancelled as operations.
 
-A child's end is written into its parent's journal by the child's own end (runtime/ending.py); it has no place in the order
-of results until the parent asks for it. Giving up waiting is not the child's death, and is not journaled (W10).
+A child's end is written into its parent's journal by the child's own end (runtime/ending.py); it has no place in the
+order of results until the parent asks for it. Giving up waiting is not the child's death, and is not journaled (W10).
 """
 
 import os
@@ -33,21 +33,21 @@ def attempt_started(now: datetime) -> e.AttemptStarted:
 
 
 def first_events(
-    spec: AgentSpec[Any, Any], input: Raw, now: datetime, **facts: Any
+    spec: AgentSpec[Any, Any], given: Raw, now: datetime, **facts: Any
 ) -> tuple[e.SessionCreated, e.RunStarted, e.AttemptStarted]:
     """Return the events with which every session begins: it exists, its run and its first attempt have begun."""
     agent, file = locate(spec)
     return (
         e.SessionCreated(at=now, agent=agent, file=file, **facts),
-        e.RunStarted(at=now, input=input),
+        e.RunStarted(at=now, input=given),
         attempt_started(now),
     )
 
 
 async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args: Any, kwargs: Any) -> str:
     """Start a sub-agent and return its session; see Context.spawn."""
-    input = agent.encode_input(args, kwargs)
-    operation = attempt.name_operation(branch, "spawn", agent.name, msgspec.json.decode(input))
+    given = agent.encode_input(args, kwargs)
+    operation = attempt.name_operation(branch, "spawn", agent.name, msgspec.json.decode(given))
     child = child_session_id(attempt.session, operation)
 
     def plan(view: View) -> Iterator[Entry]:
@@ -66,7 +66,7 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
             facts = state.facts
             for event in first_events(
                 agent,
-                input,
+                given,
                 now,
                 path=(*facts.path, agent.name),
                 root=facts.root,

@@ -36,7 +36,8 @@ def open_tree(view: View, top: str) -> list[str]:
 
 
 def cancel_events(view: View, origin: str, by: str, reason: str | None, now: datetime) -> Iterator[Entry]:
-    """Tell a session and everything below it to end: their open waits are withdrawn at once. Nothing for an ended one."""
+    """Tell a session and everything below it to end: their open waits are withdrawn at once. Nothing for an ended
+    one."""
     for session in open_tree(view, origin):
         state = view.session(session)
         if state.phase != "open":

@@ -1,8 +1,9 @@
-"""The one way in which anything is written: validate (plan) -> append (store) -> apply (live state) -> act (the caller).
+"""The one way in which anything is written: validate (plan) -> append (store) -> apply (live state) -> act (the
+caller).
 
 `append(plan)` hands a pure, synchronous function to the writer. A batch runs its plans each against everything before
-it, on drafts of the sessions they touch; it is written and committed, then the drafts become the live state, the callers
-are woken, and it is published.
+it, on drafts of the sessions they touch; it is written and committed, then the drafts become the live state, the
+callers are woken, and it is published.
 
 Rules
 - Nobody sees a state that is not on disk. A commit refused cleanly leaves everything as it was; after a failed sync the
@@ -22,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import anyio
-import structlog
 from anyio.lowlevel import checkpoint
 
 from supervisor.abc import Row, Store
@@ -38,9 +38,10 @@ from supervisor.core.errors import (
 )
 from supervisor.core.events import AnyEvent, encode_event
 from supervisor.core.session import SessionState, replay
+from supervisor.logs import FactLog
 from supervisor.runtime.clock import duration
 
-log = structlog.get_logger(__name__)
+log = FactLog(__name__)
 
 Entry = tuple[str, AnyEvent]
 Plan = Callable[["View"], Iterable[Entry]]
@@ -218,7 +219,7 @@ class Journal:
 
     async def _commit_gathered(self) -> None:
         self._is_committing = True
-        while not self.store.begin():
+        while not self.store.begin():  # noqa: ASYNC110 # another process holds the lock; it sends no event
             await anyio.sleep(RETRY_LOCK)
         batch, self._queue = self._queue, []
         self._work = anyio.Event()

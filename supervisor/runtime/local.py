@@ -7,7 +7,7 @@ Rules
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
@@ -26,8 +26,8 @@ from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.views import session_views
 
-P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 AUDITED = (
     e.ToolCallRequested,
@@ -56,55 +56,63 @@ class LocalSupervisor(Supervisor):
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
+    @overload
     async def start(
-        self, agent: AgentSpec[P, R], /, *args: Any, session: str | None = None, requester: str | None = None
+        self, agent: AgentSpec[[], R], /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[R]: ...
+    @overload
+    async def start(
+        self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[R]: ...
+    async def start(
+        self, agent: AgentSpec[..., R], /, *args: Any, session: str | None = None, requester: str | None = None
     ) -> Run[R]:
         if not isinstance(agent, AgentSpec):
             raise InvalidInput(f"start takes an agent, not {agent!r}: declare it with @agent")
-        input = agent.encode_input(args, {}) if args else agent.default_input()
-        id = check_session_id(session) if session is not None else new_session_id()
+        given = agent.encode_input(args, {}) if args else agent.default_input()
+        root = check_session_id(session) if session is not None else new_session_id()
         reference, _ = locate(agent)
         has_begun: list[str] = []
 
         def plan(view: View) -> list[Entry]:
             has_begun.clear()
-            known = view.find_session(id)
+            known = view.find_session(root)
             if known is not None:
-                self._check_same(id, known.facts, known.input, reference, input)
+                self._check_same(root, known.facts, known.input, reference, given)
                 if known.is_open:
-                    view.claim(id)
+                    view.claim(root)
                 return []
-            view.claim(id)
-            has_begun.append(id)
+            view.claim(root)
+            has_begun.append(root)
             by = printable(requester or current_user())
             now, cwd = self._runner.clock.now(), working_directory()
-            first = first_events(agent, input, now, path=(agent.name,), root=id, requester=by, cwd=cwd)
-            return [(id, event) for event in first]
+            first = first_events(agent, given, now, path=(agent.name,), root=root, requester=by, cwd=cwd)
+            return [(root, event) for event in first]
 
-        is_new_here = id not in self._runner.live
+        is_new_here = root not in self._runner.live
         if is_new_here:
-            self._runner.journal.pinned.add(id)
+            self._runner.journal.pinned.add(root)
         try:
             await self._runner.journal.append(plan)
         finally:
-            if is_new_here and not has_begun and id not in self._runner.live:
-                self._runner.journal.unpin(id)
+            if is_new_here and not has_begun and root not in self._runner.live:
+                self._runner.journal.unpin(root)
         if has_begun:
-            self._runner.begin(id, agent)
+            self._runner.begin(root, agent)
         else:
-            await self._runner.take_up(id)
-        return LocalRun(self, id, agent)
+            await self._runner.take_up(root)
+        return LocalRun(self, root, agent)
 
     def _check_same(
-        self, id: str, facts: e.SessionCreated, known_input: msgspec.Raw, reference: str, input: msgspec.Raw
+        self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, reference: str, given: msgspec.Raw
     ) -> None:
         if facts.parent is not None:
-            raise SessionConflict(f"session {id} is a sub-agent's; choose another id")
+            raise SessionConflict(f"session {root} is a sub-agent's; choose another id")
         if facts.agent != reference:
-            raise SessionConflict(f"session {id} belongs to agent {facts.agent}, not {reference}; choose another id")
-        if bytes(known_input) != bytes(input):
+            raise SessionConflict(f"session {root} belongs to agent {facts.agent}, not {reference}; choose another id")
+        if bytes(known_input) != bytes(given):
             raise SessionConflict(
-                f"session {id} was started with input {bytes(known_input).decode()}, not {bytes(input).decode()}; "
+                f"session {root} was started with input {bytes(known_input).decode()}, not {bytes(given).decode()}; "
                 "choose another id, or the same input to go on"
             )
 

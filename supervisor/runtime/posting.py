@@ -1,12 +1,13 @@
-"""Approvals are shown to people: each goes to the first channel that takes it, and its cards are retired when it is decided.
+"""Approvals are shown to people: each goes to the first channel that takes it, and its cards are retired when it is
+decided.
 
 Runs beside the order of A1, after the approval's commit, and never delays it.
 
 Rules
 - Only approvals of trees that this process owns; all that are pending are posted when a tree is taken up, with the card
   that an earlier process left, so that the channel can renew it rather than leave it looking live (R3).
-- A channel that raises, or takes longer than POST_TIMEOUT, is passed over, and the journal says so (A11). With none left
-  the call stays pending: command line, inbox and status show that no card could be posted.
+- A channel that raises, or takes longer than POST_TIMEOUT, is passed over, and the journal says so (A11). With none
+  left the call stays pending: command line, inbox and status show that no card could be posted.
 - `unattended` answers instead of people, by name; the setting is never stored.
 - Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): the store dies with
   the process, there is no channel, and the program waits for the outcome for NOBODY_AFTER without reading approvals.
@@ -17,19 +18,19 @@ from functools import partial
 from typing import Literal
 
 import anyio
-import structlog
 
 from supervisor.abc import Channel
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
 from supervisor.core.specs import printable
 from supervisor.core.values import Approval, Approve, Decision, Deny
+from supervisor.logs import FactLog
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import Inbox
 
-log = structlog.get_logger(__name__)
+log = FactLog(__name__)
 
 POST_TIMEOUT = 30.0  # seconds that a channel may take to show or retire one card
 NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer

@@ -1,10 +1,11 @@
-"""Quiet attempts: those that only wait. They are passivated after a while, and known to be no crash loop; those that are
-blocked in their own memory have diverged.
+"""Quiet attempts: those that only wait. They are passivated after a while, and known to be no crash loop; those that
+are blocked in their own memory have diverged.
 
 Rules
 - Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
   Its plan checks that nothing it waits for has been answered (design.md "Passivation").
-- While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by itself.
+- While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by
+  itself.
 - A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
 - A re-run that is blocked because the agent does not ask for what its journal holds, and asks for nothing else, has
   diverged after DIVERGED_AFTER seconds (R1).

@@ -7,8 +7,8 @@ Rules
 - A session has at most one attempt in memory. It is launched when its tree is taken up and when something that it waits
   for has come; never when it was told to end, never while what it was passivated for is unanswered.
 - Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
-- A run that ends in any way but success cancels its children first; outcomes are written deepest first. An attempt whose
-  parent is ending, too, leaves its ending to the parent, so that a tree ends in one append however deep it is.
+- A run that ends in any way but success cancels its children first; outcomes are written deepest first. An attempt
+  whose parent is ending, too, leaves its ending to the parent, so that a tree ends in one append however deep it is.
 - An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
 """
 
@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
 from supervisor.abc import Row, Store
@@ -24,6 +23,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import StoreError, Suspended, UnknownAgent
 from supervisor.core.session import SessionState
 from supervisor.core.specs import AgentSpec
+from supervisor.logs import FactLog
 from supervisor.runtime.agents import load_agent
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt, Fate
@@ -36,7 +36,7 @@ from supervisor.runtime.journal import Entry, Journal, View
 from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.watchdog import Watchdog
 
-log = structlog.get_logger(__name__)
+log = FactLog(__name__)
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
 

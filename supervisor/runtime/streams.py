@@ -72,22 +72,22 @@ class Inbox(AsyncIterator[Approval]):
             news = self._supervisor.hub.news(INBOX)
             for row in self._supervisor.store.rows(self._cursor):
                 self._cursor = row.position
-                if (id := self._approval_in(row)) is not None:
-                    self._changed[id] = None
+                if (changed := self._approval_in(row)) is not None:
+                    self._changed[changed] = None
             if not self._changed:
                 await news.wait()
 
     def _approval_in(self, row: Row) -> str | None:
         match row.event:
-            case e.ToolCallRequested(operation=operation, approval=str() as id):
-                self._approval_of[row.session, operation] = id
-                return id
+            case e.ToolCallRequested(operation=operation, approval=str() as asked):
+                self._approval_of[row.session, operation] = asked
+                return asked
             case (
-                e.ApprovalDecided(operation=operation, approval=id)
-                | e.ApprovalWithdrawn(operation=operation, approval=id)
+                e.ApprovalDecided(operation=operation, approval=settled)
+                | e.ApprovalWithdrawn(operation=operation, approval=settled)
             ):
                 self._approval_of.pop((row.session, operation), None)
-                return id
+                return settled
             case e.OperationAbandoned(operation=operation):
                 return self._approval_of.pop((row.session, operation), None)
             case _:

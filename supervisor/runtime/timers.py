@@ -1,7 +1,7 @@
 """Durable timers: `sleep` and `move_on_after`. Their due instant is journaled, and holds in every attempt.
 
-That a `move_on_after` has expired is a result like any other: it gets its place in the journal's order first, and cancels
-the block when its turn has come, live as in a re-run. So the block is cut off at the same place every time.
+That a `move_on_after` has expired is a result like any other: it gets its place in the journal's order first, and
+cancels the block when its turn has come, live as in a re-run. So the block is cut off at the same place every time.
 """
 
 from datetime import timedelta

@@ -1,7 +1,7 @@
 """The watchdog: ends attempts that show no progress (W1-W7, W11, W12). The arithmetic is in core/inactivity.py.
 
-A heartbeat must cost next to nothing, so it stores `coarse`, an instant that is renewed by a tick; and nobody walks over
-all attempts: each is looked at when it could be due at the earliest, and put off if it is not.
+A heartbeat must cost next to nothing, so it stores `coarse`, an instant that is renewed by a tick; and nobody walks
+over all attempts: each is looked at when it could be due at the earliest, and put off if it is not.
 
 Rules
 - The watchdog's clock is the loop's, less the lag that the alarm has seen: a loop that was held stalls nobody (W11).
