@@ -32,8 +32,8 @@ class LeftBehind:
 class Finished:
     """How a released process ended. `exit_code` or `signal` is set, the other is None.
 
-    Both are None if nobody could learn it: it would not end (see `refused_kills`), or its warden was killed.
-    `trouble` then says what happened. `duration` is seconds from release to exit. `was_ended`: by us; `timed_out`:
+    Both are None if nobody could learn it: the process would not end and is among `refused_kills`, or its warden was
+    killed, as `trouble` says. `duration` is seconds from release to exit. `was_ended`: by us; `timed_out`:
     because of the deadline. `left_behind` names the first 100 of `left_behind_count`.
     """
 

@@ -171,6 +171,7 @@ class Process(AsyncContextManagerMixin):
 
     async def _reach_gate(self) -> bool:
         self._close()
+        self._received.clear()  # half a message of the attempt before
         with ExitStack() as theirs:
             try:
                 self._wire, wire = socket.socketpair()

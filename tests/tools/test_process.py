@@ -1,71 +1,17 @@
-"""Real processes: how they begin, end, are cut off, and what they leave behind. After each test nothing is left."""
+"""Real processes: how they begin and run, what is kept of their output. After each test nothing is left."""
 
 import errno
 import os
-import subprocess
 import sys
-import uuid
 from contextlib import suppress
-from pathlib import Path
 
 import anyio
 import pytest
+from real_processes import marked_env, new_marker, no_descriptor_left, real_backend, run  # noqa: F401 - fixtures
 
-from supervisor.tools.launcher import launcher_pid
 from supervisor.tools.process import LaunchFailed, open_process
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    """Both backends in real time: real processes know no other."""
-    return request.param
-
-
-def processes_with(marker):
-    """Return the lines of `ps` that hold the marker, in the arguments or the environment."""
-    listing = subprocess.run(["ps", "axeww"], capture_output=True, check=True).stdout
-    return [line for line in listing.splitlines() if marker.encode() in line]
-
-
-@pytest.fixture
-def env():
-    """An environment that marks whatever inherits it; at the end nothing may have it."""
-    marker = f"marker-{uuid.uuid4().hex}"
-    yield {"PATH": os.environ["PATH"], "MARKER": marker}
-    assert processes_with(marker) == []
-
-
-@pytest.fixture(autouse=True)
-def no_descriptor_left():
-    """No test leaves a descriptor open."""
-
-    def count():
-        return len(list(Path("/dev/fd").iterdir()))
-
-    before = count()
-    is_first = launcher_pid() is None  # whose socket stays
-    yield
-    assert count() <= before + is_first
-
-
-async def run(command, timeout=20.0, **options):
-    """Take a command from the gate to its end."""
-    with anyio.fail_after(40):
-        async with open_process(command, **options) as process:
-            await process.release()
-            return await process.wait(timeout)
-
-
-async def run_past_deadline(command, folder, **options):
-    """Run a command until it has made a file named `ready`, and let its time be over then."""
-    with anyio.fail_after(40):
-        async with open_process(command, cwd=folder, **options) as process:
-            await process.release()
-            while not (folder / "ready").exists():
-                await anyio.sleep(0.005)
-            return await process.wait(0.0)
 
 
 async def test_a_string_is_run_by_a_shell(env):
@@ -186,156 +132,6 @@ async def test_the_exit_codes_of_shells_are_the_commands_own(env, code):
     assert (await run(f"exit {code}", env=env)).exit_code == code
 
 
-async def test_a_command_that_exits_at_the_deadline_has_not_timed_out(env):
-    """Exit and deadline in one instant: the process is asked first."""
-    with anyio.fail_after(30):
-        async with open_process("echo hi", env=env) as process:
-            await process.release()
-            while process_state(process.pid) not in ("Z", None):
-                await anyio.sleep(0.005)
-            finished = await process.wait(0.0)
-    assert (finished.exit_code, finished.timed_out, finished.was_ended) == (0, False, False)
-    assert finished.output.text == "hi\n"
-
-
-def process_state(pid):
-    """Return the state letter of a process, None if it is gone."""
-    listing = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return listing.stdout.strip()[:1] or None
-
-
-async def test_the_deadline_ends_a_command(env, tmp_path):
-    """SIGTERM is enough for most; what was written before is kept."""
-    finished = await run_past_deadline("echo begun; touch ready; sleep 1000", tmp_path, env=env)
-    assert (finished.timed_out, finished.was_ended, finished.signal) == (True, True, 15)
-    assert finished.output.text == "begun\n"
-    assert finished.left_behind == ()
-
-
-async def test_the_deadline_counts_from_the_release(env):
-    """Time at the gate is not the command's; a command is not ended before its time."""
-    with anyio.fail_after(30):
-        async with open_process("sleep 1000", env=env) as process:
-            await anyio.sleep(0.2)
-            released_at = anyio.current_time()
-            await process.release()
-            finished = await process.wait(0.3)
-            assert anyio.current_time() - released_at >= 0.3
-    assert finished.timed_out
-
-
-async def test_a_command_that_ignores_sigterm_is_killed(env, tmp_path):
-    """After the grace comes SIGKILL, for the whole group."""
-    command = "trap '' TERM; sleep 1000 & touch ready; while :; do sleep 1; done"
-    finished = await run_past_deadline(command, tmp_path, grace=0.2, env=env)
-    assert (finished.timed_out, finished.signal, finished.refused_kills) == (True, 9, ())
-
-
-async def test_what_a_command_writes_while_it_ends_is_kept(env, tmp_path):
-    """The grace is there to be used: more than a pipe holds, then an exit code of its own."""
-    command = "trap 'head -c 300000 /dev/zero; echo bye; exit 3' TERM; touch ready; while :; do sleep 0.05; done"
-    finished = await run_past_deadline(command, tmp_path, grace=10, env=env)
-    assert (finished.timed_out, finished.exit_code) == (True, 3)
-    assert finished.output.total >= 300_004
-    assert finished.output.tail.endswith(b"\0bye\n")
-
-
-async def test_a_stopped_command_is_ended(env, tmp_path):
-    """SIGTERM alone would wait for SIGCONT."""
-    finished = await run_past_deadline("touch ready; kill -STOP $$", tmp_path, grace=10, env=env)
-    assert (finished.timed_out, finished.signal) == (True, 15)
-
-
-async def test_a_command_that_closes_its_output_is_waited_for(env):
-    """The end of the pipe is not the end of the process."""
-    finished = await run("echo hi; exec >&- 2>&-; sleep 0.2; exit 5", env=env)
-    assert (finished.exit_code, finished.output.text) == (5, "hi\n")
-    assert finished.duration >= 0.2
-
-
-async def test_what_a_command_leaves_behind_is_ended_and_named(env):
-    """A background process that holds the pipe hangs nobody."""
-    finished = await run("sleep 1000 & echo $!", env=env)
-    (left,) = finished.left_behind
-    assert (finished.exit_code, finished.was_ended) == (0, False)
-    assert left.pid == int(finished.output.text)
-    assert "sleep 1000" in left.command
-    assert (left.has_escaped, left.how) == (False, "terminated")
-
-
-async def test_who_is_left_behind_may_finish_its_words(env):
-    """The `tee` of a pipe that the shell does not wait for: its output still counts."""
-    finished = await run("trap '' TERM; (sleep 0.02; echo late) & echo early", grace=20, env=env)
-    assert finished.output.text == "early\nlate\n"
-
-
-needs_a_subreaper = pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
-
-DAEMON = (
-    "import os, signal, time\n"
-    "if os.fork(): os._exit(0)\n"
-    "os.setsid()\n"
-    "if os.fork(): os._exit(0)\n"
-    "os.setsid()\n"
-    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    "open('pid', 'w').write(str(os.getpid()))\n"
-    "os.rename('pid', 'ready')\n"
-    "time.sleep(1000)\n"
-)
-
-
-@needs_a_subreaper
-async def test_what_left_the_session_is_ended_when_its_command_has_exited(env, tmp_path):
-    """Escaped processes are named as such."""
-    command = "setsid sh -c 'touch ready; exec sleep 1000' & while [ ! -e ready ]; do sleep 0.01; done; echo hi"
-    finished = await run(command, env=env, cwd=tmp_path)
-    (left,) = finished.escaped
-    assert (finished.exit_code, finished.was_ended, finished.output.text) == (0, False, "hi\n")
-    assert (left.how, finished.left_behind_count) == ("terminated", 1)
-
-
-@needs_a_subreaper
-async def test_what_left_the_session_is_ended_at_the_deadline(env, tmp_path):
-    """setsid is no way out."""
-    command = "setsid sh -c 'touch ready; exec sleep 1000' & sleep 1000"
-    finished = await run_past_deadline(command, tmp_path, env=env)
-    assert [left.how for left in finished.escaped] == ["terminated"]
-    assert (finished.timed_out, finished.signal) == (True, 15)
-
-
-@needs_a_subreaper
-@pytest.mark.parametrize("then", ["while [ ! -e ready ]; do sleep 0.01; done", "sleep 1000"])
-async def test_daemonizing_twice_is_no_way_out(env, tmp_path, then):
-    """A daemon in a session of its own, without a living parent, deaf to SIGTERM, its environment wiped."""
-    (tmp_path / "daemon.py").write_text(DAEMON)
-    command = f"env -i {sys.executable} -I daemon.py {env['MARKER']}; {then}"
-    finished = await run_past_deadline(command, tmp_path, grace=0.2, env=env)
-    (left,) = finished.escaped
-    assert (left.pid, left.how) == (int((tmp_path / "ready").read_text()), "killed")
-
-
-@needs_a_subreaper
-async def test_each_of_many_commands_ends_its_own_and_no_other(env, tmp_path):
-    """Orphans are told apart by the warden they fall to; the user's own children are nobody's business."""
-    own = subprocess.Popen(["sleep", "1000"])
-    answers = {}
-
-    async def one(number):
-        ready = f"while [ ! -e {number} ]; do sleep 0.02; done"
-        command = f"setsid sh -c 'touch {number}; exec sleep 1000' & echo $!; {ready}; exit {number}"
-        answers[number] = await run(command, env=env, cwd=tmp_path)
-
-    async with anyio.create_task_group() as group:
-        for number in range(8):
-            group.start_soon(one, number)
-    for number, finished in answers.items():
-        assert [left.pid for left in finished.escaped] == [int(finished.output.text)]
-        assert finished.exit_code == number
-    assert own.poll() is None
-    own.kill()
-    assert own.wait() == -9
-
-
 async def test_endless_output_is_bounded(env):
     """`yes` fills no memory, and its deadline holds."""
     assert (await run("yes", timeout=0.2, env=env)).timed_out
@@ -374,51 +170,6 @@ async def test_a_watcher_sees_output_as_it_comes(env):
     finished = await run("while :; do echo tick; sleep 0.02; done", timeout=0.5, on_output=seen.append, env=env)
     assert finished.timed_out
     assert b"".join(seen) == finished.output.head
-
-
-async def test_a_watcher_that_fails_ends_the_command(env):
-    """Its error is raised as it is, once nothing is left."""
-
-    def fail(chunk):
-        raise KeyError(chunk)
-
-    with pytest.raises(KeyError):
-        await run("echo hi; sleep 1000", on_output=fail, env=env)
-
-
-async def test_a_cancelled_wait_ends_the_command_and_keeps_its_output(env):
-    """The cancellation goes on, the partial result can be read."""
-    with anyio.fail_after(30), anyio.CancelScope() as scope:
-        async with open_process("echo partial; sleep 1000", env=env, on_output=lambda _: scope.cancel()) as process:
-            await process.release()
-            try:
-                await process.wait(20)
-            finally:
-                finished = process.finished
-    assert scope.cancelled_caught
-    assert (finished.was_ended, finished.timed_out, finished.signal) == (True, False, 15)
-    assert finished.output.text == "partial\n"
-
-
-async def test_a_cancelled_release_runs_nothing(env, tmp_path):
-    """A cancel between the commit and the effect: the gate stays shut."""
-    with anyio.fail_after(30), anyio.CancelScope() as scope:
-        async with open_process("touch ran", env=env, cwd=tmp_path) as process:
-            scope.cancel()
-            await process.release()
-    assert scope.cancelled_caught
-    assert not process.is_released
-    assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize("milliseconds", [0, 1, 2, 3, 5, 8, 13, 30])
-async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, milliseconds):
-    """Wherever it lands between the fork and the first moments of the command."""
-    with anyio.fail_after(30), anyio.move_on_after(milliseconds / 1000):
-        async with open_process("echo hi; sleep 1000", env=env, cwd=tmp_path) as process:
-            await process.release()
-            await process.wait(20)
-    assert processes_with(env["MARKER"]) == []
 
 
 async def test_a_second_wait_gives_the_same_answer(env):

@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 
 import anyio
 import pytest
+from real_processes import new_marker, processes_with, real_backend  # noqa: F401 - fixtures
 
 from supervisor.tools.descendants import find, started_at
 from supervisor.tools.launcher import launcher_pid
@@ -45,26 +45,6 @@ FORKING_OWNER = OWNER.replace(
             file.write(str(child))
         warden = """,
 )
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    """Both backends in real time: real processes know no other."""
-    return request.param
-
-
-@pytest.fixture
-def marker():
-    """A word in the environment of all that a test starts; at the end nothing may have it."""
-    word = f"marker-{uuid.uuid4().hex}"
-    yield word
-    assert processes_with(word) == []
-
-
-def processes_with(word):
-    """Return the lines of `ps` that hold the word, in the arguments or the environment."""
-    listing = subprocess.run(["ps", "axeww"], capture_output=True, check=True).stdout
-    return [line for line in listing.splitlines() if word.encode() in line]
 
 
 async def nothing_left(word):

@@ -1,0 +1,75 @@
+"""What the tests with real processes share: a marked environment, of which nothing may be left, and ways to run."""
+
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+import anyio
+import pytest
+
+from supervisor.tools.launcher import launcher_pid
+from supervisor.tools.process import open_process
+
+
+@pytest.fixture(name="anyio_backend", params=["asyncio", "trio"])
+def real_backend(request):
+    """Both backends in real time: real processes know no other."""
+    return request.param
+
+
+def processes_with(word):
+    """Return the lines of `ps` that hold the word, in the arguments or the environment."""
+    listing = subprocess.run(["ps", "axeww"], capture_output=True, check=True).stdout
+    return [line for line in listing.splitlines() if word.encode() in line]
+
+
+def process_state(pid):
+    """Return the state letter of a process, None if it is gone."""
+    listing = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return listing.stdout.strip()[:1] or None
+
+
+@pytest.fixture(name="marker")
+def new_marker():
+    """A word for the environment or the arguments of all that a test starts; at the end nothing may have it."""
+    word = f"marker-{uuid.uuid4().hex}"
+    yield word
+    assert processes_with(word) == []
+
+
+@pytest.fixture(name="env")
+def marked_env(marker):
+    """An environment with the marker, and little else."""
+    return {"PATH": os.environ["PATH"], "MARKER": marker}
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_left():
+    """No test leaves a descriptor open."""
+
+    def count():
+        return len(list(Path("/dev/fd").iterdir()))
+
+    before = count()
+    is_first = launcher_pid() is None  # whose socket stays
+    yield
+    assert count() <= before + is_first
+
+
+async def run(command, timeout=20.0, **options):
+    """Take a command from the gate to its end."""
+    with anyio.fail_after(40):
+        async with open_process(command, **options) as process:
+            await process.release()
+            return await process.wait(timeout)
+
+
+async def run_past_deadline(command, folder, **options):
+    """Run a command until it has made a file named `ready`, and let its time be over then."""
+    with anyio.fail_after(40):
+        async with open_process(command, cwd=folder, **options) as process:
+            await process.release()
+            while not (folder / "ready").exists():
+                await anyio.sleep(0.005)
+            return await process.wait(0.0)

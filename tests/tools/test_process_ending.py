@@ -1,0 +1,234 @@
+"""Real processes: deadline, cancellation, what is left behind and what tries to escape. After each nothing is left."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import anyio
+import pytest
+from real_processes import (  # noqa: F401 - fixtures
+    marked_env,
+    new_marker,
+    no_descriptor_left,
+    process_state,
+    processes_with,
+    real_backend,
+    run,
+    run_past_deadline,
+)
+
+from supervisor.tools.descendants import find
+from supervisor.tools.process import open_process
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_command_that_exited_before_the_deadline_has_not_timed_out(env):
+    """Its exit came before anybody waited, and all of its time is over when somebody does."""
+    with anyio.fail_after(30):
+        async with open_process("echo hi", env=env) as process:
+            await process.release()
+            while process_state(process.pid) not in ("Z", None):
+                await anyio.sleep(0.005)
+            finished = await process.wait(0.0)
+    assert (finished.exit_code, finished.timed_out, finished.was_ended) == (0, False, False)
+    assert finished.output.text == "hi\n"
+
+
+async def test_exit_and_deadline_in_one_instant_is_an_exit(env, tmp_path):
+    """Both are news to the warden at the same time (it was stopped meanwhile): the process is asked first."""
+    command = "touch ready; while [ ! -e go ]; do sleep 0.01; done; exit 3"
+    with anyio.fail_after(30):
+        async with open_process(command, env=env, cwd=tmp_path) as process, anyio.create_task_group() as group:
+            await process.release()
+            while not (tmp_path / "ready").exists():
+                await anyio.sleep(0.005)
+            warden = find(process.pid).parent
+            os.kill(warden, signal.SIGSTOP)
+            (tmp_path / "go").touch()
+            while process_state(process.pid) != "Z":
+                await anyio.sleep(0.005)
+            group.start_soon(process.wait, 0.0)
+            while not process._is_concluding:
+                await anyio.sleep(0.005)
+            os.kill(warden, signal.SIGCONT)
+    finished = process.finished
+    assert (finished.exit_code, finished.timed_out, finished.was_ended) == (3, False, False)
+
+
+async def test_the_deadline_ends_a_command(env, tmp_path):
+    """SIGTERM is enough for most; what was written before is kept."""
+    finished = await run_past_deadline("echo begun; touch ready; sleep 1000", tmp_path, env=env)
+    assert (finished.timed_out, finished.was_ended, finished.signal) == (True, True, 15)
+    assert finished.output.text == "begun\n"
+    assert finished.left_behind == ()
+
+
+async def test_the_deadline_counts_from_the_release(env):
+    """Time at the gate is not the command's; a command is not ended before its time."""
+    with anyio.fail_after(30):
+        async with open_process("sleep 1000", env=env) as process:
+            await anyio.sleep(0.2)
+            released_at = anyio.current_time()
+            await process.release()
+            finished = await process.wait(0.3)
+            assert anyio.current_time() - released_at >= 0.3
+    assert finished.timed_out
+
+
+async def test_a_command_that_ignores_sigterm_is_killed(env, tmp_path):
+    """After the grace comes SIGKILL, for the whole group."""
+    command = "trap '' TERM; sleep 1000 & touch ready; while :; do sleep 1; done"
+    finished = await run_past_deadline(command, tmp_path, grace=0.2, env=env)
+    assert (finished.timed_out, finished.signal, finished.refused_kills) == (True, 9, ())
+
+
+async def test_what_a_command_writes_while_it_ends_is_kept(env, tmp_path):
+    """The grace is there to be used: more than a pipe holds, then an exit code of its own."""
+    command = "trap 'head -c 300000 /dev/zero; echo bye; exit 3' TERM; touch ready; while :; do sleep 0.05; done"
+    finished = await run_past_deadline(command, tmp_path, grace=10, env=env)
+    assert (finished.timed_out, finished.exit_code) == (True, 3)
+    assert finished.output.total >= 300_004
+    assert finished.output.tail.endswith(b"\0bye\n")
+
+
+async def test_a_stopped_command_is_ended(env, tmp_path):
+    """SIGTERM alone would wait for SIGCONT."""
+    finished = await run_past_deadline("touch ready; kill -STOP $$", tmp_path, grace=10, env=env)
+    assert (finished.timed_out, finished.signal) == (True, 15)
+
+
+async def test_a_command_that_closes_its_output_is_waited_for(env):
+    """The end of the pipe is not the end of the process."""
+    finished = await run("echo hi; exec >&- 2>&-; sleep 0.2; exit 5", env=env)
+    assert (finished.exit_code, finished.output.text) == (5, "hi\n")
+    assert finished.duration >= 0.2
+
+
+async def test_what_a_command_leaves_behind_is_ended_and_named(env):
+    """A background process that holds the pipe hangs nobody."""
+    finished = await run("sleep 1000 & echo $!", env=env)
+    (left,) = finished.left_behind
+    assert (finished.exit_code, finished.was_ended) == (0, False)
+    assert left.pid == int(finished.output.text)
+    assert "sleep 1000" in left.command
+    assert (left.has_escaped, left.how) == (False, "terminated")
+
+
+async def test_who_is_left_behind_may_finish_its_words(env):
+    """The `tee` of a pipe that the shell does not wait for: its output still counts."""
+    finished = await run("trap '' TERM; (sleep 0.02; echo late) & echo early", grace=20, env=env)
+    assert finished.output.text == "early\nlate\n"
+
+
+needs_a_subreaper = pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
+
+DAEMON = (
+    "import os, signal, time\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "open('pid', 'w').write(str(os.getpid()))\n"
+    "os.rename('pid', 'ready')\n"
+    "time.sleep(1000)\n"
+)
+
+
+@needs_a_subreaper
+async def test_what_left_the_session_is_ended_when_its_command_has_exited(env, tmp_path):
+    """Escaped processes are named as such."""
+    command = "setsid sh -c 'touch ready; exec sleep 1000' & while [ ! -e ready ]; do sleep 0.01; done; echo hi"
+    finished = await run(command, env=env, cwd=tmp_path)
+    (left,) = finished.escaped
+    assert (finished.exit_code, finished.was_ended, finished.output.text) == (0, False, "hi\n")
+    assert (left.how, finished.left_behind_count) == ("terminated", 1)
+
+
+@needs_a_subreaper
+async def test_what_left_the_session_is_ended_at_the_deadline(env, tmp_path):
+    """setsid is no way out."""
+    command = "setsid sh -c 'touch ready; exec sleep 1000' & sleep 1000"
+    finished = await run_past_deadline(command, tmp_path, env=env)
+    assert [left.how for left in finished.escaped] == ["terminated"]
+    assert (finished.timed_out, finished.signal) == (True, 15)
+
+
+@needs_a_subreaper
+@pytest.mark.parametrize("then", ["while [ ! -e ready ]; do sleep 0.01; done", "sleep 1000"])
+async def test_daemonizing_twice_is_no_way_out(env, tmp_path, then):
+    """A daemon in a session of its own, without a living parent, deaf to SIGTERM, its environment wiped."""
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    command = f"env -i {sys.executable} -I daemon.py {env['MARKER']}; {then}"
+    finished = await run_past_deadline(command, tmp_path, grace=0.2, env=env)
+    (left,) = finished.escaped
+    assert (left.pid, left.how) == (int((tmp_path / "ready").read_text()), "killed")
+
+
+@needs_a_subreaper
+async def test_each_of_many_commands_ends_its_own_and_no_other(env, tmp_path):
+    """Orphans are told apart by the warden they fall to; the user's own children are nobody's business."""
+    answers = {}
+
+    async def one(number):
+        ready = f"while [ ! -e {number} ]; do sleep 0.02; done"
+        command = f"setsid sh -c 'touch {number}; exec sleep 1000' & echo $!; {ready}; exit {number}"
+        answers[number] = await run(command, env=env, cwd=tmp_path)
+
+    with subprocess.Popen(["sleep", "1000"], env=env) as own:
+        async with anyio.create_task_group() as group:
+            for number in range(8):
+                group.start_soon(one, number)
+        assert own.poll() is None
+        own.kill()
+        assert own.wait() == -9
+    for number, finished in answers.items():
+        assert [left.pid for left in finished.escaped] == [int(finished.output.text)]
+        assert finished.exit_code == number
+
+
+async def test_a_watcher_that_fails_ends_the_command(env):
+    """Its error is raised as it is, once nothing is left."""
+
+    def fail(chunk):
+        raise KeyError(chunk)
+
+    with pytest.raises(KeyError):
+        await run("echo hi; sleep 1000", on_output=fail, env=env)
+
+
+async def test_a_cancelled_wait_ends_the_command_and_keeps_its_output(env):
+    """The cancellation goes on, the partial result can be read."""
+    with anyio.fail_after(30), anyio.CancelScope() as scope:
+        async with open_process("echo partial; sleep 1000", env=env, on_output=lambda _: scope.cancel()) as process:
+            await process.release()
+            try:
+                await process.wait(20)
+            finally:
+                finished = process.finished
+    assert scope.cancelled_caught
+    assert (finished.was_ended, finished.timed_out, finished.signal) == (True, False, 15)
+    assert finished.output.text == "partial\n"
+
+
+async def test_a_cancelled_release_runs_nothing(env, tmp_path):
+    """A cancel between the commit and the effect: the gate stays shut."""
+    with anyio.fail_after(30), anyio.CancelScope() as scope:
+        async with open_process("touch ran", env=env, cwd=tmp_path) as process:
+            scope.cancel()
+            await process.release()
+    assert scope.cancelled_caught
+    assert not process.is_released
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 2, 3, 5, 8, 13, 30])
+async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, milliseconds):
+    """Wherever it lands between the fork and the first moments of the command."""
+    with anyio.fail_after(30), anyio.move_on_after(milliseconds / 1000):
+        async with open_process("echo hi; sleep 1000", env=env, cwd=tmp_path) as process:
+            await process.release()
+            await process.wait(20)
+    assert processes_with(env["MARKER"]) == []
