@@ -215,6 +215,7 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
     answer = None if decided is None else _read(e.decode_event, decided)
     decision = answer if isinstance(answer, e.ApprovalDecided) else None
     edited = decision.arguments if decision is not None else None
+    is_unreadable = decided is not None and answer is None
     return Approval(
         id=entry.id,
         session=entry.session,
@@ -233,7 +234,7 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
         expires_at=request.expires_at,
         decision=None if decision is None else decision.decision,
         by=None if decision is None else decision.by,
-        reason=getattr(answer, "reason", None),
+        reason=UNREADABLE if is_unreadable else getattr(answer, "reason", None),
         decided_at=None if answer is None else answer.at,
         shown=entry.shown,
         position=entry.asked,

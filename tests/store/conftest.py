@@ -1,0 +1,20 @@
+"""Both stores, for what every store promises; and a path, for what only a file can do."""
+
+import pytest
+
+from supervisor.store.memory_store import MemoryStore
+from supervisor.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "store.db"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, path):
+    """An open, empty store."""
+    store = MemoryStore() if request.param == "memory" else SqliteStore(path)
+    store.open()
+    yield store
+    store.close()
