@@ -11,6 +11,7 @@ Rules
 - A StateSaved forgets the operations that lie before it.
 """
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -111,6 +112,12 @@ class SessionState(msgspec.Struct, kw_only=True):
             if (approval := record.pending_approval) is not None:
                 found.append((operation, approval))
         return found
+
+    @property
+    def next_due_at(self) -> datetime | None:
+        """When the earliest of the run's timers is due."""
+        timers = (record.request for record in self.operations.values() if record.state == "waiting")
+        return min((timer.due_at for timer in timers if isinstance(timer, e.OperationStarted)), default=None)
 
     def is_answered(self, key: str) -> bool:
         """Whether what a passivated run waits for under this key has come."""

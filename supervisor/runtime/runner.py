@@ -13,6 +13,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -153,22 +154,22 @@ class Runner:
 
     def _come_due(self, session: str) -> None:
         self._sleepers.discard(session)
-        self.launch(session, is_due=True)
+        self.launch(session)
         self._note_change()
 
-    def launch(self, session: str, *, is_due: bool = False) -> None:
-        """Begin another attempt, if the session can go on. `is_due`: one of its timers is."""
+    def launch(self, session: str) -> None:
+        """Begin another attempt, if the session can go on."""
         if self.is_closed or session in self.live or session in self.launching:
             return
         self.launching.add(session)
-        self.start_soon(self._launch, session, is_due)
+        self.start_soon(self._launch, session)
 
-    async def _launch(self, session: str, is_due: bool) -> None:
+    async def _launch(self, session: str) -> None:
         try:
             with anyio.CancelScope(shield=True):
                 spec = await self._prepare(session)
                 if spec is not None:
-                    await self._begin_again(session, spec, is_due)
+                    await self._begin_again(session, spec)
         except UnknownAgent as error:
             self._refuse(session, f"its agent cannot be run here: {error}")
         except StoreError as error:
@@ -201,15 +202,15 @@ class Runner:
             return None
         return load_agent(state.facts.agent, state.facts.file) if state.is_open else None
 
-    async def _begin_again(self, session: str, spec: AgentSpec[Any, Any], is_due: bool) -> None:
+    async def _begin_again(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         has_begun: list[str] = []
 
         def plan(view: View) -> list[Entry]:
             has_begun.clear()
             state = view.session(session)
-            if not state.is_open or state.cancel is not None or (state.waiting_for is not None and not is_due):
-                return []
             now = self.clock.now()
+            if not state.is_open or state.cancel is not None or self._must_sleep(session, state, now):
+                return []
             if state.barren >= BARREN_ATTEMPTS:
                 cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
                 return list(end_events(view, session, {session: Ending(kind="abandoned", cause=cause)}, now))
@@ -220,6 +221,15 @@ class Runner:
         await self.journal.append(plan)
         if has_begun and not self.is_closed:
             self.begin(session, spec)
+
+    def _must_sleep(self, session: str, state: SessionState, now: datetime) -> bool:
+        """Whether nothing that a passivated run waits for has come, and none of its timers is due."""
+        due_at = state.next_due_at
+        if state.waiting_for is None or (due_at is not None and due_at <= now):
+            return False
+        if due_at is not None:
+            self._wake_at(session, self.clock.deadline(due_at))
+        return True
 
     # -- facts come up -----------------------------------------------------------------------------------------------
 
