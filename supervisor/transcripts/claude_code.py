@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.transcript import Dangling, Findings, is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Lines, Plan, Wish, all_orphaned, begins, iso, tolerant_blocks
+from supervisor.transcripts.formats import ABSENT, Lines, Plan, Wish, all_orphaned, begins, decode_blocks, iso
 from supervisor.transcripts.index import (
     CALL,
     ENTRY,
@@ -100,7 +100,7 @@ class ClaudeCode:
             newest[chain] = (timestamp, at)
         if entry.type == "assistant":
             index.mark(at, FRAME, message.id)
-        blocks = _blocks(message.content)
+        blocks: list[Block] = decode_blocks(message.content, _BLOCKS, Block)
         for block in blocks:
             if block.type == "tool_use" and entry.type == "assistant":
                 is_whole = bool(block.id) and begins(block.input, "{")
@@ -149,6 +149,7 @@ class ClaudeCode:
                 drops.add(orphaned.at)
             else:
                 notes.append(f"line {orphaned.at + 1}: its orphaned result shares the line and stays")
+        notes += _keep_tips(index, found, drops)
         graft = Graft(index, lines, Keys("uuid", "parentUuid"), drops)
 
         for label, findings in found.items():
@@ -162,6 +163,22 @@ class ClaudeCode:
 
             graft.add(findings.dangling, tip, write)
         return Plan(graft.additions, graft.changes(), drops, notes)
+
+
+def _keep_tips(index: Index, found: dict[int, Findings], drops: set[int]) -> list[str]:
+    """Keep an orphaned result at a tip where the newest message without it could be on another branch."""
+    notes = []
+    for label, findings in found.items():
+        tip = index.notes["tips"][label]
+        if tip not in drops or any(call.is_tail for call in findings.dangling):
+            continue
+        path = index.path(tip)
+        side = index.kinds[tip] & SIDECHAIN
+        others = (at for at, kind in enumerate(index.kinds) if kind & MESSAGE and kind & SIDECHAIN == side)
+        if not all(path[at] for at in others):
+            drops.discard(tip)
+            notes.append(f"line {tip + 1}: its orphaned result stays; without it another branch could be the newest")
+    return notes
 
 
 def _chain(entry: Entry, at: int, index: Index) -> int:
@@ -214,15 +231,6 @@ def _add_siblings(index: Index, on: bytearray) -> None:
     for at, mark in zip(index.mark_lines, index.marks, strict=True):
         if mark == RESULT and not on[at] and index.parents[at] in calls:
             on[at] = 1
-
-
-def _blocks(content: msgspec.Raw) -> list[Block]:
-    if not begins(content, "["):
-        return []
-    try:
-        return _BLOCKS.decode(content)
-    except msgspec.ValidationError:
-        return tolerant_blocks(content, Block)
 
 
 def _content(entry: dict[str, Any]) -> list[dict[str, Any]]:

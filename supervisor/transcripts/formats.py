@@ -19,6 +19,7 @@ import msgspec
 
 from supervisor.core.transcript import Dangling, Findings, Orphaned
 from supervisor.transcripts.index import Index
+from supervisor.transcripts.lines import as_javascript_reads_it
 
 ABSENT = msgspec.Raw(b"")
 """The value of a key that is not there, told from null by identity."""
@@ -102,15 +103,21 @@ def begins(raw: msgspec.Raw, bracket: str) -> bool:
     return len(view) > 0 and view[0] == ord(bracket)
 
 
-def tolerant_blocks(raw: Any, block: Any) -> list[Any]:
-    """Decode the blocks that have the expected shape where not all of them do."""
-    values = msgspec.json.decode(raw)
+def decode_blocks(content: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]], block: type[Any]) -> list[Any]:
+    """Decode the blocks of a message; one of an unexpected shape is kept with its type alone, so that it counts."""
+    if not begins(content, "["):
+        return []
+    try:
+        return decoder.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        clean = as_javascript_reads_it(memoryview(content))
     blocks = []
-    for value in values if isinstance(values, list) else []:
+    for value in msgspec.json.decode(clean) if clean else ():
         try:
-            blocks.append(msgspec.convert(value, block))
-        except msgspec.ValidationError:  # a block of another shape holds no call that could be paired
-            continue
+            blocks.append(msgspec.json.decode(msgspec.json.encode(value), type=block))
+        except msgspec.ValidationError:
+            kind = value.get("type") if isinstance(value, dict) else None
+            blocks.append(block(type=kind if isinstance(kind, str) else None))
     return blocks
 
 

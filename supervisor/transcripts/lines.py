@@ -41,11 +41,12 @@ def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]
             return
         if begin == 0 and filled == len(buffer):
             length = filled + _bytes_to_line_feed(file, size - offset - filled)
-            file.seek(offset + filled)
-            longer = bytearray(max(length + 1, BLOCK))
-            longer[:filled] = view
-            view = memoryview(longer)  # the old buffer goes before the line is read into the new one
-            buffer = longer
+            file.seek(offset)
+            view = memoryview(b"")  # the old buffer goes before the new one comes: what was in it is read again
+            buffer = bytearray()
+            buffer = bytearray(length + 1)
+            view = memoryview(buffer)
+            filled = 0
         else:
             view[: filled - begin] = view[begin:filled]
             offset += begin

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.transcript import is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Wish, begins, iso, tolerant_blocks
+from supervisor.transcripts.formats import ABSENT, Wish, begins, decode_blocks, iso
 from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
 
 
@@ -53,15 +53,9 @@ def mark_entry(entry: Entry, at: int, index: Index) -> None:
         index.mark(at, RESULT, message.toolCallId)
     elif message.role == "assistant":
         index.mark(at, SKIPPED if message.stopReason in ("error", "aborted") else FRAME)
-        content = message.content
-        if begins(content, "["):
-            try:
-                blocks = _BLOCKS.decode(content)
-            except msgspec.ValidationError:
-                blocks = tolerant_blocks(content, Block)
-            for block in blocks:
-                if block.type == "toolCall":
-                    index.mark(at, CALL if _is_whole(block) else UNANSWERABLE, block.id)
+        for block in decode_blocks(message.content, _BLOCKS, Block):
+            if block.type == "toolCall":
+                index.mark(at, CALL if _is_whole(block) else UNANSWERABLE, block.id)
     else:
         index.mark(at, SAID)
 

@@ -64,6 +64,7 @@ class PiTree:
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
         drops = {orphaned.at for orphaned in all_orphaned(found)} if wish.drop_orphaned else set()
+        notes = self._keep_tip(index, found, drops)
         graft = Graft(index, lines, Keys("id", "parentId"), drops)
 
         taken: set[str] = set()
@@ -85,4 +86,15 @@ class PiTree:
 
         for findings in found.values():
             graft.add(findings.dangling, index.notes["tip"], write)
-        return Plan(graft.additions, graft.changes(), drops, [])
+        return Plan(graft.additions, graft.changes(), drops, notes)
+
+    def _keep_tip(self, index: Index, found: dict[int, Findings], drops: set[int]) -> list[str]:
+        """Keep an orphaned result at the tip where the entry that is last without it is on another branch."""
+        tip = index.notes.get("tip", -1)
+        if tip not in drops or any(call.is_tail for findings in found.values() for call in findings.dangling):
+            return []
+        last = next((at for at in range(tip, -1, -1) if index.ids[at] and at not in drops), -1)
+        if last < 0 or index.path(tip)[last]:
+            return []
+        drops.discard(tip)
+        return [f"line {tip + 1}: its orphaned result stays; without it the session would be on another branch"]

@@ -1,0 +1,95 @@
+"""Lines as bytes: every line is seen once and whole, whatever its length, in no more memory than it needs."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, strategies as st
+
+from supervisor.transcripts import lines
+from supervisor.transcripts.lines import as_javascript_reads_it, read_lines, value_span, with_value
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")), max_size=12), st.booleans())
+def test_lines_come_out_as_they_are_in_the_file(parts, is_ended):
+    """Splitting is on line feeds alone, also where lines are longer than the buffer."""
+    data = b"\n".join(parts) + (b"\n" if is_ended else b"")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK", 16)
+        got = [(start, bytes(line)) for start, line in read_lines(io.BytesIO(data), len(data))]
+    expected = data.split(b"\n")
+    if not expected[-1]:
+        expected.pop()
+    assert [line for _, line in got] == expected
+    assert [data[start : start + len(line)] for start, line in got] == expected
+
+
+def test_a_file_is_read_only_as_far_as_it_was_when_it_was_opened():
+    """What a writer appends meanwhile belongs to the next look."""
+    assert [bytes(line) for _, line in read_lines(io.BytesIO(b"a\nb\nc\n"), 3)] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_json"),
+    [
+        (rb'{"a":"\ud83d"}', True),
+        (b'{"a":"\xff"}', True),
+        (b'{"a":1', False),
+        (b'{"a":NaN}', False),
+        (b'{"a":1}{"b":2}', False),
+        (b"", False),
+    ],
+)
+def test_what_javascript_reads_counts_as_read(line, is_json):
+    """Half a surrogate pair and stray bytes are read by Node; torn and merged lines are not."""
+    assert (as_javascript_reads_it(memoryview(line)) is not None) == is_json
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (b'{"p":"a","q":1}', b'"a"'),
+        (b'{"x":{"p":1},"y":["p",":"],"p" : null }', b"null"),
+        (b'{"q":"\\"p\\":","p":{"p":2}}', b'{"p":2}'),
+        (b'{"p":1,"p":2}', b"2"),
+    ],
+)
+def test_only_the_value_of_the_top_level_key_is_found(line, value):
+    """Not a key of the same name deeper down, nor its text in a string; of two the last, as JavaScript has it."""
+    begin, end = value_span(line, "p")
+    assert line[begin:end] == value
+    assert with_value(line, "p", "new") == line[:begin] + b'"new"' + line[end:]
+
+
+MEASURED = """
+import resource, sys, tracemalloc
+from pathlib import Path
+from supervisor.transcripts.session import read_session
+warm, path = Path(sys.argv[1]), Path(sys.argv[2])
+read_session(warm)
+tracemalloc.start()
+session = read_session(path)
+print(tracemalloc.get_traced_memory()[1], len(session.index))
+"""
+
+
+@pytest.mark.parametrize("longest", [100, 8_000_000])
+def test_memory_is_bounded_by_the_longest_line_and_200_bytes_a_line(longest, tmp_path):
+    """Two long lines and many short ones, with a call or a result in each, take no more than that."""
+    head = b'{"type":"session","version":3,"id":"s","cwd":"/nowhere"}\n'
+    entry = b'{"type":"message","id":"%08x","parentId":"%08x","message":%s}\n'
+    call = b'{"role":"assistant","stopReason":"toolUse","content":[{"type":"toolCall","id":"c%d","arguments":{}}]}'
+    result = b'{"role":"toolResult","toolCallId":"c%d","content":[{"type":"text","text":"%s"}]}'
+    path, warm = tmp_path / "long.jsonl", tmp_path / "short.jsonl"
+    warm.write_bytes(head)
+    with path.open("wb") as file:
+        file.write(head)
+        for number in range(30_000):
+            text = b"x" * (longest // 2 if number == 2_000 else longest if number == 4_000 else 10)
+            message = call % number if number % 2 else result % (number - 1, text)
+            file.write(entry % (number + 1, number, message))
+    run = subprocess.run([sys.executable, "-c", MEASURED, warm, path], capture_output=True, text=True, check=True)
+    peak, count = map(int, run.stdout.split())
+    assert count == 30_001
+    assert peak <= longest + 1_000 + 200 * count

@@ -1,0 +1,87 @@
+"""A watched session is repaired once its writer is gone, and never while it is live."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from supervisor.transcripts.repair import Options
+from supervisor.transcripts.session import read_session
+from supervisor.transcripts.watch import QuietFiles, watch
+
+WATCHING = """
+import sys, time
+from datetime import UTC, datetime
+from pathlib import Path
+from supervisor.transcripts.repair import Options
+from supervisor.transcripts.watch import watch
+
+reports = watch(Path(sys.argv[1]), Options(), quiet=0.2, now=lambda: datetime.now(UTC), monotonic=time.monotonic)
+for report in reports:
+    print(report.state, Path(report.path).name, report.reason, flush=True)
+"""
+
+
+@pytest.fixture
+def watcher(tmp_path):
+    """Watch a folder in a process of its own; its lines are what it did."""
+    process = subprocess.Popen([sys.executable, "-c", WATCHING, tmp_path], stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_file_is_due_when_it_has_been_quiet_and_then_no_more():
+    """Each change begins the quiet period anew."""
+    files = QuietFiles(60)
+    files.notice("a", 0)
+    files.notice("b", 0)
+    files.notice("a", 30)
+    assert files.take_due(59) == []
+    assert files.take_due(60) == ["b"]
+    assert files.take_due(90) == ["a"]
+    assert files.take_due(1000) == []
+
+
+def test_a_session_is_repaired_when_its_lock_s_holder_is_gone(session, watcher, tmp_path):
+    """While the holder lives the session is refused with its name; when it dies the session is repaired."""
+    holder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    (tmp_path / "dangling-at-the-end.jsonl.lock").write_text(json.dumps({"pid": holder.pid}))
+    path = session("pi_v3/dangling-at-the-end")
+    before = path.read_bytes()
+    said = watcher.stdout.readline()
+    assert said.startswith(f"refused {path.name}")
+    assert str(holder.pid) in said
+    assert path.read_bytes() == before
+    holder.communicate(b"\n")
+    assert watcher.stdout.readline().startswith(f"repaired {path.name}")
+    assert read_session(path).dangling == 0
+
+
+def test_a_session_that_appears_later_is_repaired_too(watcher, session, tmp_path):
+    """A folder is watched as it grows, with the folders in it."""
+    first = session("pi_v3/dangling-at-the-end")
+    assert watcher.stdout.readline().startswith(f"repaired {first.name}")
+    later = tmp_path / "project"
+    later.mkdir()
+    session("claude_code/dangling-in-the-middle").rename(later / "later.jsonl")
+    assert watcher.stdout.readline().startswith("repaired")
+
+
+def test_a_file_younger_than_the_quiet_period_is_left(session, tmp_path):
+    """The watcher's first look does not take a fresh file for a quiet one."""
+    path = session("pi_v3/dangling-at-the-end")
+    before = path.read_bytes()
+    fresh, old = datetime.now(UTC).timestamp(), datetime.now(UTC).timestamp() - 3600
+    quiet = session("codex/dangling-at-the-end").rename(tmp_path / "quiet.jsonl")
+    path.write_bytes(before)
+    os.utime(path, (fresh, fresh))
+    os.utime(quiet, (old, old))
+    reports = watch(tmp_path, Options(), quiet=600, now=lambda: datetime.now(UTC), monotonic=time.monotonic)
+    assert next(reports).path == str(quiet)
+    reports.close()
+    assert path.exists()
