@@ -55,10 +55,10 @@ def watch(
     for path, _ in find_files([folder]):
         files.notice(path, monotonic() - _age(path, now()))
     tick = max(50, int(min(quiet / 4, 1.0) * 1000))
-    for changes in watchfiles.watch(folder, rust_timeout=tick, yield_on_timeout=True):
+    for changes in watchfiles.watch(folder, watch_filter=None, rust_timeout=tick, yield_on_timeout=True):
         for _, name in changes:
-            if is_transcript_name(name):
-                files.notice(Path(name), monotonic())
+            for path in _sessions_at(Path(name)):
+                files.notice(path, monotonic())
         for path in files.take_due(monotonic()):
             if not path.exists():
                 continue
@@ -71,6 +71,14 @@ def watch(
                 files.notice(path, monotonic())
             if _is_news(report, refused):
                 yield report
+
+
+def _sessions_at(changed: Path) -> Iterator[Path]:
+    """Yield the sessions that a change is about; what was in a folder before it was watched is not announced."""
+    if is_transcript_name(changed.name):
+        yield changed
+    elif changed.is_dir():
+        yield from (path for path, _ in find_files([changed]))
 
 
 def _is_news(report: Report, refused: dict[str, str | None]) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -29,8 +30,14 @@ for report in reports:
 @pytest.fixture
 def watcher(tmp_path):
     """Watch a folder in a process of its own; its lines are what it did."""
-    process = subprocess.Popen([sys.executable, "-c", WATCHING, tmp_path], stdout=subprocess.PIPE, text=True)
-    yield process
+    process = subprocess.Popen([sys.executable, "-c", WATCHING, tmp_path], stdout=subprocess.PIPE, bufsize=0)
+
+    def next_line():
+        ready, _, _ = select.select([process.stdout], [], [], 30)
+        assert ready, "the watcher said nothing for 30 seconds"
+        return process.stdout.readline().decode()
+
+    yield next_line
     process.kill()
     process.communicate()
 
@@ -53,23 +60,23 @@ def test_a_session_is_repaired_when_its_lock_s_holder_is_gone(session, watcher, 
     (tmp_path / "dangling-at-the-end.jsonl.lock").write_text(json.dumps({"pid": holder.pid}))
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
-    said = watcher.stdout.readline()
+    said = watcher()
     assert said.startswith(f"refused {path.name}")
     assert str(holder.pid) in said
     assert path.read_bytes() == before
     holder.communicate(b"\n")
-    assert watcher.stdout.readline().startswith(f"repaired {path.name}")
+    assert watcher().startswith(f"repaired {path.name}")
     assert read_session(path).dangling == 0
 
 
 def test_a_session_that_appears_later_is_repaired_too(watcher, session, tmp_path):
     """A folder is watched as it grows, with the folders in it."""
     first = session("pi_v3/dangling-at-the-end")
-    assert watcher.stdout.readline().startswith(f"repaired {first.name}")
+    assert watcher().startswith(f"repaired {first.name}")
     later = tmp_path / "project"
     later.mkdir()
     session("claude_code/dangling-in-the-middle").rename(later / "later.jsonl")
-    assert watcher.stdout.readline().startswith("repaired")
+    assert watcher().startswith("repaired")
 
 
 def test_a_file_younger_than_the_quiet_period_is_left(session, tmp_path):
