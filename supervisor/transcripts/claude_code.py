@@ -91,7 +91,7 @@ class ClaudeCode:
         at = index.line(kind, entry.uuid, entry.parentUuid)
         if entry.type == "last-prompt" and entry.leafUuid:
             index.notes["leaf"] = (hash(entry.leafUuid), at)
-        chain = _chain(entry, at, index)
+        chain = _chain(entry, at, index) if entry.isSidechain else 0
         if message is None or not is_message:
             return
         newest: dict[int, tuple[str, int]] = index.notes.setdefault("newest", {})
@@ -101,13 +101,16 @@ class ClaudeCode:
         if entry.type == "assistant":
             index.mark(at, FRAME, message.id)
         blocks: list[Block] = decode_blocks(message.content, _BLOCKS, Block)
+        if entry.type == "assistant":
+            _mark_reply(blocks, at, index)
+            return
+        is_said = not blocks
         for block in blocks:
-            if block.type == "tool_use" and entry.type == "assistant":
-                is_whole = bool(block.id) and begins(block.input, "{")
-                index.mark(at, CALL if is_whole else UNANSWERABLE, block.id)
-            elif block.type == "tool_result" and entry.type == "user":
+            if block.type == "tool_result":
                 index.mark(at, RESULT, block.tool_use_id)
-        if entry.type == "user" and any(block.type != "tool_result" for block in blocks or (Block(),)):
+            else:
+                is_said = True
+        if is_said:
             index.mark(at, SAID)
 
     def read_other(self, entry: Any, index: Index) -> None:
@@ -165,6 +168,12 @@ class ClaudeCode:
         return Plan(graft.additions, graft.changes(), drops, notes)
 
 
+def _mark_reply(blocks: list[Block], at: int, index: Index) -> None:
+    for block in blocks:
+        if block.type == "tool_use":
+            index.mark(at, CALL if block.id and begins(block.input, "{") else UNANSWERABLE, block.id)
+
+
 def _keep_tips(index: Index, found: dict[int, Findings], drops: set[int]) -> list[str]:
     """Keep an orphaned result at a tip where the newest message without it could be on another branch."""
     notes = []
@@ -182,9 +191,7 @@ def _keep_tips(index: Index, found: dict[int, Findings], drops: set[int]) -> lis
 
 
 def _chain(entry: Entry, at: int, index: Index) -> int:
-    """Return the name of a line's conversation: 0, the hash of an agent's id, or of the root of a sidechain."""
-    if not entry.isSidechain:
-        return 0
+    """Return the name of a sub-agent's conversation: the hash of its id, or of the root of its sidechain."""
     if entry.agentId:
         return hash(entry.agentId)
     roots: dict[int, int] = index.notes.setdefault("roots", {})
@@ -217,6 +224,8 @@ def _later(timestamp: Any, wish: Wish) -> str:
 
 def _add_siblings(index: Index, on: bytearray) -> None:
     """Add to a path the other lines of its replies, and the results whose parents those lines are."""
+    if all(map(on.__getitem__, index.mark_lines)):
+        return  # a conversation without parallel calls and without branches has no others
     replies = {
         key
         for at, mark, key in zip(index.mark_lines, index.marks, index.keys, strict=True)

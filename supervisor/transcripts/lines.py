@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-BLOCK: Final = 1 << 18
+BLOCK: Final = 1 << 16
 BOM: Final = b"\xef\xbb\xbf"
 
 
