@@ -6,13 +6,14 @@ Pure: `now` is an argument, on a clock that only grows and from which the loop's
 Rules
 - The clock stands while a named reason pauses it and no step or model call is in flight (W2). The last reason that goes
   arms the full budget anew. A pause that is taken twice, or ended without having begun, is a loud error.
-- Before the first progress of a model call the budget is `first_progress_timeout`; `keepalive` counts there only (W5,
-  W6).
+- While a model call is in flight that no heartbeat has followed yet, the budget is `first_progress_timeout`, whatever
+  its siblings complete; `keepalive` counts there only (W5, W6).
 - `active_timeout` counts what is not a wait: executing calls included, people, children and timers not (W5).
 - A heartbeat stores a coarse instant (`beat`), since it must cost next to nothing: it may be older than the heartbeat
   by the clock's tick, so expiry is looked for one tick later, never earlier than the budget (W11).
 """
 
+from math import inf
 from typing import Literal
 
 from supervisor.core.errors import IllegalEvent
@@ -27,6 +28,7 @@ class Inactivity:
     __slots__ = (
         "_active",
         "_active_since",
+        "_model_calls",
         "_work",
         "active_timeout",
         "beat",
@@ -42,9 +44,10 @@ class Inactivity:
         self.active_timeout = active_timeout
         self.pauses: dict[str, PauseKind] = {}
         self.since = now
-        self.beat: float | None = now
-        """The last heartbeat; None in a model call that has not shown any progress yet."""
+        self.beat: float | None = -inf
+        """The last heartbeat; None while a model call is in flight that began after it."""
         self._work = 0
+        self._model_calls = 0
         self._active = 0.0
         self._active_since: float | None = now
 
@@ -72,21 +75,24 @@ class Inactivity:
             self.since = now
         self._work += 1
         if model_call:
+            self._model_calls += 1
             self.beat = None
             self.since = now
         self._count(now)
 
-    def end_work(self, now: float) -> None:
-        if not self._work:
-            raise IllegalEvent("no step or model call is in flight")
+    def end_work(self, now: float, *, model_call: bool = False) -> None:
+        if not (self._model_calls if model_call else self._work - self._model_calls):
+            raise IllegalEvent(f"no {'model call' if model_call else 'step'} is in flight")
         self._work -= 1
+        self._model_calls -= model_call
+        if self.beat is None and not self._model_calls:
+            self.beat = -inf
         self.progress(now)
         self._count(now)
 
     def progress(self, now: float) -> None:
-        """An operation completed, or an attempt began."""
+        """An operation completed. That is no first progress of a model call beside it."""
         self.since = now
-        self.beat = now
 
     def keepalive(self, now: float) -> None:
         """The peer is alive, but that is no progress: it counts before the first progress of a model call only (W6)."""
@@ -103,10 +109,8 @@ class Inactivity:
         if not self.is_paused:
             if self.beat is None:
                 instants.append(self.since + self.first_budget)
-            elif self.beat > self.since:
-                instants.append(self.beat + self.budget + tick)
             else:
-                instants.append(self.since + self.budget)
+                instants.append(max(self.since, self.beat + tick) + self.budget)
         if self.active_timeout is not None and self._active_since is not None:
             instants.append(self._active_since + self.active_timeout - self._active)
         return min(instants, default=None)

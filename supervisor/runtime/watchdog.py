@@ -104,7 +104,7 @@ class Watch:
             yield
         finally:
             self.is_working -= 1
-            self.inactivity.end_work(self._dog.now())
+            self.inactivity.end_work(self._dog.now(), model_call=model_call)
             self._rearm()
 
     def disarm(self) -> None:

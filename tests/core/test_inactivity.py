@@ -1,0 +1,196 @@
+"""Watchdog arithmetic, held against a model that lives through every second (W1-W7, W11)."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.inactivity import Inactivity
+
+BUDGET, FIRST_BUDGET, TICK = 6, 15, 0.2
+
+
+class Model:
+    """What the rules say, second by second: `left` runs down whenever the clock does not stand."""
+
+    def __init__(self, active_timeout):
+        self.pauses, self.steps, self.calls, self.unheard = {}, 0, 0, False
+        self.active_left = active_timeout
+        self.left = BUDGET
+
+    def live(self, seconds):
+        """Say after how many of these seconds it is stalled, None if it lives."""
+        for second in range(seconds):
+            if self.is_due:
+                return second
+            at_work = self.steps + self.calls > 0
+            waits = "wait" in self.pauses.values()
+            self.left -= at_work or not self.pauses
+            if self.active_left is not None:
+                self.active_left -= at_work or not waits or "call" in self.pauses.values()
+        return seconds if self.is_due else None
+
+    @property
+    def is_due(self):
+        stands = self.pauses and not self.steps + self.calls
+        return (self.left == 0 and not stands) or self.active_left == 0
+
+    def do(self, action, *args):
+        stood = self.pauses and not self.steps + self.calls
+        is_progress = action in ("progress", "end step", "end model call", "heartbeat", "model call")
+        if action == "pause":
+            self.pauses[args[0]] = args[1]
+        elif action == "resume":
+            del self.pauses[args[0]]
+            is_progress = not self.pauses
+        elif action.endswith("step"):
+            self.steps += -1 if action.startswith("end") else 1
+        elif action.endswith("model call"):
+            self.calls += -1 if action.startswith("end") else 1
+            self.unheard = self.calls > 0 and (self.unheard or not action.startswith("end"))
+        elif action == "heartbeat":
+            self.unheard = False
+        if is_progress or (action == "step" and stood) or (action == "keepalive" and self.unheard):
+            self.left = FIRST_BUDGET if self.unheard else BUDGET
+
+    def possible(self):
+        """Return what may happen next."""
+        found = [("progress",), ("heartbeat",), ("keepalive",), ("step",), ("model call",)]
+        found += [("end step",)] * (self.steps > 0) + [("end model call",)] * (self.calls > 0)
+        found += [("resume", reason) for reason in self.pauses]
+        found += [("pause", f"{kind}{n}", kind) for n in (1, 2) for kind in ("wait", "call")]
+        return [action for action in found if action[0] != "pause" or action[1] not in self.pauses]
+
+
+def tell(inactivity, now, action, *args):
+    """Tell an Inactivity what the model was told."""
+    if action == "heartbeat":
+        inactivity.beat = now
+    elif action.endswith(("step", "model call")):
+        do = inactivity.end_work if action.startswith("end") else inactivity.begin_work
+        do(now, model_call=action.endswith("model call"))
+    else:
+        getattr(inactivity, action)(*args, now)
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data(), active_timeout=st.none() | st.integers(1, 40))
+def test_a_run_is_due_in_the_second_in_which_its_rules_say_so(data, active_timeout):
+    """W2-W6: pauses as a set, work in flight, first budgets, keepalive and active time, in any order."""
+    now, model = 100, Model(active_timeout)
+    inactivity = Inactivity(now, BUDGET, FIRST_BUDGET, active_timeout)
+    for _ in range(data.draw(st.integers(1, 14))):
+        seconds = data.draw(st.integers(0, 9))
+        due = inactivity.due_at(0)
+        stalled_after = model.live(seconds)
+        assert (due is not None and due <= now + seconds) == (stalled_after is not None)
+        if stalled_after is not None:
+            assert due == now + stalled_after
+            return
+        now += seconds
+        action = data.draw(st.sampled_from(model.possible()))
+        model.do(*action)
+        tell(inactivity, now, *action)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.floats(0, TICK)), min_size=1, max_size=8))
+def test_a_coarse_heartbeat_is_worth_its_budget_and_no_more_than_a_tick_besides(happened):
+    """W11: never earlier than the budget after the last sign of progress, and at most one tick later."""
+    now = last = 100.0
+    inactivity = Inactivity(now, BUDGET, FIRST_BUDGET, None)
+    for seconds, is_heartbeat, staleness in happened:
+        last = now = now + seconds
+        if is_heartbeat:
+            inactivity.beat = now - staleness
+        else:
+            inactivity.progress(now)
+    assert last + BUDGET - 1e-9 <= inactivity.due_at(TICK) <= last + BUDGET + TICK + 1e-9
+
+
+def test_two_are_open_and_one_is_answered_and_it_is_still_paused():
+    """W2: pauses are a set; the last that goes arms the full budget anew (#1203)."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
+    inactivity.pause("a", "wait", 1)
+    inactivity.pause("b", "wait", 2)
+    inactivity.resume("a", 1000)
+    assert (inactivity.is_paused, inactivity.due_at(TICK)) == (True, None)
+    inactivity.resume("b", 2000)
+    assert (inactivity.is_paused, inactivity.due_at(TICK)) == (False, 2000 + BUDGET)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda inactivity: inactivity.resume("b", 5),
+        lambda inactivity: inactivity.pause("a", "call", 5),
+        lambda inactivity: inactivity.end_work(5),
+        lambda inactivity: inactivity.end_work(5, model_call=True),
+    ],
+    ids=["resume", "pause twice", "end a step", "end a model call"],
+)
+def test_what_does_not_fit_is_a_loud_error_and_changes_nothing(wrong):
+    """W2: an unknown reason is never clamped away."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
+    inactivity.pause("a", "wait", 1)
+    with pytest.raises(IllegalEvent):
+        wrong(inactivity)
+    assert (inactivity.pauses, inactivity.due_at(TICK), inactivity.active_time(9)) == ({"a": "wait"}, None, 1)
+
+
+def test_ending_a_step_does_not_end_the_model_call_beside_it():
+    """The two are counted apart, so that a step that never began cannot be ended in a model call's name."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
+    inactivity.begin_work(1, model_call=True)
+    with pytest.raises(IllegalEvent):
+        inactivity.end_work(2)
+
+
+def test_a_slow_first_token_is_no_stall_however_busy_its_siblings_are():
+    """W5: what a sibling completes is no first progress of the model call; a heartbeat shortens its budget (#731)."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
+    inactivity.begin_work(1, model_call=True)
+    inactivity.begin_work(2)
+    inactivity.end_work(3)
+    inactivity.progress(4)
+    assert inactivity.due_at(TICK) == 4 + FIRST_BUDGET
+    inactivity.beat = 5
+    assert inactivity.due_at(TICK) == 5 + TICK + BUDGET
+
+
+def test_keepalive_does_not_mask_a_stream_that_is_wedged():
+    """W6: after the first progress it counts for nothing."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
+    inactivity.begin_work(1, model_call=True)
+    inactivity.keepalive(10)
+    assert inactivity.due_at(0) == 10 + FIRST_BUDGET
+    inactivity.beat = 11
+    inactivity.keepalive(16)
+    assert inactivity.due_at(0) == 11 + BUDGET
+
+
+def test_a_hung_model_call_does_not_hide_behind_a_siblings_approval():
+    """W2: the clock runs while a step or a model call is in flight, and stands again when it has ended."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
+    inactivity.pause("approval", "wait", 1)
+    inactivity.begin_work(50)
+    assert inactivity.due_at(TICK) == 50 + BUDGET
+    inactivity.end_work(52)
+    assert inactivity.due_at(TICK) is None
+
+
+def test_a_call_that_executes_pauses_the_watchdog_but_is_active_time():
+    """W5: its own deadline watches it, and `active_timeout` counts it; waits for people count nowhere."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, 100)
+    inactivity.pause("approval", "wait", 10)
+    assert (inactivity.active_time(70), inactivity.due_at(TICK)) == (10, None)
+    inactivity.pause("call", "call", 70)
+    assert (inactivity.active_time(80), inactivity.due_at(TICK)) == (20, 160)
+    inactivity.resume("call", 90)
+    assert (inactivity.active_time(1000), inactivity.due_at(TICK)) == (30, None)
+
+
+@pytest.mark.parametrize("active_timeout", [5, None])
+def test_the_cause_of_a_stall_names_the_clock_that_ran_out(active_timeout):
+    """W5: `active_timeout` is a cause of its own."""
+    inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, active_timeout)
+    assert inactivity.cause(inactivity.due_at(0)).startswith("active_timeout") == (active_timeout is not None)
