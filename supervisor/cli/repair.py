@@ -174,7 +174,14 @@ def _table(reports: list[Report]) -> Any:
 
 def _short(name: str) -> str:
     home = str(Path.home())
-    return "~" + name[len(home) :] if name.startswith(home + "/") else name
+    return _printable("~" + name[len(home) :] if name.startswith(home + "/") else name)
+
+
+def _printable(text: str) -> str:
+    """Escape what a terminal would obey instead of show: names and calls come from models and from other people."""
+    from json import dumps
+
+    return "".join(char if char.isprintable() else dumps(char)[1:-1] for char in text)
 
 
 def _show_details(console: Console, report: Report, options: Options) -> None:
@@ -187,10 +194,10 @@ def _show_details(console: Console, report: Report, options: Options) -> None:
         said.append(f"its torn last line, which Codex cannot read past, is now in {report.torn_moved_to}")
     if said:
         console.print()
-        console.print(report.path, style="bold", soft_wrap=True)
+        console.print(_printable(report.path), style="bold", soft_wrap=True)
     for text in said:
         # A line of JSON stands alone and unwrapped, so that it can be copied as it is.
-        console.print(text if text.startswith("{") else f"  {text}", soft_wrap=True)
+        console.print(_printable(text if text.startswith("{") else f"  {text}"), soft_wrap=True)
 
 
 def _findings(report: Report, options: Options) -> Iterator[str]:

@@ -106,15 +106,24 @@ def is_transcript_name(name: str) -> bool:
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+    closed: list[OSError] = []
+    for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders.sort()
         yield from (Path(parent, name) for name in sorted(names) if is_transcript_name(name))
+    yield from (Path(error.filename) for error in closed)  # to be reported like a file that cannot be read
+
+
+def _shown(said: object) -> str:
+    """Write a path, or words with one in them, so that it can be printed: names are bytes, and may be no text."""
+    return str(said).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def repair(path: Path, now: datetime, options: Options) -> Report:
     """Examine a file and, where that was asked for, repair it."""
-    report = Report(path=str(path), state="refused")
+    report = Report(path=_shown(path), state="refused")
     try:
+        if path.is_dir():
+            raise RefusedError(f"{path} is a folder that cannot be listed; allow reading it (chmod u+rx)")
         session = read_session(path, options.held)
         _tell(report, session)
         plan = _plan(session, now, options)
@@ -127,13 +136,13 @@ def repair(path: Path, now: datetime, options: Options) -> Report:
             if options.write:
                 _write(report, session, now, options)
             else:
-                _tell_plan(report, session, plan)
+                _tell_plan(report, session, plan, options)
     except UnknownFormatError as error:
-        report.state, report.reason = "unknown", str(error)
+        report.state, report.reason = "unknown", _shown(error)
     except RefusedError as error:
-        report.state, report.reason = "refused", str(error)
+        report.state, report.reason = "refused", _shown(error)
     except OSError as error:
-        report.state, report.reason = "refused", f"{path}: {error.strerror or error}"
+        report.state, report.reason = "refused", _shown(f"{path}: {error.strerror or error}")
     return report
 
 
@@ -142,7 +151,7 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
     if session.is_compressed and not as_copy:
         raise RefusedError(f"{session.path} is compressed and cannot be appended to; leave out --in-place")
     if as_copy and _is_done(session, options):
-        report.state, report.written = "repaired", str(copy_path(session))
+        report.state, report.written = "repaired", _shown(copy_path(session))
         report.notes.append("the repaired copy was there already")
         return
     check_writable(session)
@@ -151,15 +160,15 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
         _refuse_live(session, options, is_locked=True)
         _tell(report, session)
         plan = _plan(session, now, options)
-        _tell_plan(report, session, plan)
+        _tell_plan(report, session, plan, options)
         if plan.is_empty:
             report.state = "clean"  # somebody else repaired it between our two looks
             return
         written = write_plan(session, plan, now, as_copy=as_copy)
     report.state = "repaired"
-    report.written = str(written.target)
-    report.backup = str(written.backup) if written.backup else None
-    report.torn_moved_to = str(written.torn) if written.torn else None
+    report.written = _shown(written.target)
+    report.backup = _shown(written.backup) if written.backup else None
+    report.torn_moved_to = _shown(written.torn) if written.torn else None
 
 
 def _plan(session: Session, now: datetime, options: Options) -> Plan:
@@ -217,12 +226,12 @@ def _tell(report: Report, session: Session) -> None:
     ]
 
 
-def _tell_plan(report: Report, session: Session, plan: Plan) -> None:
+def _tell_plan(report: Report, session: Session, plan: Plan, options: Options) -> None:
     report.added = [
         Line(None if a.after is None else a.after + 1, a.call_id, a.tool, a.line.decode()) for a in plan.additions
     ]
     report.changed = [Change(at + 1, line.decode("utf-8", "replace")) for at, line in sorted(plan.changes.items())]
     report.dropped = [at + 1 for at in sorted(plan.drops)]
     report.notes += plan.notes
-    if session.format.writes_copy:
-        report.notes.append("a repaired copy is written, the rollout is left alone; --in-place appends to it")
+    if session.format.writes_copy and not options.in_place:
+        report.notes.append("a repaired copy is written beside it; --in-place appends to the rollout itself")

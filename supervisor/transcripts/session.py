@@ -141,11 +141,10 @@ class Reader:
 @contextmanager
 def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
     """Open a file's text with its size and the file's stamp; a compressed one is unpacked beside memory, on disk."""
+    if not stat.S_ISREG(real.stat().st_mode):  # asked first, because opening a pipe would wait for ever
+        raise UnknownFormatError(f"{real} is not a regular file")
     with io.FileIO(real) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise UnknownFormatError(f"{real} is not a regular file")
-        stamp = Stamp.of(found)
+        stamp = Stamp.of(os.fstat(file.fileno()))
         if real.suffix != ".zst":
             yield file, stamp.size, stamp
             return

@@ -165,3 +165,29 @@ def test_looking_imports_no_loop_and_no_watcher():
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"watchfiles", "rich.table", "supervisor.transcripts.repair"} & set(loaded)
+
+
+def test_what_a_terminal_would_obey_is_escaped(run, session):
+    """The name of a tool comes from a model: it is shown, not obeyed."""
+    path = session(STUCK)
+    path.write_bytes(path.read_bytes().replace(b'"name":"bash"', rb'"name":"\u001b[2Jba\u009bsh"'))
+    code, out, _ = run(path)
+    assert code == 1
+    assert not {"\x1b", "\x9b"} & set(out)
+    assert "2Jba" in out
+
+
+def test_names_that_are_no_text_are_reported_all_the_same(run, session):
+    """File names are bytes."""
+    path = session(STUCK)
+    odd = Path(os.fsdecode(os.fsencode(path.parent) + b"/odd\xff.jsonl"))
+    path.rename(odd)
+    assert run(odd.parent)[0] == 1
+    assert run(odd.parent, "--json")[0] == 1
+    assert run(odd, "--write")[0] == 0
+
+
+def test_a_pipe_is_not_waited_for(run, tmp_path):
+    """What is no regular file is refused by its kind, without opening it."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert run(tmp_path / "pipe.jsonl")[0] == 6
