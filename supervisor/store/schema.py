@@ -4,7 +4,8 @@ Rules
 - A file is ours by its application id, and readable by its version (PRAGMA user_version); both are in its header.
 - Step n of `STEPS` brings version n-1 to version n. A step and its number commit together, so that a crash leaves one
   version or the next, never something between.
-- Whether we can read a file is found out over a connection that cannot write, so that a refused file is left as it was.
+- Whether we can read a file is found out from its header, and then over a connection that cannot write, so that a
+  refused file is left as it was.
 - A new store is made beside its place and linked into it: it appears complete, and two that make one get the same one.
 """
 
@@ -12,6 +13,7 @@ import os
 import re
 import secrets
 import sqlite3
+import struct
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,8 @@ from supervisor.core.errors import StoreUnreadable
 
 APPLICATION_ID: Final = 0x53757076
 """"Supv"."""
+_HEADER: Final = struct.Struct(">16s44xI4xI28x")
+"""What says whose a file is: SQLite's magic string, the version and the application id."""
 
 
 def _text(name: str) -> str:
@@ -47,20 +51,38 @@ def connect(path: Path, mode: str, *, timeout: float = 0.0) -> sqlite3.Connectio
     return connection
 
 
+def check_header(path: Path) -> None:
+    """Raise StoreUnreadable if a file is not ours, or newer than we are; touches nothing, not even a log beside it.
+
+    To be called when this process has no connection to the file: closing it would drop the connection's locks.
+    """
+    with path.open("rb") as file:
+        header = file.read(_HEADER.size)
+    if not header:
+        return
+    magic, version, application = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+    if magic != b"SQLite format 3\0" or len(header) < _HEADER.size:
+        raise StoreUnreadable(f"{path} is no store, or its header is damaged; it was left untouched. Name another file")
+    if application != APPLICATION_ID:
+        raise StoreUnreadable(f"{path} is a database of another program; it was left untouched. Name another file")
+    _check_version(version, str(path))
+
+
 def is_current(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether a file needs nothing before it is used; raises StoreUnreadable if it is not ours, or is newer."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    """Whether a file needs nothing before it is used; raises StoreUnreadable if it is newer than we are."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (_,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads, and so recovers the log
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    if application != APPLICATION_ID and (application or version or tables):
-        raise StoreUnreadable(f"{name} is a database of another program; it was left untouched. Name another file")
+    _check_version(version, name)
+    return bool(version == len(STEPS) and mode == "wal")
+
+
+def _check_version(version: int, name: str) -> None:
     if version > len(STEPS):
         raise StoreUnreadable(
             f"{name} was written by a newer version of this program (format {version}, this one reads up to "
             f"{len(STEPS)}); it was left untouched. Upgrade this program to open it"
         )
-    return bool(version == len(STEPS) and mode == "wal")
 
 
 def create(path: Path) -> None:

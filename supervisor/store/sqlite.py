@@ -13,6 +13,7 @@ Rules
 
 import gc
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -27,8 +28,12 @@ from supervisor.store.faults import explain, explain_opening, explain_owning, is
 from supervisor.store.owners import LockFolder
 from supervisor.store.projection import Draft, read_known_rows, touched
 from supervisor.store.schema import QUERIES
+from supervisor.store.wal import check_log
 
 R = TypeVar("R")
+
+_open_here: Final[Counter[Path]] = Counter()
+"""How many connections this process has to each store: the log may be looked into only before the first."""
 
 CHECKPOINT_PAGES: Final = 1000
 """How much is written between two checkpoints: about 4 MiB, as SQLite itself would have it."""
@@ -71,7 +76,13 @@ class SqliteStore(Store):
                     raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
                 _make_folders(self.path.parent)
                 schema.create(self.path)
-            if not self._is_current():
+            is_alone = not _open_here[self.path]
+            if is_alone:
+                schema.check_header(self.path)
+            is_current = self._is_current()
+            if is_alone:
+                check_log(self.path)
+            if not is_current:
                 self._bring_up_to_date()
             self._writer = self._connect("rw")
             # It waits only for a process that recovers the log, which is over before anybody would notice.
@@ -89,6 +100,7 @@ class SqliteStore(Store):
     def close(self) -> None:
         for connection in reversed(self._connections):  # the writer last: whoever is the last of all cuts the log back
             connection.close()
+            _open_here[self.path] -= 1
         self._connections.clear()
         self._checkpointer = None
         self._owned.clear()
@@ -310,6 +322,7 @@ class SqliteStore(Store):
     def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:
         connection = schema.connect(self.path, mode, timeout=timeout)
         self._connections.append(connection)
+        _open_here[self.path] += 1
         return connection
 
     def _fault(self, error: sqlite3.Error, *, is_known: bool = True) -> StoreError:

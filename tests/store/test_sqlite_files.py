@@ -1,0 +1,320 @@
+"""The file of a SqliteStore: what is refused is left as it was, what a crash left is taken up."""
+
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+from store_stories import append, asked, created, decided, everything, finished, python, started
+
+from supervisor.core.errors import NotFound, StoreUnreadable
+from supervisor.store import schema
+from supervisor.store.projection import UNREADABLE
+from supervisor.store.sqlite import SqliteStore
+
+
+def make(path, *entries):
+    """Make a store with something in it, and close it."""
+    store = SqliteStore(path)
+    store.open()
+    append(store, ("a", created()), ("a", started()), *entries)
+    store.close()
+
+
+def contents(path):
+    return {
+        found.name: found.read_bytes()
+        for found in path.parent.iterdir()
+        if found.is_file() and not found.name.endswith("-shm")
+    }
+
+
+def alter(path, statement, *parameters):
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement, parameters)
+    connection.close()
+
+
+def test_a_store_is_for_its_user_alone(path):
+    """Whoever can write the file is its operator (A4)."""
+    store = SqliteStore(path)
+    store.open()
+    assert store.begin()
+    store.claim("a")
+    store.commit()
+    modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in [path.parent, *path.parent.rglob("*")]}
+    folders = {"state": 0o700, "store.db.owners": 0o700}
+    assert modes == {name: folders.get(name, 0o600) for name in modes}
+    assert {"store.db", "store.db-wal", "store.db-shm"} < modes.keys()
+    store.close()
+    assert [found.name for found in path.parent.iterdir() if found.is_file()] == ["store.db"]
+
+
+def test_reading_commands_make_no_store(path):
+    """A command that only reads finds nothing, and leaves nothing; an empty file is no store either."""
+    with pytest.raises(NotFound):
+        SqliteStore(path, create=False).open()
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(NotFound):
+        SqliteStore(path, create=False).open()
+    assert path.read_bytes() == b""
+
+
+def test_an_empty_file_becomes_a_store(path):
+    """As a missing one does."""
+    path.parent.mkdir()
+    path.touch()
+    make(path)
+    SqliteStore(path, create=False).open()
+
+
+def newer(path):
+    make(path)
+    alter(path, f"PRAGMA user_version = {len(schema.STEPS) + 1}")
+
+
+def another_program(path):
+    alter(path, "CREATE TABLE notes (text)")
+
+
+def another_id(path):
+    make(path)
+    alter(path, "PRAGMA application_id = 7")
+
+
+def no_database(path):
+    path.write_text("Dear diary,\n" * 1000)
+
+
+def broken_header(path):
+    make(path)
+    path.write_bytes(b"\0" * 100 + path.read_bytes()[100:])
+
+
+def cut_short(path):
+    make(path)
+    path.write_bytes(path.read_bytes()[:50])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [newer, another_program, another_id, no_database, broken_header, cut_short],
+    ids=lambda spoil: spoil.__name__,
+)
+def test_what_cannot_be_read_is_refused_and_left_as_it_was(path, spoil):
+    """Refused loudly, byte for byte untouched (A5)."""
+    path.parent.mkdir()
+    spoil(path)
+    before = contents(path)
+    for create in (True, False):
+        with pytest.raises(StoreUnreadable, match=str(path)):
+            SqliteStore(path, create=create).open()
+    assert contents(path) == before
+
+
+def crash_copy(path):
+    """Copy a store as a crash would leave it: three commits, all of them in the log only."""
+    store = SqliteStore(path)
+    store.open()
+    ends = []
+    for entry in (created(), started(), asked()):
+        append(store, ("a", entry))
+        ends.append(store.log_size())
+    copy = path.parent.parent / "copy" / path.name
+    copy.parent.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    store.close()
+    return copy, Path(f"{copy}-wal"), ends
+
+
+def test_what_was_committed_before_a_crash_is_there(path):
+    """A log that nobody cut back is read at the next start."""
+    copy, _, _ = crash_copy(path)
+    store = SqliteStore(copy)
+    store.open()
+    assert [row.event for row in store.journal("a")][:2] == [created(), started()]
+    assert len(store.find_approvals()) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "torn"])
+def test_a_torn_tail_is_tolerated(path, damage):
+    """A commit that was being written when the power went never counted; those before it do."""
+    copy, log, ends = crash_copy(path)
+    content = bytearray(log.read_bytes())
+    middle = (ends[1] + ends[2]) // 2
+    if damage == "cut":
+        del content[middle:]
+    else:
+        content[ends[1] + 100] ^= 0xFF
+    log.write_bytes(content)
+    store = SqliteStore(copy)
+    store.open()
+    assert len(store.journal("a")) == 2
+    append(store, ("a", asked()))
+    store.close()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_damaged_middle_is_refused_and_left_as_it_was(path, place):
+    """SQLite alone would forget the commits behind the damage, and write over them."""
+    copy, log, ends = crash_copy(path)
+    content = bytearray(log.read_bytes())
+    content[([32, *ends])[place] + 100] ^= 0xFF
+    log.write_bytes(content)
+    before = contents(copy)
+    with pytest.raises(StoreUnreadable, match="damaged"):
+        SqliteStore(copy).open()
+    assert contents(copy) == before
+
+
+@pytest.mark.parametrize("body", [b'{"event":"FlewToTheMoon","at":"2026-01-01T00:00:00Z"}', b"\xff\x00"])
+def test_an_entry_that_cannot_be_read_refuses_its_session_alone(path, body):
+    """A newer program wrote it, or it is damaged; the others go on."""
+    make(path, ("b", created("b")), ("a", asked()))
+    alter(path, "INSERT INTO event (position, session, body) VALUES (5, 1, ?)", body)
+    store = SqliteStore(path)
+    store.open()
+    with pytest.raises(StoreUnreadable):
+        store.journal("a")
+    assert [row.position for row in store.rows(0)] == [1, 2, 3, 4]
+    assert list(store.unreadable) == ["a"]
+    assert len(store.journal("b")) == 1
+    assert [row.id for row in store.find_sessions()] == ["a", "b"]
+    assert store.last_position() == 5
+    append(store, ("b", started()))
+    store.close()
+
+
+def test_lists_say_what_they_cannot_read(path):
+    """An entry of the index whose event is damaged is shown as such, and stops no list."""
+    make(path, ("a", asked()), ("b", created("b")), ("a", asked("q", "o#2")), ("a", decided()), ("b", finished()))
+    alter(path, "UPDATE event SET body = x'00' WHERE position IN (1, 5, 6, 7)")
+    store = SqliteStore(path)
+    store.open()
+    first, second = store.find_approvals(pending=False)
+    assert (first.tool, first.status, first.reason) == ("shell", "approved", UNREADABLE)
+    assert (second.tool, second.status, second.agent) == (UNREADABLE, "pending", UNREADABLE)
+    a, b = store.find_sessions()
+    assert (a.id, a.agent, a.root, b.outcome.kind) == ("a", UNREADABLE, "a", "abandoned")
+    store.close()
+
+
+def test_one_file_is_one_store_by_whatever_name(path, tmp_path):
+    """Through a symbolic link, owners meet in the same folder."""
+    make(path)
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    one, other = SqliteStore(path), SqliteStore(link)
+    for store in (one, other):
+        store.open()
+        assert store.begin()
+        owner = store.claim("a")
+        store.commit()
+    assert owner == one.get_owner("a") == other.get_owner("a")
+    for store in (one, other):
+        store.close()
+
+
+def test_a_step_and_its_number_commit_together(path, monkeypatch):
+    """A step that fails leaves the version before it, whole; the next start goes on from there."""
+    make(path)
+    good, bad = (
+        "ALTER TABLE session ADD COLUMN mood TEXT;\n",
+        "CREATE TABLE extra (x);\nINSERT INTO missing VALUES (1);\n",
+    )
+    steps = schema.STEPS
+    monkeypatch.setattr(schema, "STEPS", (*steps, good, bad))
+    with pytest.raises(StoreUnreadable):
+        SqliteStore(path).open()
+    monkeypatch.setattr(schema, "STEPS", (*steps, good))
+    store = SqliteStore(path)
+    store.open()
+    assert store.get_session("a").agent == "m:agent"
+    store.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(steps) + 1,)
+    connection.close()
+
+
+def test_a_store_that_a_newer_program_changed_takes_no_more_from_us(path):
+    """It was brought up to date while we had it open."""
+    store = SqliteStore(path)
+    store.open()
+    append(store, ("a", created()))
+    alter(path, f"PRAGMA user_version = {len(schema.STEPS) + 1}")
+    with pytest.raises(StoreUnreadable):
+        store.begin()
+    assert len(store.rows(0)) == 1
+    store.close()
+
+
+def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
+    """It is written over from the beginning after a checkpoint, and cut back where it has grown large."""
+    store = SqliteStore(path)
+    store.open()
+    append(store, ("a", created()))
+    assert not store.wants_checkpoint()
+    for n in range(300):
+        append(store, ("a", asked(f"p{n}", f"o#{n}")))
+        if store.wants_checkpoint():
+            store.checkpoint()
+    assert 0 < store.log_size() < 2 * 1000 * 4096
+    monkeypatch.setattr("supervisor.store.sqlite.LARGE_LOG", 1)
+    store.checkpoint()
+    assert store.log_size() == 0
+    assert len(store.find_approvals()) == 300
+    store.close()
+
+
+@pytest.mark.parametrize("query", sorted(schema.QUERIES))
+def test_no_query_reads_a_whole_table(path, query):
+    """But those that are asked for everything."""
+    make(path)
+    statement = schema.QUERIES[query]
+    parameters = statement.count("?") - statement.count("'?'")
+    connection = sqlite3.connect(path)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", (0,) * parameters)]
+    connection.close()
+    meant = {"sessions": "SCAN s", "clear_owners": "SCAN owner"}
+    assert [step for step in plan if "SCAN" in step and "INDEX" not in step and step != meant.get(query)] == []
+    assert not any("TEMP B-TREE" in step for step in plan if query != "approvals_of_tree")
+
+
+def test_the_index_can_be_rebuilt_from_the_events(path):
+    """Also where nothing is left of it."""
+    make(path, ("a", asked()), ("b", created("a", "a")), ("b", asked("q")), ("a", decided()), ("b", finished()))
+    store = SqliteStore(path)
+    store.open()
+    before = everything(store)
+    alter(path, "DELETE FROM session")
+    alter(path, "UPDATE approval SET status = 'denied', shown = '[1]'")
+    assert store.begin()
+    store.rebuild()
+    store.commit()
+    assert everything(store) == before
+    store.close()
+
+
+def test_two_processes_that_make_a_store_get_the_same_one(path):
+    """Each commits to what is there."""
+    code = """
+store = SqliteStore(sys.argv[1])
+store.open()
+while not store.begin(): pass
+store.write(rows(store, (sys.argv[2], created(sys.argv[2]))))
+store.commit()
+"""
+    for process in [python(code, path, name) for name in "abcd"]:
+        process.communicate()
+        assert process.returncode == 0
+    store = SqliteStore(path)
+    store.open()
+    assert sorted(row.id for row in store.find_sessions()) == ["a", "b", "c", "d"]
+    assert [found.name for found in path.parent.iterdir() if found.suffix == ".new"] == []
+    store.close()
