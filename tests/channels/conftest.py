@@ -1,0 +1,99 @@
+"""A program on a terminal of its own: a real pty, real keys, a real terminal mode."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 30.0  # seconds until a test gives up: a busy machine is no failure
+
+
+class PtyProgram:
+    """A process whose stdin and stderr are a terminal of 80 by 40; its stdout is a pipe."""
+
+    def __init__(self, arguments: list[str], **env: str) -> None:
+        self._master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+        self.mode = termios.tcgetattr(self.slave)
+        kept = {
+            name: value for name, value in os.environ.items() if name not in ("EDITOR", "VISUAL", "SUPERVISOR_CALL")
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=self.slave,
+            stderr=self.slave,
+            stdout=subprocess.PIPE,
+            env={**kept, "TERM": "xterm", **env},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        self.raw = b""
+        self._mark = 0
+
+    @property
+    def text(self) -> str:
+        """What was written to the terminal, without the sequences that move and colour."""
+        return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", self.raw.decode(errors="replace"))
+
+    def see(self, text: str) -> None:
+        """Read until the terminal was given this text, behind what was seen before."""
+        end = time.monotonic() + PATIENCE
+        while (found := self.text.find(text, self._mark)) < 0:
+            assert self._read(end - time.monotonic()), (
+                f"{text!r} did not come; the terminal has\n{self.text[self._mark :]}"
+            )
+        self._mark = found + len(text)
+
+    def press(self, keys: str) -> None:
+        """Type keys, all of them at once."""
+        os.write(self._master, keys.encode())
+
+    def end(self, number: int | None = None) -> tuple[int, bytes]:
+        """Wait for the program's end, perhaps by a signal; returns its code and its stdout."""
+        if number is not None:
+            self.process.send_signal(number)
+        while self.process.poll() is None:
+            self._read(0.05)
+        return self.process.returncode, self.process.stdout.read()
+
+    def _read(self, timeout: float) -> bool:
+        if not select.select([self._master], [], [], max(0.0, timeout))[0]:
+            return False
+        try:
+            self.raw += os.read(self._master, 65536)
+        except OSError:  # nobody has it open any more
+            return False
+        return True
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        self.process.stdout.close()
+        os.close(self._master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def on_terminal(tmp_path: Path):
+    """Start `asking.py` on a terminal; see there for what it asks."""
+    programs: list[PtyProgram] = []
+
+    def start(backend: str, *names: str, **env: str) -> PtyProgram:
+        program = Path(__file__).with_name("asking.py")
+        programs.append(PtyProgram([str(program), backend, str(tmp_path / "state.db"), *names], **env))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.close()

@@ -1,0 +1,130 @@
+"""Keys, the line that is typed, and the desk: the terminal channel without a terminal."""
+
+import pytest
+from hypothesis import given, strategies as st
+from test_cards import make_approval
+
+from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
+from supervisor.channels.terminal.keys import KeyDecoder
+from supervisor.channels.terminal.line import Line
+from supervisor.core.values import Approve, Deny
+
+
+def make_desk(*ids: str, **options) -> Desk:
+    desk = Desk("ana", 0.4, **options)
+    for name in ids:
+        desk.add(make_approval(id=name), 0.0)
+        desk.whole.add(name)
+    return desk
+
+
+def test_a_key_that_was_meant_for_the_last_card_does_not_hit_the_next():
+    """When the selected card goes away, the one in its place must be looked at first (A2)."""
+    desk = make_desk("first", "second")
+    desk.remove("first", 10.0)
+    assert desk.selected == "second"
+    assert desk.press(["a"], 10.1) is None
+    assert desk.press(["a"], 10.5) == Decide("second", Approve(by="ana"))
+
+
+def test_a_card_that_was_not_shown_whole_cannot_be_approved():
+    """What runs off the screen is read before it runs."""
+    desk = make_desk("long")
+    desk.whole.clear()
+    assert desk.press(["a"], 1.0) is None
+    assert desk.press(["v"], 1.0) == ShowWhole("long")
+    desk.whole.add("long")
+    assert desk.press(["a"], 1.0) == Decide("long", Approve(by="ana"))
+
+
+def test_a_denial_takes_a_reason_or_none():
+    """Enter alone denies without one; ESC changes one's mind."""
+    desk = make_desk("only")
+    assert desk.press(["d"], 1.0) is None
+    assert desk.press(["esc"], 1.0) is None
+    assert desk.line is None
+    desk.press(["d"], 1.0)
+    assert desk.press(["n", "o", "enter"], 1.0) == Decide("only", Deny(by="ana", reason="no"))
+    desk.press(["d"], 1.0)
+    assert desk.press(["enter"], 1.0) == Decide("only", Deny(by="ana"))
+
+
+def test_edited_arguments_are_approved_only_from_the_card():
+    """The edit itself decides nothing; `r` goes back to what was asked (A8)."""
+    desk = make_desk("only")
+    desk.edit("only", '{"command": ["ls"]}', 1.0)
+    desk.whole.add("only")
+    assert desk.press(["a"], 2.0) == Decide("only", Approve(by="ana", arguments={"command": ["ls"]}))
+    desk.press(["r"], 2.0)
+    assert desk.press(["a"], 3.0) == Decide("only", Approve(by="ana"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "nonsense", '{"a": 1} x'])
+def test_text_that_cannot_be_arguments_is_kept_as_a_draft(text):
+    """Bad JSON loses nobody's work, and changes nothing."""
+    desk = make_desk("only", has_editor=True)
+    desk.edit("only", text, 1.0)
+    assert desk.edited == {}
+    assert desk.message
+    assert desk.press(["e"], 2.0) == OpenEditor("only", text)
+
+
+def test_a_card_that_goes_away_takes_what_was_being_typed_with_it():
+    """A reason typed for one approval never denies another."""
+    desk = make_desk("first", "second")
+    desk.press(["d"], 1.0)
+    desk.remove("first", 1.5)
+    assert desk.line is None
+    assert desk.press(["enter"], 9.0) is None
+
+
+@given(st.lists(st.sampled_from([*"aedvrnp19xé", "tab", "enter", "esc", "backspace", "gone", "new"]), max_size=40))
+def test_no_sequence_of_keys_decides_anything_but_the_selected_card(keys):
+    """Whatever is pressed while cards come and go, a decision names the card that is selected."""
+    desk = make_desk("0", "1", "2")
+    for now, key in enumerate(keys, 1):
+        if key == "new":
+            desk.add(make_approval(id=f"new{now}"), now)
+            desk.whole.update(desk.pending)
+        elif key == "gone" and desk.selected:
+            desk.remove(desk.selected, now)
+        else:
+            selected = desk.selected
+            action = desk.press([key], now)
+            assert action is None or action.approval == selected
+        assert (desk.selected in desk.pending) == bool(desk.pending)
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        (b"a", ["a"]),
+        ("é€".encode(), ["é", "€"]),
+        (b"\x1b[A\x1bOD\x1b[3~\x1b[Z", ["up", "left", "delete", "backtab"]),
+        (b"\r\t\x7f\x01", ["enter", "tab", "backspace", "ctrl-a"]),
+        (b"\x1b[1;5C", ["unknown"]),
+        (b"\x1bq", ["esc", "q"]),
+    ],
+)
+def test_bytes_become_keys(data, keys):
+    """Characters stand for themselves, other keys get a name, in whatever pieces their bytes come."""
+    assert KeyDecoder().feed(data) == keys
+    decoder = KeyDecoder()
+    assert [key for byte in data for key in decoder.feed(bytes([byte]))] == keys
+
+
+def test_a_lone_escape_is_a_key_once_nothing_follows():
+    """Until then it may be the beginning of a sequence."""
+    decoder = KeyDecoder()
+    assert decoder.feed(b"\x1b") == []
+    assert decoder.is_unfinished
+    assert decoder.flush() == ["esc"]
+
+
+def test_a_line_is_edited_where_the_cursor_is():
+    """The keys that everybody's fingers know."""
+    line = Line("hello world")
+    for key in ["ctrl-w", "home", "delete", "J", "end", "backspace", "left", "right", "!"]:
+        assert line.press(key) is None
+    assert (line.text, line.cursor) == ("Jello!", 6)
+    assert line.press("enter") == "accept"
