@@ -133,7 +133,7 @@ def _approval(event: e.AnyEvent) -> str | None:
     match event:
         case e.ApprovalDecided():
             word = "approved" if event.decision == "approve" else "denied"
-            edited = ", with other arguments" if event.arguments is not None else ""
+            edited = ", with other arguments" if event.edited is not None else ""
             return f"{word} by {visible(event.by)}{edited}{_because(event.reason)} [{event.approval}]"
         case e.ApprovalWithdrawn():
             return f"the question is withdrawn{_because(event.reason)} [{event.approval}]"

@@ -105,7 +105,15 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     by: str
     scope: str = "once"
     reason: str | None = None
-    arguments: Raw | None = None
+    arguments: Raw = Raw(b"null")
+
+    @property
+    def edited(self) -> Raw | None:
+        """The arguments that the approver gave, None if she left them as they were.
+
+        That is not said in the field's type: a union with Raw can be written, but not be read again.
+        """
+        return None if bytes(self.arguments) == b"null" else self.arguments
 
 
 class ApprovalWithdrawn(Event, frozen=True, kw_only=True):

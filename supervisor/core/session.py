@@ -64,8 +64,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def arguments(self) -> Raw:
         """What is going to run: the arguments as requested, or as the approver edited them (A8)."""
-        if self.decision is not None and self.decision.arguments is not None:
-            return self.decision.arguments
+        if self.decision is not None and self.decision.edited is not None:
+            return self.decision.edited
         assert isinstance(self.request, e.ToolCallRequested)
         return self.request.arguments
 

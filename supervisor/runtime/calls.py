@@ -114,7 +114,7 @@ class Call:
 
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
-        edited = record.decision is not None and record.decision.arguments is not None
+        edited = record.decision is not None and record.decision.edited is not None
         try:
             if not edited and record.request.digest != self.digest:
                 raise InvalidInput("the call's defaults have changed since it was approved; ask again")

@@ -15,7 +15,7 @@ from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.specs import AgentSpec, printable, to_json
+from supervisor.core.specs import JSON_NULL, AgentSpec, printable, to_json
 from supervisor.core.values import Approval, Approve, Decision, Outcome, SessionView, Verdict, check_identity
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events, outcome_of
@@ -156,7 +156,7 @@ class LocalSupervisor(Supervisor):
                 decision="approve" if kind == "approve" else "deny",
                 by=by,
                 reason=printable(decision.reason) if not isinstance(decision, Approve) and decision.reason else None,
-                arguments=edited,
+                arguments=JSON_NULL if edited is None else edited,
             )
             return [(found.session, event)]
 

@@ -214,7 +214,7 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
     request = _read(_read_request, asked) or _NO_REQUEST
     answer = None if decided is None else _read(e.decode_event, decided)
     decision = answer if isinstance(answer, e.ApprovalDecided) else None
-    edited = decision.arguments if decision is not None else None
+    edited = decision.edited if decision is not None else None
     is_unreadable = decided is not None and answer is None
     return Approval(
         id=entry.id,
