@@ -131,7 +131,6 @@ def test_an_approval_says_all_that_a_person_needs(store):
     assert (found.created_at, found.expires_at, found.position, found.shown) == (at(1), at(60), 3, ())
 
 
-@pytest.mark.xfail(reason="core.events: msgspec reads `Raw | None` as null only, so that the decision is unreadable")
 def test_edited_arguments_are_what_an_approval_shows_afterwards(store):
     """What is going to run is what the approver made of it (A8)."""
     append(store, ("a", created()), ("a", asked()), ("a", decided(arguments=Raw(b'{"command":"pwd"}'))))
