@@ -10,7 +10,8 @@ is done and appended, or waited for (`wait`); then `take` gives it to the agent 
 Rules
 - An operation that is cancelled while the fate is None was cancelled by a scope of the agent's own.
 - A sealed attempt (passivated, suspended, abandoned) raises Suspended from every operation; nothing is withdrawn.
-- An operation yields before it raises, so that an agent that swallows what is raised cannot freeze the loop (W13).
+- Every operation yields when it begins: neither an agent that swallows what is raised, nor one whose operations are all
+  answered at once, can freeze the loop (W13).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 
 import anyio
 import msgspec
-from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
@@ -199,10 +200,9 @@ class Attempt:
 
     async def check(self) -> None:
         """Raise what ends the agent, having yielded; hold it at the start of an operation while we shut down."""
+        await checkpoint()
         if self.is_sealed:
-            await checkpoint()
             raise Suspended
-        await checkpoint_if_cancelled()
         if self.host.is_draining:
             await anyio.sleep_forever()
 

@@ -1,0 +1,87 @@
+"""What the runtime's tests share: ways to look at a journal, and stores that show or do what a disk may do."""
+
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import sniffio
+
+from supervisor import MemoryStore, open_supervisor
+from supervisor.core.session import replay
+
+LONG = 30 * 86_400.0
+
+
+@asynccontextmanager
+async def opened(store=None, **options):
+    """Open a supervisor on virtual time; a test that hangs fails after a month of it."""
+    with anyio.fail_after(LONG):
+        async with open_supervisor(MemoryStore() if store is None else store, **options) as supervisor:
+            yield supervisor
+
+
+def events(store, session: str, kind: Any = object) -> list[Any]:
+    """Return a session's events of a kind, in order."""
+    return [row.event for row in store.journal(session) if isinstance(row.event, kind)]
+
+
+def names(store, session: str) -> list[str]:
+    """Return the names of a session's events, in order."""
+    return [type(event).__name__ for event in events(store, session)]
+
+
+def replayed(store, session: str):
+    """Return the state that a session's journal says."""
+    return replay(session, events(store, session))
+
+
+def freeze(seconds: float) -> None:
+    """Hold the loop: its clock moves on while nothing runs."""
+    if sniffio.current_async_library() == "trio":
+        import trio
+
+        trio.lowlevel.current_clock().jump(seconds)
+    else:
+        import asyncio
+
+        asyncio.get_running_loop()._jumping.now += seconds
+
+
+class ForkingStore(MemoryStore):
+    """Keeps a copy of itself as each commit left it: what a process leaves behind that is killed there."""
+
+    def __init__(self, look: Callable[[], Any] = lambda: None) -> None:
+        super().__init__()
+        self.copies: list[tuple[MemoryStore, Any]] = []
+        self._look = look
+
+    def commit(self) -> None:
+        super().commit()
+        self.copies.append((fork(self), self._look()))
+
+
+def fork(store: MemoryStore) -> MemoryStore:
+    """Return what another process would find of a store now."""
+    copy = MemoryStore()
+    copy._entries = list(store._entries)
+    copy._journals = {session: list(entries) for session, entries in store._journals.items()}
+    for name in ("_sessions", "_approvals", "_calls", "_pending"):
+        setattr(copy, name, dict(getattr(store, name)))
+    return copy
+
+
+class FaultyStore(MemoryStore):
+    """Does `fault` in its n-th commit of entries, before it; `fault` may raise."""
+
+    def __init__(self, nth: int, fault: Callable[[], None]) -> None:
+        super().__init__()
+        self.commits = 0
+        self._nth = nth
+        self._fault = fault
+
+    def commit(self) -> None:
+        self.commits += 1
+        if self.commits == self._nth:
+            self._fault()
+        super().commit()
