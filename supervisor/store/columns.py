@@ -16,8 +16,8 @@ Columns = tuple[Any, ...]
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_encode_shown: Final = msgspec.json.Encoder().encode
-_decode_shown: Final = msgspec.json.Decoder(tuple[str, ...]).decode
+_encode: Final = msgspec.json.Encoder().encode
+_decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def to_micros(instant: datetime) -> int:
@@ -29,12 +29,13 @@ def from_micros(micros: int) -> datetime:
 
 
 def session_entry(row: Columns) -> SessionEntry:
+    waiting_for = None if row[4] is None else _decode_names(row[4])
     due_at = None if row[5] is None else from_micros(row[5])
-    return SessionEntry(row[0], row[1], row[2], from_micros(row[3]), bool(row[4]), due_at, row[6])
+    return SessionEntry(row[0], row[1], row[2], from_micros(row[3]), waiting_for, due_at, row[6])
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:
-    shown = () if row[6] == "[]" else _decode_shown(row[6])
+    shown = () if row[6] == "[]" else _decode_names(row[6])
     return ApprovalEntry(row[0], row[1], row[2], row[3], row[4], row[5], shown)
 
 
@@ -74,8 +75,13 @@ def owner(row: Columns) -> Owner:
 
 def _living(entry: SessionEntry) -> Columns:
     due_at = None if entry.due_at is None else to_micros(entry.due_at)
-    return (to_micros(entry.last_at), int(entry.is_asleep), due_at, entry.finished)
+    waiting_for = None if entry.waiting_for is None else _encode_names(entry.waiting_for)
+    return (to_micros(entry.last_at), waiting_for, due_at, entry.finished)
 
 
 def _answered(entry: ApprovalEntry) -> Columns:
-    return (entry.status, entry.decided, _encode_shown(entry.shown).decode() if entry.shown else "[]")
+    return (entry.status, entry.decided, _encode_names(entry.shown))
+
+
+def _encode_names(names: tuple[str, ...]) -> str:
+    return _encode(names).decode() if names else "[]"

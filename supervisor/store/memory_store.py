@@ -91,11 +91,11 @@ class MemoryStore(Store):
         self._sessions.update(transaction.sessions)
         for approval in transaction.approvals.values():
             self._approvals[approval.id] = approval
-            self._calls[approval.session, approval.operation] = approval.id
             if approval.status == "pending":
                 self._pending[approval.id] = approval
-            else:
-                self._pending.pop(approval.id, None)
+                self._calls[approval.session, approval.operation] = approval.id
+            elif self._pending.pop(approval.id, None) is not None:
+                self._calls.pop((approval.session, approval.operation), None)
         for root, is_owned in transaction.owned.items():
             (self._owned.add if is_owned else self._owned.discard)(root)
 
@@ -128,7 +128,7 @@ class MemoryStore(Store):
             for entry in sorted(self._sessions.values(), key=lambda entry: entry.created)
             if (root is None or entry.root == root)
             and (is_open is None or (entry.finished is None) == is_open)
-            and (is_awake is None or (entry.finished is None and entry.is_asleep != is_awake))
+            and (is_awake is None or (entry.finished is None and (entry.waiting_for is None) == is_awake))
         ]
 
     def next_due(self) -> list[tuple[str, datetime]]:

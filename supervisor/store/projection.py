@@ -6,7 +6,7 @@ that it points to, so that nothing an agent or a person wrote is kept twice.
 
 Rules
 - An entry holds positions and states, never payload. All of it can be computed again from the events.
-- A passivated session is woken by whatever may answer it; whether it did is said by its journal, not by the index.
+- A passivated session sleeps here for as long as its journal says so: the tables that decide it are the core's.
 - An event that this program cannot read is nobody's entry: it stops no list, and its session says so when it is read.
 """
 
@@ -21,6 +21,7 @@ from supervisor.abc import Row, SessionRow
 from supervisor.core import events as e
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
+from supervisor.core.session import WAKING
 from supervisor.core.values import Approval, Option, Outcome
 
 E = TypeVar("E")
@@ -28,6 +29,8 @@ E = TypeVar("E")
 UNREADABLE: Final = "(unreadable)"
 """Stands where an entry points to an event that this program cannot read."""
 
+_MOVING: Final = (e.RunStarted, e.RunPassivated, *WAKING)
+"""What changes a session's entry, besides what answers something."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -64,13 +67,14 @@ _NO_REQUEST: Final = _Request()
 
 
 class SessionEntry(msgspec.Struct, frozen=True):
-    """A session in the index. `created` and `finished` are positions; `due_at` is set only while it is asleep."""
+    """A session in the index. `created` and `finished` are positions; what it waits for, and until when, is set
+    only while it is asleep."""
 
     id: str
     root: str
     created: int
     last_at: datetime
-    is_asleep: bool = False
+    waiting_for: tuple[str, ...] | None = None
     due_at: datetime | None = None
     finished: int | None = None
 
@@ -107,16 +111,15 @@ def touched(rows: Iterable[Row]) -> Touched:
             case e.ToolCallRequested(approval=str(approval)):
                 made.add(approval)
             case e.ApprovalDecided():
-                found.sessions.add(row.session)
                 found.approvals.add(event.approval)
             case e.ApprovalWithdrawn() | e.CardPosted() | e.CardRetired():
                 found.approvals.add(event.approval)
             case e.OperationAbandoned(kind="call"):
                 found.calls.add((row.session, event.operation))
-            case e.AttemptStarted() | e.RunPassivated() | e.ChildEnded() | e.CancelRequested() | e.RunFinished():
-                found.sessions.add(row.session)
             case _:
                 pass
+        if isinstance(event, _MOVING) or e.answers(event) is not None:
+            found.sessions.add(row.session)
     return Touched(found.sessions - made, found.approvals - made, found.calls)
 
 
@@ -126,7 +129,9 @@ class Draft:
     def __init__(self, sessions: Iterable[SessionEntry] = (), approvals: Iterable[ApprovalEntry] = ()) -> None:
         self.sessions = {entry.id: entry for entry in sessions}
         self.approvals = {entry.id: entry for entry in approvals}
-        self._calls = {(entry.session, entry.operation): entry.id for entry in self.approvals.values()}
+        # A later run of the session may use the name of a call again; at most one such call is pending.
+        pending = [entry for entry in self.approvals.values() if entry.status == "pending"]
+        self._calls = {(entry.session, entry.operation): entry.id for entry in pending}
         self._old_sessions = self.sessions.copy()
         self._old_approvals = self.approvals.copy()
 
@@ -136,19 +141,10 @@ class Draft:
         match event:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
-            case e.RunPassivated():
-                self._change(row, is_asleep=True, due_at=event.due_at)
-            case e.RunFinished():
-                self._change(row, is_asleep=False, due_at=None, finished=row.position)
-            case e.AttemptStarted() | e.ChildEnded() | e.CancelRequested():
-                self._change(row, is_asleep=False, due_at=None)
             case e.ToolCallRequested(approval=str(approval)):
                 self.approvals[approval] = ApprovalEntry(approval, row.session, event.operation, row.position)
                 self._calls[row.session, event.operation] = approval
-            case e.ApprovalDecided():
-                self._change(row, is_asleep=False, due_at=None)
-                self._decide(event.approval, row)
-            case e.ApprovalWithdrawn():
+            case e.ApprovalDecided() | e.ApprovalWithdrawn():
                 self._decide(event.approval, row)
             case e.OperationAbandoned():
                 self._decide(self._calls.get((row.session, event.operation)), row)
@@ -156,6 +152,8 @@ class Draft:
                 self._show(event)
             case _:
                 pass
+        if isinstance(event, _MOVING) or e.answers(event) is not None:
+            self._move(row)
 
     def new_sessions(self) -> list[SessionEntry]:
         return [entry for entry in self.sessions.values() if entry.id not in self._old_sessions]
@@ -169,10 +167,23 @@ class Draft:
     def changed_approvals(self) -> list[ApprovalEntry]:
         return [self.approvals[old.id] for old in self._old_approvals.values() if self.approvals[old.id] is not old]
 
-    def _change(self, row: Row, **changes: Any) -> None:
-        old = self.sessions.get(row.session)
-        if old is not None:
-            self.sessions[row.session] = replace(old, last_at=row.event.at, **changes)
+    def _move(self, row: Row) -> None:
+        """As in the fold of a session: what it does not wait for lets it sleep."""
+        event, old = row.event, self.sessions.get(row.session)
+        if old is None:
+            return
+        waiting_for, due_at, finished = old.waiting_for, old.due_at, old.finished
+        if isinstance(event, e.RunPassivated):
+            waiting_for, due_at = event.waiting_for, event.due_at
+        elif waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in waiting_for):
+            waiting_for = due_at = None
+        if isinstance(event, e.RunStarted):
+            finished = None
+        elif isinstance(event, e.RunFinished):
+            finished = row.position
+        self.sessions[row.session] = replace(
+            old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished
+        )
 
     def _decide(self, approval: str | None, row: Row) -> None:
         old = self.approvals.get(approval) if approval is not None else None
@@ -200,7 +211,7 @@ def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> 
         requester=facts.requester,
         cwd=facts.cwd,
         created_at=facts.at,
-        is_asleep=entry.is_asleep,
+        is_asleep=entry.waiting_for is not None,
         due_at=entry.due_at,
         last_at=entry.last_at,
         outcome=None if entry.finished is None else _outcome(end),

@@ -22,16 +22,16 @@ SELECT position, body FROM event
  WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? ORDER BY position;
 
 -- session_entry: the index entry of a session, to change it
-SELECT c.id, r.id, s.number, s.last_at, s.is_asleep, s.due_at, s.finished
+SELECT c.id, r.id, s.number, s.last_at, s.waiting_for, s.due_at, s.finished
   FROM event AS c CROSS JOIN session AS s ON s.number = c.position CROSS JOIN event AS r ON r.position = s.root
  WHERE c.id = ?;
 
 -- add_session: put a new session into the index
-INSERT INTO session (number, root, last_at, is_asleep, due_at, finished)
+INSERT INTO session (number, root, last_at, waiting_for, due_at, finished)
 VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
 
 -- change_session: what may change about a session
-UPDATE session SET last_at = ?, is_asleep = ?, due_at = ?, finished = ? WHERE number = ?;
+UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ? WHERE number = ?;
 
 -- clear_sessions: forget the index, to rebuild it
 DELETE FROM session;
@@ -40,9 +40,9 @@ DELETE FROM session;
 SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown
   FROM approval AS a CROSS JOIN event AS c ON c.position = a.session WHERE a.id = ?;
 
--- approval_of_call: the same, where an event names the call alone
+-- approval_of_call: the same, where an event names the call alone; a later run of the session may use its name again
 SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown
-  FROM event AS c CROSS JOIN approval AS a ON a.session = c.position WHERE c.id = ? AND a.operation = ?;
+  FROM event AS c CROSS JOIN approval AS a ON a.session = c.position WHERE c.id = ? AND a.operation = ? AND a.status = 'pending';
 
 -- add_approval: put a new approval into the index
 INSERT INTO approval (asked, id, session, operation, status, decided, shown)
@@ -64,7 +64,7 @@ SELECT * FROM session_full ORDER BY number;
 SELECT * FROM session_full WHERE finished IS NULL ORDER BY number;
 
 -- sessions_awake: those that are not passivated either
-SELECT * FROM session_full WHERE finished IS NULL AND is_asleep = 0 ORDER BY number;
+SELECT * FROM session_full WHERE finished IS NULL AND waiting_for IS NULL ORDER BY number;
 
 -- sessions_of_tree: those below one root, itself included
 SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) ORDER BY number;

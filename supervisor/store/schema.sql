@@ -20,12 +20,12 @@ CREATE UNIQUE INDEX event_first ON event (id) WHERE id IS NOT NULL;
 
 -- One row per session: what resuming and listing need to know without reading a journal.
 CREATE TABLE session (
-    number    INTEGER PRIMARY KEY,
-    root      INTEGER NOT NULL,
-    last_at   INTEGER NOT NULL,
-    is_asleep INTEGER NOT NULL,
-    due_at    INTEGER,           -- only while it is asleep
-    finished  INTEGER            -- position of its outcome
+    number      INTEGER PRIMARY KEY,
+    root        INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL,
+    waiting_for TEXT,            -- what wakes it, as JSON; null while it is awake
+    due_at      INTEGER,         -- only while it is asleep
+    finished    INTEGER          -- position of its outcome
 );
 
 -- All sessions of a tree, parents before children.
@@ -73,7 +73,7 @@ CREATE TABLE owner (
 
 -- Sessions with the bodies of the events that they point to.
 CREATE VIEW session_full AS
-SELECT c.id, r.id AS root_id, s.number, s.last_at, s.is_asleep, s.due_at, s.finished, c.body AS created_body,
+SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.finished, c.body AS created_body,
        f.body AS finished_body, s.root
   FROM session AS s
   CROSS JOIN event AS c ON c.position = s.number

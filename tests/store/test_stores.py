@@ -208,6 +208,26 @@ def test_a_finished_session_is_not_open_and_has_its_outcome(store):
     assert store.get_session("nobody") is None
 
 
+def test_a_message_that_a_sleeper_does_not_wait_for_lets_it_sleep(store):
+    """Only what is in `waiting_for` wakes it, and cards never do (design.md, passivation)."""
+    append(store, ("a", created()), ("a", started()), ("a", asked()), ("a", passivated("o#1", due_at=at(60))))
+    append(store, ("a", CHILD_ENDED), ("a", e.CardPosted(at=at(5), approval="p", channel="web")))
+    assert store.get_session("a").is_asleep
+    assert store.next_due() == [("a", at(60))]
+    assert store.find_sessions(is_awake=True) == []
+
+
+def test_another_run_opens_a_finished_session_again(store):
+    """A turn begins with an empty memory: its calls may have the names of earlier ones."""
+    append(store, ("a", created()), ("a", started()), ("a", asked("p")), ("a", decided("p")), ("a", finished()))
+    append(store, ("a", started()), ("a", asked("q")))
+    assert (store.get_session("a").outcome, store.get_session("a").ended_at) == (None, None)
+    assert [row.id for row in store.find_sessions(is_open=True)] == ["a"]
+    append(store, ("a", e.CardRetired(at=at(), approval="p", channel="web")))
+    append(store, ("a", ABANDONED))
+    assert [found.status for found in store.find_approvals(pending=False)] == ["approved", "withdrawn"]
+
+
 def test_parents_are_found_before_their_children(store):
     """In a tree and among all, in the order of creation."""
     append(store, ("r", created("r")), ("x", created("x")), ("c", created("r", "r")), ("b", created("r", "c")))
