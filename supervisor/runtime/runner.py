@@ -253,10 +253,8 @@ class Runner:
         if (key := e.answers(event)) is not None:
             attempt.wake(key)
         match event:
-            case e.RunPassivated(due_at=due_at):
+            case e.RunPassivated():
                 attempt.stop(Fate("passivated"))
-                if due_at is not None:
-                    self._wake_at(attempt.session, self.clock.deadline(due_at))
             case e.CancelRequested():
                 attempt.stop(Fate("cancelled", cancel_cause(event)))
             case _:
@@ -372,6 +370,10 @@ class Runner:
                 self.start_soon(self.end_tree, session)
             elif state.cancel is None and state.waiting_for is None:
                 self.launch(session)
+            elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
+                # Not before it has left, since a live attempt cannot be woken; and by what is on disk, since a note that
+                # came after the passivation goes with the attempt.
+                self._wake_at(session, self.clock.deadline(row.due_at))
         self._note_change()
 
 
