@@ -371,8 +371,8 @@ class Runner:
             elif state.cancel is None and state.waiting_for is None:
                 self.launch(session)
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
-                # Not before it has left, since a live attempt cannot be woken; and by what is on disk, since a note that
-                # came after the passivation goes with the attempt.
+                # Not before it has left, since a live attempt cannot be woken; and by what is on disk, since a note
+                # that came after the passivation goes with the attempt.
                 self._wake_at(session, self.clock.deadline(row.due_at))
         self._note_change()
 
