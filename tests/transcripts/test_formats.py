@@ -217,3 +217,21 @@ def test_the_children_of_a_dropped_line_go_to_its_parent(session, mend, read):
     report = mend(path, drop_orphaned=True)
     assert read(path) == [first, last | {"parentUuid": first["uuid"]}]
     assert Path(report.backup).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["pi_v3", "claude_code"])
+def test_an_orphaned_result_at_the_tip_stays_where_another_branch_would_become_the_tip(name, session, mend):
+    """Removing it would show the person another conversation; that is said, and nothing is removed."""
+    path = session(f"{name}/orphaned-at-the-tip-with-another-branch-before-it")
+    before = path.read_bytes()
+    report = mend(path, drop_orphaned=True)
+    assert (report.state, path.read_bytes()) == ("clean", before)
+    assert "stays" in report.notes[0]
+
+
+def test_an_orphaned_result_at_the_tip_goes_where_there_is_no_other_branch(session, mend, read):
+    """The session ends with the message before it, as its maker will see it."""
+    path = session("claude_code/orphaned-at-the-tip")
+    first, _ = read(path)
+    assert mend(path, drop_orphaned=True).state == "repaired"
+    assert read(path) == [first]

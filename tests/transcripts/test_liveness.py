@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from supervisor.transcripts import liveness
+from supervisor.transcripts import liveness, repair
 from supervisor.transcripts.liveness import find_holder, is_alive, own_starttime
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -113,3 +113,20 @@ def test_where_there_is_no_proc_lsof_is_asked(session, process, monkeypatch):
     assert str(holder.pid) in (find_holder(path, path, "Codex", None) or "")
     holder.communicate("\n")
     assert find_holder(path, path, "Codex", None) is None
+
+
+def test_a_writer_that_comes_between_the_look_and_the_lock_is_noticed(session, mend, process, monkeypatch):
+    """Who may be writing is asked again under the lock, right before the file is replaced."""
+    path = session("pi_v3/dangling-at-the-end")
+    before = path.read_bytes()
+    script = f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()"
+    check = repair.check_writable
+
+    def come_back(judged):
+        check(judged)
+        process(sys.executable, "-c", script)
+
+    monkeypatch.setattr(repair, "check_writable", come_back)
+    assert mend(path).state == "refused"
+    assert path.read_bytes() == before
+    assert not path.with_name(path.name + ".lock").exists()
