@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import IllegalEvent, InvalidInput
 
 _SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _canonical: Final = msgspec.json.Encoder(order="deterministic")
@@ -70,8 +70,10 @@ def operation_id(key: str, count: int) -> str:
 
 
 def split_operation_id(operation: str) -> tuple[str, int]:
-    """Return the key and the count that an operation's id was made of."""
+    """Return the key and the count that an operation's id was made of; raises IllegalEvent if it was not made here."""
     key, _, count = operation.rpartition("#")
+    if not count.isdecimal():
+        raise IllegalEvent(f"{operation!r} is no operation's id")
     return key, int(count)
 
 

@@ -6,7 +6,7 @@ below only interprets the tables. Symbols are event names, with a suffix where o
 Operations
     A call       -> requested -> executing -> finished          where nobody is asked
                  -> asked -> approved -> executing -> finished  where a person is
-                             denied, expired, withdrawn -> finished
+                             denied, withdrawn -> finished
     A timer      -> waiting -> finished
     The others   -> finished, in one event: the journal knows them by their result
     Any that the journal knows may be abandoned: a scope of the agent's own ended it.
@@ -27,7 +27,7 @@ from supervisor.core.errors import IllegalEvent
 
 State = TypeVar("State", bound=str)
 
-_CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "expired", "withdrawn", "executing")
+_CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "withdrawn", "executing")
 
 OPERATION: Final[dict[tuple[str, str], str]] = {
     ("", "ToolCallRequested"): "requested",

@@ -8,7 +8,7 @@ Rules
 - `begun` and `answered` are places in the journal. A result may be given to the agent again only when everything that
   had begun before it was asked for again; else an agent that races its operations would take another path.
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
-- A StateSaved forgets the operations that lie before it.
+- A StateSaved forgets the operations that lie before it, but no call without its result (T1).
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.errors import IllegalEvent
+from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.machine import OPERATION, RUN, advance
 
@@ -180,6 +180,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         match event:
             case e.ToolCallRequested() | e.OperationStarted():
                 new = replace(old, state=state, request=event)
+            case e.ApprovalDecided() | e.ApprovalWithdrawn() if event.approval != old.pending_approval:
+                raise IllegalEvent(f"{operation} does not ask for approval {event.approval}")
             case e.ApprovalDecided():
                 new = replace(old, state=state, decision=event)
             case e.ToolCallStarted():
@@ -195,21 +197,27 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.children.setdefault(event.child, None)
 
     def _forget(self, event: e.StateSaved) -> None:
+        kept = {}
+        for operation, record in self.operations.items():
+            key, count = split_operation_id(operation)
+            if count > event.counts.get(key, 0):
+                kept[operation] = record
+            elif record.kind == "call" and record.is_open:
+                raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
         self.saved = event.state
         self.counts = event.counts
         self.saves += 1
-
-        def is_kept(operation: str) -> bool:
-            key, count = split_operation_id(operation)
-            return count > event.counts.get(key, 0)
-
-        self.operations = {key: record for key, record in self.operations.items() if is_kept(key)}
+        self.operations = kept
         self.order = [operation for operation in self.order if operation in self.operations]
 
 
 def replay(session: str, events: list[e.AnyEvent]) -> SessionState:
-    """Return the state that a journal says; raises IllegalEvent if it contradicts itself."""
+    """Return the state that a journal says; raises StoreUnreadable if it contradicts itself."""
     state = SessionState(id=session)
-    for event in events:
-        state.apply(event)
+    try:
+        for event in events:
+            state.apply(event)
+    except IllegalEvent as error:
+        place = f"entry {state.length + 1} of session {session}"
+        raise StoreUnreadable(f"{place} contradicts those before it; the journal is damaged: {error}") from error
     return state

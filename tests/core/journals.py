@@ -1,0 +1,146 @@
+"""Sample events, one for every symbol of the tables, and journals that a supervisor might have written."""
+
+from datetime import UTC, datetime
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin
+
+import msgspec
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.session import SessionState, replay
+from supervisor.core.values import Option
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+EVENTS = get_args(e.AnyEvent)
+SUFFIXES = {"ToolCallRequested": ("", ".asking"), "ApprovalDecided": (".approve", ".deny")}
+SYMBOLS = [event.__name__ + suffix for event in EVENTS for suffix in SUFFIXES.get(event.__name__, ("",))]
+CALLS = ("call:t:0#1", "call:t:0#2", "call:u:0#1")
+WAITS = ("sleep::0#1", "timer::0#1", "timer::0#2")
+CHILDREN = {"spawn:a:0#1": "child1", "spawn:a:0#2": "child2"}
+
+FIELDS = {
+    "SessionCreated": {"agent": "m:a", "file": None, "path": ("a",), "root": "s", "requester": "ana", "cwd": "/"},
+    "RunStarted": {"input": Raw(b"[1]")},
+    "AttemptStarted": {"host": "h", "pid": 1},
+    "OperationStarted": {"kind": "sleep", "due_at": AT},
+    "OperationFinished": {"kind": "step", "value": Raw(b"1")},
+    "OperationAbandoned": {"kind": "call"},
+    "ToolCallRequested": {"tool": "t", "arguments": Raw(b"{}"), "digest": "d"},
+    "ApprovalDecided": {"by": "ben"},
+    "ApprovalWithdrawn": {"reason": "cancelled"},
+    "ToolCallStarted": {"host": "h", "pid": 1},
+    "ToolCallFinished": {"kind": "ok", "content": "done"},
+    "ChildEnded": {"child": "child1", "kind": "succeeded"},
+    "StateSaved": {"state": Raw(b"7"), "counts": {}},
+    "CancelRequested": {"by": "ben", "origin": "s"},
+    "RunPassivated": {"waiting_for": CALLS[:1]},
+    "CardPosted": {"channel": "web"},
+    "CardFailed": {"channel": "web", "error": "gone"},
+    "CardRetired": {"channel": "web"},
+    "RunFinished": {"kind": "succeeded"},
+    "MessageReceived": {"message": "m1", "text": "hello", "by": "ben"},
+    "MessageSent": {"text": "hello"},
+}
+
+
+def event_of(symbol, operation=CALLS[0], **changes):
+    """Return an event with this symbol; the approval of an operation is named after it."""
+    name, _, suffix = symbol.partition(".")
+    type_ = getattr(e, name)
+    fields = {"at": AT, **FIELDS.get(name, {})}
+    if "operation" in type_.__struct_fields__:
+        fields["operation"] = operation
+    if "approval" in type_.__struct_fields__ and (name != "ToolCallRequested" or suffix):
+        fields["approval"] = f"approval of {operation}"
+    if name == "ApprovalDecided":
+        fields["decision"] = suffix
+    return type_(**{**fields, **changes})
+
+
+def story(*events):
+    """Return the events of a session that was begun, and then had these; a symbol stands for its sample."""
+    whole = ("SessionCreated", "RunStarted", *events)
+    return [event_of(event) if isinstance(event, str) else event for event in whole]
+
+
+def _possible():
+    """Everything that may happen in a small session: three calls, three timers, two steps, two children."""
+    on_calls = [s for s in SYMBOLS if s.startswith(("ToolCall", "Approval")) or s == "OperationAbandoned"]
+    yield from (event_of(symbol, call) for call in CALLS for symbol in on_calls)
+    for wait in WAITS:
+        kind = wait.partition(":")[0]
+        yield event_of("OperationStarted", wait, kind=kind)
+        yield from (event_of(symbol, wait, kind=kind) for symbol in ("OperationFinished", "OperationAbandoned"))
+    yield from (event_of("OperationFinished", f"step:f:0#{n}") for n in (1, 2))
+    for spawn, child in CHILDREN.items():
+        yield event_of("OperationFinished", spawn, kind="spawn", child=child)
+        yield event_of("ChildEnded", child=child)
+    for counts in ({}, {"step:f:0": 1}, {"call:t:0": 1, "step:f:0": 2}, {"call:t:0": 2, "timer::0": 1, "spawn:a:0": 2}):
+        yield event_of("StateSaved", counts=counts)
+    for waiting_for in (CALLS[:1], CALLS[1:], ("child1",), ("child2", CALLS[0])):
+        yield event_of("RunPassivated", waiting_for=waiting_for)
+    yield from (
+        event_of(symbol)
+        for symbol in SYMBOLS
+        if "operation" not in getattr(e, symbol.partition(".")[0]).__struct_fields__
+    )
+
+
+POSSIBLE = list({e.encode_event(event): event for event in _possible()}.values())
+
+
+def is_legal(state, event):
+    """Whether the fold takes the event; asked of a draft."""
+    try:
+        state.copy().apply(event)
+    except IllegalEvent:
+        return False
+    return True
+
+
+@st.composite
+def journals(draw, max_size=18):
+    """Journals that the fold takes, of any length, begun or not."""
+    state, events = SessionState(id="s"), []
+    for _ in range(draw(st.integers(0, max_size))):
+        event = draw(st.sampled_from([event for event in POSSIBLE if is_legal(state, event)]))
+        state.apply(event)
+        events.append(event)
+    assert replay("s", events) == state
+    return events
+
+
+_TEXTS = st.sampled_from(["", "a", "é \n\u2028", '"\\', "[tool execution lost — session was interrupted]"])
+_JSON = st.sampled_from([b"null", b'""', b"[1, 2.50]", b'{"a" : "\\u00e9"}', '"é"'.encode()]).map(Raw)
+_VALUES = {
+    str: _TEXTS,
+    int: st.integers(-(2**31), 2**31),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+    type(None): st.none(),
+    Raw: _JSON,
+    Option: st.builds(Option, _TEXTS, st.none() | _TEXTS),
+}
+
+
+def values_of(type_):
+    """Return a strategy for the types that fields of events have."""
+    origin, args = get_origin(type_), get_args(type_)
+    if origin in (Union, UnionType):
+        return st.one_of([values_of(arg) for arg in args])
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin is tuple:
+        return st.lists(values_of(args[0]), max_size=2).map(tuple) if ... in args else st.tuples(*map(values_of, args))
+    if origin is dict:
+        return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=2)
+    return _VALUES[type_]
+
+
+def events_of(type_):
+    """Return a strategy for events of one type, whatever their fields may hold."""
+    return st.builds(type_, **{field.name: values_of(field.type) for field in msgspec.structs.fields(type_)})

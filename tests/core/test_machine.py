@@ -1,0 +1,177 @@
+"""The tables of what can happen, cell by cell, written down a second time as a person would read them."""
+
+import pytest
+from journals import AT, CALLS, EVENTS, SYMBOLS, WAITS, event_of, story
+
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.machine import APPROVAL, OPERATION, RUN, advance, next_approval_status, symbol
+from supervisor.core.session import replay
+
+OPERATION_CELLS = """
+                          -         requested asked     approved  denied    withdrawn executing waiting
+ToolCallRequested         requested .         .         .         .         .         .         .
+ToolCallRequested.asking  asked     .         .         .         .         .         .         .
+ApprovalDecided.approve   .         .         approved  .         .         .         .         .
+ApprovalDecided.deny      .         .         denied    .         .         .         .         .
+ApprovalWithdrawn         .         .         withdrawn .         .         .         .         .
+ToolCallStarted           .         executing .         executing .         .         executing .
+ToolCallFinished          .         finished  .         finished  finished  finished  finished  .
+OperationStarted          waiting   .         .         .         .         .         .         .
+OperationFinished         finished  .         .         .         .         .         .         finished
+OperationAbandoned        .         abandoned abandoned abandoned abandoned abandoned abandoned abandoned
+"""
+
+APPROVAL_CELLS = """
+                          -         pending
+ToolCallRequested.asking  pending   .
+ApprovalDecided.approve   .         approved
+ApprovalDecided.deny      .         denied
+ApprovalWithdrawn         .         withdrawn
+OperationAbandoned        .         withdrawn
+"""
+
+RUN_CELLS = """
+                          -         created   open      stopping  finished
+SessionCreated            created   .         .         .         .
+RunStarted                .         open      .         .         .
+AttemptStarted            .         .         open      .         .
+AttemptSettled            .         .         open      .         .
+OperationStarted          .         .         open      .         .
+OperationFinished         .         .         open      stopping  .
+OperationAbandoned        .         .         open      stopping  .
+ToolCallRequested         .         .         open      stopping  .
+ToolCallRequested.asking  .         .         open      .         .
+ApprovalDecided.approve   .         .         open      .         .
+ApprovalDecided.deny      .         .         open      .         .
+ApprovalWithdrawn         .         .         open      stopping  .
+ToolCallStarted           .         .         open      stopping  .
+ToolCallFinished          .         .         open      stopping  .
+ChildEnded                .         .         open      stopping  .
+StateSaved                .         .         open      .         .
+CancelRequested           .         .         stopping  .         .
+RunPassivated             .         .         open      .         .
+CardPosted                .         .         open      stopping  finished
+CardFailed                .         .         open      stopping  finished
+CardRetired               .         .         open      stopping  finished
+RunFinished               .         .         finished  finished  .
+"""
+
+WAYS = {
+    "-": [],
+    "requested": ["ToolCallRequested"],
+    "asked": ["ToolCallRequested.asking"],
+    "approved": ["ToolCallRequested.asking", "ApprovalDecided.approve"],
+    "denied": ["ToolCallRequested.asking", "ApprovalDecided.deny"],
+    "withdrawn": ["ToolCallRequested.asking", "ApprovalWithdrawn"],
+    "executing": ["ToolCallRequested", "ToolCallStarted"],
+    "waiting": ["OperationStarted"],
+    "finished": ["OperationFinished"],
+    "abandoned": ["ToolCallRequested", "OperationAbandoned"],
+}
+"""How an operation comes into each of its states."""
+
+
+def cells(text):
+    """Read a table: {(state, symbol): next state}, every symbol in every state and in those that are ends."""
+    header, *rows = text.strip("\n").splitlines()
+    states = header.split()
+    found = {(state, row.split()[0]): to for row in rows for state, to in zip(states, row.split()[1:], strict=True)}
+    ends = {to for to in found.values() if to != "."} - {*states}
+    return {(state, name): found.get((state, name), ".") for state in (*states, *sorted(ends)) for name in SYMBOLS}
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [(OPERATION, OPERATION_CELLS), (APPROVAL, APPROVAL_CELLS), (RUN, RUN_CELLS)],
+    ids=["operation", "approval", "run"],
+)
+def test_every_cell_of_a_table_holds_what_is_written_here(rules, text):
+    """Legal events advance; every other one raises."""
+    visited = cells(text)
+    for (state, name), to in visited.items():
+        if to == ".":
+            with pytest.raises(IllegalEvent):
+                advance(rules, state.strip("-"), event_of(name))
+        else:
+            assert advance(rules, state.strip("-"), event_of(name)) == to
+    assert {state or "-" for state, _ in rules} | {*rules.values()} == {state for state, _ in visited}
+
+
+ON_OPERATIONS = [
+    (*cell, to) for cell, to in cells(OPERATION_CELLS).items() if cell[1] in {name for _, name in OPERATION}
+]
+
+
+@pytest.mark.parametrize(("state", "name", "to"), ON_OPERATIONS)
+def test_an_operation_goes_the_way_of_its_table_or_stays_as_it_was(state, name, to):
+    """An illegal event raises, and changes nothing of the session."""
+    session, before = replay("s", story(*WAYS[state])), replay("s", story(*WAYS[state]))
+    if to == ".":
+        with pytest.raises(IllegalEvent):
+            session.apply(event_of(name))
+        assert session == before
+    else:
+        session.apply(event_of(name))
+        assert session.operations[CALLS[0]].state == to
+
+
+def test_every_event_has_its_place_in_the_table_of_runs():
+    """An event that no run could take would never be written."""
+    assert {name for _, name in RUN} == {*SYMBOLS}
+    assert {symbol(event_of(name)) for name in SYMBOLS} == {*SYMBOLS}
+    assert {type(event_of(name)) for name in SYMBOLS} == {*EVENTS}
+
+
+@pytest.mark.parametrize(
+    ("table", "ends"),
+    [(OPERATION, {"finished", "abandoned"}), (APPROVAL, {"approved", "denied", "withdrawn"})],
+    ids=["operation", "approval"],
+)
+def test_what_has_ended_is_left_by_nothing(table, ends):
+    """A call has exactly one result, and an approval one answer (T1, A3)."""
+    assert {*table.values()} - {state for state, _ in table} == ends
+
+
+@pytest.mark.parametrize("table", [OPERATION, APPROVAL, RUN], ids=["operation", "approval", "run"])
+def test_every_state_can_be_reached(table):
+    """A state that nothing leads to is one that nobody has thought through."""
+    reached = {""}
+    while more := {to for (state, _), to in table.items() if state in reached} - reached:
+        reached |= more
+    assert {state for state, _ in table} <= reached
+
+
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_the_status_of_an_approval_is_left_by_what_its_table_does_not_hold(name):
+    """Where a person has answered, no later event of the call changes the answer."""
+    assert next_approval_status("pending", event_of(name)) == APPROVAL.get(("pending", name), "pending")
+    assert next_approval_status("denied", event_of(name)) == "denied"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        event_of("ToolCallRequested.asking", CALLS[1]),
+        event_of("ApprovalDecided.approve"),
+        event_of("OperationStarted", WAITS[0]),
+        event_of("RunPassivated"),
+        event_of("AttemptStarted"),
+    ],
+    ids=symbol,
+)
+def test_nobody_is_asked_and_nothing_waits_in_a_run_that_was_told_to_stop(event):
+    """W8: what was legal before the cancel is not legal after it."""
+    replay("s", story("ToolCallRequested.asking", event))
+    with pytest.raises(IllegalEvent):
+        replay("s", story("ToolCallRequested.asking", "CancelRequested")).apply(event)
+
+
+def test_an_unknown_event_is_illegal_everywhere():
+    """What the tables do not know raises; it is never passed over."""
+
+    class Rumour(e.Event, frozen=True, kw_only=True):
+        pass
+
+    with pytest.raises(IllegalEvent):
+        replay("s", story()).apply(Rumour(at=AT))

@@ -1,0 +1,242 @@
+"""The fold, over journals that hypothesis makes up: whatever happens, live state is replayed state."""
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from journals import AT, CALLS, CHILDREN, EVENTS, POSSIBLE, event_of, events_of, is_legal, journals, story
+
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent, StoreUnreadable
+from supervisor.core.machine import OPERATION, RUN, next_approval_status, symbol
+from supervisor.core.session import SessionState, replay
+
+FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+
+
+def is_lawful(events, event, state):
+    """Whether an event may follow, by the tables and by what children there are."""
+    if (state.phase, symbol(event)) not in RUN:
+        return False
+    if isinstance(event, e.ChildEnded):
+        born = [other.child for other in events if isinstance(other, e.OperationFinished)]
+        ended = [other.child for other in events if isinstance(other, e.ChildEnded)]
+        return event.child in born and event.child not in ended
+    if isinstance(event, e.StateSaved):
+        return not any(is_forgotten(call, event) and state.operations[call].is_open for call in calls_of(state))
+    if symbol(event) not in {name for _, name in OPERATION}:
+        return True
+    record = state.operations.get(event.operation)
+    return ("" if record is None else record.state, symbol(event)) in OPERATION
+
+
+def calls_of(state):
+    return [operation for operation, record in state.operations.items() if record.kind == "call"]
+
+
+def is_forgotten(operation, saved):
+    """Whether the counts of a save say that this operation lies before it."""
+    key, _, count = operation.rpartition("#")
+    return int(count) <= saved.counts.get(key, 0)
+
+
+@FEW
+@given(journals())
+def test_an_event_is_taken_when_the_tables_allow_it_and_changes_nothing_when_they_do_not(events):
+    """The state after a refusal is the state before it, to the last field."""
+    before = replay("s", events)
+    for event in POSSIBLE:
+        state = before.copy()
+        if is_lawful(events, event, before):
+            state.apply(event)
+            assert state.length == len(events) + 1
+        else:
+            with pytest.raises(IllegalEvent):
+                state.apply(event)
+            assert state == before
+
+
+@FEW
+@given(journals())
+def test_live_state_is_replayed_state_after_every_event(events):
+    """Also when the events come from disk."""
+    live = SessionState(id="s")
+    for length, event in enumerate(events, start=1):
+        live.apply(event)
+        from_disk = [e.decode_event(e.encode_event(event)) for event in events[:length]]
+        assert live == replay("s", from_disk)
+
+
+@FEW
+@given(journals(), st.data())
+def test_a_draft_never_changes_what_it_was_copied_from(events, data):
+    """A commit may yet refuse it, and then nothing has happened."""
+    state = replay("s", events)
+    draft = state.copy()
+    for _ in range(3):
+        draft.apply(data.draw(st.sampled_from([event for event in POSSIBLE if is_legal(draft, event)] or POSSIBLE[:1])))
+    assert state == replay("s", events)
+    assert draft != state
+
+
+@FEW
+@given(journals(), st.dictionaries(st.sampled_from(["call:t:0", "step:f:0", "timer::0"]), st.integers(0, 3)))
+def test_a_save_forgets_exactly_what_its_counts_say(events, counts):
+    """What lies behind it, and what waits for its result, is kept, in the same order; the rest of the state, too."""
+    state, saved = replay("s", events), event_of("StateSaved", counts=counts, state=msgspec.Raw(b"[8]"))
+    if not is_lawful(events, saved, state):
+        return
+    kept = {operation: record for operation, record in state.operations.items() if not is_forgotten(operation, saved)}
+    order = [operation for operation in state.order if operation in kept]
+    expected = msgspec.structs.replace(
+        state,
+        operations=kept,
+        order=order,
+        saved=msgspec.Raw(b"[8]"),
+        counts=counts,
+        saves=state.saves + 1,
+        length=state.length + 1,
+        barren=0,
+    )
+    state.apply(saved)
+    assert state == expected
+
+
+@FEW
+@given(journals(max_size=15), st.lists(st.sampled_from(POSSIBLE), max_size=12))
+def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_to_end(events, happening):
+    """Cards, reminders and answers to anything else leave it asleep, after a restart too."""
+    state = replay("s", events)
+    waiting_for = state.waiting_for
+    for event in happening:
+        if not is_legal(state, event):
+            continue
+        state.apply(event)
+        is_woken = isinstance(event, (e.AttemptStarted, e.CancelRequested, e.RunFinished))
+        is_woken |= isinstance(event, e.ApprovalDecided) and event.operation in (waiting_for or ())
+        is_woken |= isinstance(event, e.ChildEnded) and event.child in (waiting_for or ())
+        if isinstance(event, e.RunPassivated):
+            waiting_for = event.waiting_for
+        elif is_woken:
+            waiting_for = None
+        assert state.waiting_for == waiting_for
+
+
+@FEW
+@given(journals())
+def test_an_approval_is_pending_exactly_while_its_call_is_asked(events):
+    """The table that stores keep their index by, and the fold, never contradict each other."""
+    status, saves = dict.fromkeys(CALLS, ""), 0
+    for length, event in enumerate(events, start=1):
+        if getattr(event, "operation", None) in status:
+            status[event.operation] = next_approval_status(status[event.operation], event)
+        state = replay("s", events[:length])
+        saves += isinstance(event, e.StateSaved)
+        pending = [(operation, f"approval of {operation}") for operation in CALLS if status[operation] == "pending"]
+        assert saves or sorted(state.pending_approvals()) == pending
+
+
+@FEW
+@given(journals())
+def test_results_are_in_the_order_in_which_the_journal_holds_them(events):
+    """`order` and `answered` are what memory order is made of."""
+    state = replay("s", events)
+    places = [state.operations[operation].answered for operation in state.order]
+    assert places == sorted(places)
+    assert {*state.order} == {name for name, record in state.operations.items() if record.state == "finished"}
+    assert all(events[record.begun].operation == name for name, record in state.operations.items())
+
+
+@pytest.mark.parametrize("type_", EVENTS, ids=lambda type_: type_.__name__)
+def test_an_event_is_read_from_disk_as_it_was_written(type_):
+    """Whatever its fields hold; what is raw JSON stays so, to the byte."""
+
+    @settings(deadline=None, max_examples=15)
+    @given(events_of(type_))
+    def round_trips(event):
+        assert e.decode_event(e.encode_event(event)) == event
+
+    round_trips()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"event":"RunTeleported","at":"2026-01-01T12:00:00Z"}',
+        b'{"event":"AttemptSettled"}',
+        b'{"at":"2026-01-01T12:00:00Z"}',
+        b'{"event":"AttemptSettled","at":"yesterday"}',
+        b'{"event":"AttemptSettled","at":"2026-01-01T12',
+        b"",
+    ],
+    ids=["unknown", "a field is missing", "no tag", "a wrong value", "torn", "empty"],
+)
+def test_an_entry_that_this_program_does_not_know_is_refused(body):
+    """A newer program wrote it, or it is damaged: never guessed at (A5)."""
+    with pytest.raises(StoreUnreadable):
+        e.decode_event(body)
+
+
+def test_a_journal_that_contradicts_itself_is_refused_as_damaged():
+    """An entry is missing in its middle: that session is not run, and others are (R1)."""
+    with pytest.raises(StoreUnreadable):
+        replay("s", story("ToolCallStarted"))
+
+
+@pytest.mark.parametrize("name", ["ApprovalDecided.approve", "ApprovalDecided.deny", "ApprovalWithdrawn"])
+def test_an_answer_to_another_approval_is_not_taken_for_this_one(name):
+    """A2: an answer names the approval that it answers."""
+    state = replay("s", story("ToolCallRequested.asking"))
+    with pytest.raises(IllegalEvent):
+        state.apply(event_of(name, approval="another"))
+    assert state == replay("s", story("ToolCallRequested.asking"))
+
+
+def test_a_save_does_not_forget_a_call_that_has_no_result():
+    """T1: a call that is forgotten could never be given its one result."""
+    state = replay("s", story("ToolCallRequested.asking"))
+    with pytest.raises(IllegalEvent):
+        state.apply(event_of("StateSaved", counts={"call:t:0": 1}))
+    assert state == replay("s", story("ToolCallRequested.asking"))
+
+
+def test_attempts_that_append_nothing_are_counted_and_anything_else_ends_the_count():
+    """R5: what bounds a crash loop."""
+    barren = replay("s", story("AttemptStarted", "AttemptStarted", "AttemptStarted"))
+    assert (barren.barren, barren.attempts) == (3, 3)
+    barren.apply(event_of("AttemptSettled"))
+    assert (barren.barren, barren.attempts) == (0, 3)
+
+
+def test_what_is_going_to_run_is_what_the_approver_made_of_it():
+    """A8: edited arguments replace all of the call's."""
+    edit = event_of("ApprovalDecided.approve", arguments=msgspec.Raw(b'{"n":2}'))
+    asked = [event_of("ToolCallRequested.asking", arguments=msgspec.Raw(b'{"n":1}'))]
+    assert bytes(replay("s", story(*asked, "ApprovalDecided.approve")).operations[CALLS[0]].arguments) == b'{"n":1}'
+    assert bytes(replay("s", story(*asked, edit)).operations[CALLS[0]].arguments) == b'{"n":2}'
+
+
+def test_a_child_is_open_from_its_spawn_to_its_outcome():
+    """W9: its parent learns of it once."""
+    (spawn, child), _ = CHILDREN.items()
+    state = replay("s", story(event_of("OperationFinished", spawn, kind="spawn", child=child)))
+    assert (state.open_children, state.is_answered(child)) == ([child], False)
+    state.apply(event_of("ChildEnded", child=child))
+    assert (state.open_children, state.is_answered(child)) == ([], True)
+    with pytest.raises(IllegalEvent):
+        state.apply(event_of("ChildEnded", child=child))
+
+
+@pytest.mark.parametrize(
+    ("event", "key"),
+    [("ApprovalDecided.deny", CALLS[0]), ("ChildEnded", "child1"), ("CardPosted", None), ("ApprovalWithdrawn", None)],
+)
+def test_a_waiting_run_knows_an_answer_by_its_key(event, key):
+    """Cards and withdrawals wake nobody."""
+    assert e.answers(event_of(event)) == key
+
+
+def test_a_session_without_a_beginning_says_so():
+    """Nothing is made up for what is not there."""
+    with pytest.raises(IllegalEvent):
+        _ = SessionState(id="s").facts
+    assert replay("s", story()).facts.at == AT
