@@ -17,7 +17,16 @@ import msgspec
 
 from supervisor.core.events import AnyEvent
 from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec
-from supervisor.core.values import Approval, Decision, Outcome, SessionView, ToolResult, Verdict
+from supervisor.core.values import (
+    Approval,
+    Decision,
+    Message,
+    Outcome,
+    Receipt,
+    SessionView,
+    ToolResult,
+    Verdict,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -274,6 +283,19 @@ class Context(ABC):
         """Return a random number in [0, 1), remembered."""
 
     @abstractmethod
+    async def receive(self) -> str:
+        """Wait for what somebody says to the session; what is not received begins the next turn."""
+
+    @abstractmethod
+    async def send(self, text: str, /) -> None:
+        """Say something to whoever watches the session, once."""
+
+    @property
+    @abstractmethod
+    def transcript(self) -> tuple[Message, ...]:
+        """What was said before this run began, each approval where it was asked, with its answer (A15)."""
+
+    @abstractmethod
     def branch(self, name: str, /) -> "Context":
         """Return a context whose operations carry the name: for tasks that do identical things."""
 
@@ -358,6 +380,13 @@ class Supervisor(ABC):
     @abstractmethod
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
         """Cancel a session and everything below it (W8); returns once that is on disk. Raises NotFound."""
+
+    @abstractmethod
+    async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
+        """Say something to a session in any state; it is delivered, kept, or begins a turn, and the receipt says which.
+
+        Raises NotFound; InvalidInput if it could never be heard.
+        """
 
     @abstractmethod
     async def outcome(self, session: str) -> Outcome[Any]:

@@ -35,12 +35,17 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     root: str
     requester: str
     cwd: str
+    takes_text: bool = False
+    """Whether the agent's input may be text: then a message to the session at rest begins a turn."""
     parent: str | None = None
     parent_operation: str | None = None
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
+    """A run begins, with an empty memory: the session's first, or a turn that `message` began."""
+
     input: Raw
+    message: str | None = None
 
 
 class AttemptStarted(Event, frozen=True, kw_only=True):
@@ -70,6 +75,8 @@ class OperationFinished(Event, frozen=True, kw_only=True):
     value: Raw = Raw(b"null")
     error: tuple[str, str] | None = None
     child: str | None = None
+    message: str | None = None
+    """The message that a `receive` took."""
 
 
 class OperationAbandoned(Event, frozen=True, kw_only=True):
@@ -169,6 +176,21 @@ class CancelRequested(Event, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class MessageReceived(Event, frozen=True, kw_only=True):
+    """Somebody said something to the session: it is kept until the agent receives it, or a turn begins with it (R7)."""
+
+    message: str
+    text: str
+    by: str
+
+
+class MessageSent(Event, frozen=True, kw_only=True):
+    """The session said something to whoever watches, once: by `send`, or as a turn's result."""
+
+    text: str
+    operation: str | None = None
+
+
 class RunPassivated(Event, frozen=True, kw_only=True):
     """The run left memory. Valid until an event follows that answers one of `waiting_for`, or a cancel."""
 
@@ -223,12 +245,17 @@ AnyEvent = (
     | ChildEnded
     | StateSaved
     | CancelRequested
+    | MessageReceived
+    | MessageSent
     | RunPassivated
     | CardPosted
     | CardFailed
     | CardRetired
     | RunFinished
 )
+
+MESSAGE: Final = "message"
+"""What a run that receives waits for, in RunPassivated.waiting_for; no operation and no session has this name."""
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
@@ -257,5 +284,7 @@ def answers(event: Any) -> str | None:
             return operation
         case ChildEnded(child=child):
             return child
+        case MessageReceived():
+            return MESSAGE
         case _:
             return None

@@ -17,7 +17,7 @@ agent runs (R1).
 
 Runs
     created -> open -> finished; a cancel in between makes it `stopping`, where nothing may begin that needs a person
-    or a sub-agent (W8). That a run is passivated is no state of its own: it follows from what it waits for.
+    or a sub-agent (W8). A finished session may begin another run: a turn of a conversation. That a run is passivated is no state of its own: it follows from what it waits for.
 """
 
 from typing import Final, TypeVar
@@ -64,6 +64,7 @@ _ENDING: Final = (
     "CardPosted",
     "CardFailed",
     "CardRetired",
+    "MessageReceived",
 )
 _LIVING: Final = (
     *_ENDING,
@@ -74,6 +75,7 @@ _LIVING: Final = (
     "ApprovalDecided.approve",
     "ApprovalDecided.deny",
     "StateSaved",
+    "MessageSent",
     "RunPassivated",
 )
 
@@ -85,7 +87,8 @@ RUN: Final[dict[tuple[str, str], str]] = {
     **{("stopping", symbol): "stopping" for symbol in _ENDING},
     ("open", "RunFinished"): "finished",
     ("stopping", "RunFinished"): "finished",
-    **{("finished", symbol): "finished" for symbol in ("CardPosted", "CardFailed", "CardRetired")},
+    **{("finished", symbol): "finished" for symbol in ("CardPosted", "CardFailed", "CardRetired", "MessageReceived")},
+    ("finished", "RunStarted"): "open",
 }
 
 

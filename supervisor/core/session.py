@@ -78,6 +78,9 @@ class SessionState(msgspec.Struct, kw_only=True):
     length: int = 0
     created: e.SessionCreated | None = None
     input: Raw = Raw(b"null")
+    runs: int = 0
+    inbox: dict[str, e.MessageReceived] = {}
+    """Messages that nobody has received yet, in the order in which they came."""
     attempts: int = 0
     barren: int = 0
     operations: dict[str, Operation] = {}
@@ -121,6 +124,8 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def is_answered(self, key: str) -> bool:
         """Whether what a passivated run waits for under this key has come."""
+        if key == e.MESSAGE:
+            return bool(self.inbox)
         if key in self.children:
             return self.children[key] is not None
         operation = self.operations.get(key)
@@ -132,6 +137,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             operations=self.operations.copy(),
             order=self.order.copy(),
             children=self.children.copy(),
+            inbox=self.inbox.copy(),
         )
 
     def apply(self, event: e.AnyEvent) -> None:
@@ -152,7 +158,9 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.SessionCreated():
                 self.created = event
             case e.RunStarted():
-                self.input = event.input
+                self._begin_run(event)
+            case e.MessageReceived():
+                self.inbox[event.message] = event
             case e.AttemptStarted():
                 self.attempts += 1
                 self.barren += 1
@@ -170,6 +178,17 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.waiting_for = event.waiting_for
         elif self.waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in self.waiting_for):
             self.waiting_for = None
+
+    def _begin_run(self, event: e.RunStarted) -> None:
+        """A run's memory is its own: what the run before it did is in the journal, and nowhere else."""
+        fresh = SessionState(id=self.id)
+        for name in ("attempts", "operations", "order", "children", "saved", "counts", "cancel", "outcome"):
+            setattr(self, name, getattr(fresh, name))
+        self.saves += 1
+        self.runs += 1
+        self.input = event.input
+        if event.message is not None:
+            self.inbox.pop(event.message)
 
     def _advance_operation(self, operation: str, event: Any) -> None:
         old = self.operations.get(operation)
@@ -193,8 +212,11 @@ class SessionState(msgspec.Struct, kw_only=True):
                 if state == "finished":
                     self.order.append(operation)
         self.operations[operation] = new
-        if isinstance(event, e.OperationFinished) and event.child is not None and event.kind == "spawn":
-            self.children.setdefault(event.child, None)
+        if isinstance(event, e.OperationFinished):
+            if event.child is not None and event.kind == "spawn":
+                self.children.setdefault(event.child, None)
+            if event.message is not None:
+                self.inbox.pop(event.message, None)
 
     def _forget(self, event: e.StateSaved) -> None:
         kept = {}

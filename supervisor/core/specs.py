@@ -199,6 +199,17 @@ class AgentSpec(_Function, Generic[P, R_co]):
             return ()
         return (from_json(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}"),)
 
+    @property
+    def takes_text(self) -> bool:
+        """Whether a message can be its input."""
+        if self._input is None:
+            return False
+        try:
+            from_json(b'"text"', hint_of(self.fn, self._input.name), "a message")
+        except InvalidInput:
+            return False
+        return True
+
     def default_input(self) -> msgspec.Raw:
         """Encode the input of a start that gives none; raises InvalidInput if the agent needs one."""
         if self._input is not None and self._input.default is inspect.Parameter.empty:

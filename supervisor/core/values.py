@@ -131,6 +131,30 @@ _FAILURES: Final[dict[str, type[RunFailed]]] = {
 }
 
 
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a session's transcript: what was said to it, what it said, or what it asked and what was answered."""
+
+    kind: Literal["received", "sent", "approval"]
+    text: str
+    at: datetime
+    by: str | None = None
+    """Who said it, or who decided; None for the session itself and for what is still pending."""
+    approval: str | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a message that was sent to a session (R7)."""
+
+    kind: Literal["delivered", "kept", "begun"]
+    """delivered: the agent was waiting for it; begun: a turn begins with it; kept: it is delivered afterwards."""
+    message: str
+    session: str
+    waiting_for: tuple[Approval, ...] = ()
+    """What the session waits for before it comes to the message."""
+    running: bool = True
+    """False: nobody runs the tree now; the message is kept until somebody does."""
+
+
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """A session as its users see it. `status` is derived; `pending_approvals` are its own and those below it."""
 

@@ -87,6 +87,7 @@ class Attempt:
         "is_sealed",
         "memory",
         "quiet_since",
+        "run",
         "session",
         "spec",
         "timers",
@@ -104,6 +105,7 @@ class Attempt:
         self.external = anyio.CancelScope()
         self.inner = anyio.CancelScope()
         self.memory = Memory(self.state)
+        self.run = self.state.runs
         self.counts = dict(self.state.counts)
         self.closed_groups: dict[str, int] = {}
         self.watch = Watch(host.watchdog, spec, self._stall)
@@ -283,13 +285,16 @@ class Attempt:
         if (event := self._waiters.pop(key, None)) is not None:
             event.set()
 
-    async def deliver(self, operation: str, event: e.OperationFinished) -> None:
-        """Give a result its place in the journal's order: at the agent's asking, not when it came."""
+    async def deliver(self, make: Callable[[], e.OperationFinished | None]) -> bool:
+        """Give a result its place in the journal's order: at the agent's asking, not when it came.
+
+        `make` is called when it can have one; False if it returned None, since what came is gone again.
+        """
         await self.pass_barrier()
         if self.is_sealed:
             raise Suspended
         try:
-            await self.host.journal.note(self.session, event)
+            return await self.host.journal.note(self.session, make)
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error

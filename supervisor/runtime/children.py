@@ -38,7 +38,7 @@ def first_events(
     """Return the events with which every session begins: it exists, its run and its first attempt have begun."""
     agent, file = locate(spec)
     return (
-        e.SessionCreated(at=now, agent=agent, file=file, **facts),
+        e.SessionCreated(at=now, agent=agent, file=file, takes_text=spec.takes_text, **facts),
         e.RunStarted(at=now, input=given),
         attempt_started(now),
     )
@@ -48,7 +48,7 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
     """Start a sub-agent and return its session; see Context.spawn."""
     given = agent.encode_input(args, kwargs)
     operation = attempt.name_operation(branch, "spawn", agent.name, msgspec.json.decode(given))
-    child = child_session_id(attempt.session, operation)
+    child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
 
     def plan(view: View) -> Iterator[Entry]:
         state = view.session(attempt.session)
@@ -134,7 +134,7 @@ class ChildRun(Run[R]):
                 await attempt.wait(operation, child, lambda: attempt.state.children[child] is not None)
                 now = attempt.host.clock.now()
                 delivered = e.OperationFinished(at=now, operation=operation, kind="outcome", child=child)
-                await attempt.deliver(operation, delivered)
+                await attempt.deliver(lambda: delivered)
             await attempt.take(operation)
             ended = attempt.state.children[child]
         assert ended is not None

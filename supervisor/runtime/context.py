@@ -20,11 +20,12 @@ from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, StepFailed
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.specs import JSON_NULL, AgentSpec, ToolSpec, from_json, hint_of, printable, to_json
-from supervisor.core.values import ToolResult
+from supervisor.core.values import Message, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import Call
 from supervisor.runtime.children import ChildRun, spawn
 from supervisor.runtime.journal import View
+from supervisor.runtime.messages import receive, say, transcript
 from supervisor.runtime.timers import DurableTimer, sleep
 
 P = ParamSpec("P")
@@ -110,9 +111,20 @@ class LocalContext(Context):
         operation = attempt.name_operation(self._branch, kind, "", None)
         with attempt.operating():
             if await attempt.enter(operation) is None:
-                await attempt.deliver(operation, self._finished(operation, kind, value))
+                await attempt.deliver(lambda: self._finished(operation, kind, value))
             record = await attempt.take(operation)
         return self._value(record, type_, kind)
+
+    async def receive(self) -> str:
+        return await receive(self._attempt, self._branch)
+
+    async def send(self, text: str, /) -> None:
+        await say(self._attempt, self._branch, text)
+
+    @property
+    def transcript(self) -> tuple[Message, ...]:
+        attempt = self._attempt
+        return transcript(attempt.host.journal.store.journal(self.session), attempt.run)
 
     def branch(self, name: str, /) -> Context:
         if not name or any(mark in name for mark in "/#:"):

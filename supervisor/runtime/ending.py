@@ -14,6 +14,7 @@ from supervisor.core.session import Operation, SessionState
 from supervisor.core.specs import JSON_NULL, printable
 from supervisor.core.values import LOST, OutcomeKind
 from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.turns import next_turn
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +64,19 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], now: datetim
         for operation, record in state.operations.items():
             if record.kind == "call" and record.is_open:
                 yield session, _interrupted(operation, record, cause, now)
+        if (said := _last_words(ending)) is not None:
+            yield session, e.MessageSent(at=now, text=said)
         yield session, e.RunFinished(at=now, **msgspec.structs.asdict(ending))
+        yield from ((session, event) for event in next_turn(state, ending.kind, now))
         parent = state.facts.parent
         if parent is not None and view.session(parent).is_open:
             yield parent, e.ChildEnded(at=now, child=session, **msgspec.structs.asdict(ending))
+
+
+def _last_words(ending: Ending) -> str | None:
+    """A turn's text result is said to whoever watches, as if it had been sent."""
+    value = msgspec.json.decode(ending.value) if ending.kind == "succeeded" else None
+    return value if isinstance(value, str) else None
 
 
 def lost_calls(state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:

@@ -181,13 +181,19 @@ class Journal:
         if slot.error is not None:
             raise slot.error
 
-    async def note(self, session: str, event: AnyEvent) -> None:
-        """Let an entry count in this process now; it is written before the session's next append."""
+    async def note(self, session: str, make: Callable[[], AnyEvent | None]) -> bool:
+        """Let an entry count in this process now; it is written before the session's next append.
+
+        `make` is called in the step in which its entry counts; with None nothing is noted, and False returned.
+        """
         self._check_alive()
         while session in self._in_flight:
             await _wait_whatever_comes(self._landed)
-        self.states[session].apply(event)
-        self.notes.setdefault(session, []).append(event)
+        event = make()
+        if event is not None:
+            self.states[session].apply(event)
+            self.notes.setdefault(session, []).append(event)
+        return event is not None
 
     def has_notes(self, session: str) -> bool:
         return session in self.notes

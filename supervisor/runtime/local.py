@@ -16,7 +16,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.specs import JSON_NULL, AgentSpec, printable, to_json
-from supervisor.core.values import Approval, Approve, Decision, Outcome, SessionView, Verdict, check_identity
+from supervisor.core.values import Approval, Approve, Decision, Outcome, Receipt, SessionView, Verdict, check_identity
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events, outcome_of
 from supervisor.runtime.ending import cancel_events
@@ -24,6 +24,7 @@ from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
+from supervisor.runtime.turns import check_may_send, turn
 from supervisor.runtime.views import session_views
 
 R = TypeVar("R")
@@ -166,6 +167,28 @@ class LocalSupervisor(Supervisor):
         return _verdict(
             now, kind, edited, has_won=bool(won), running=self.store.get_owner(now.root_session) is not None
         )
+
+    async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
+        who = printable(check_identity(by if by is not None else current_user()))
+        root = self.get_row(session).root
+        message, kinds = new_session_id(), list[Literal["delivered", "kept", "begun"]]()
+
+        def plan(view: View) -> list[Entry]:
+            state = view.session(session)
+            check_may_send(state)
+            now = self._runner.clock.now()
+            received = e.MessageReceived(at=now, message=message, text=printable(text), by=who)
+            is_awaited = e.MESSAGE in (state.waiting_for or self._runner.waits_of(session))
+            kinds[:] = ["begun" if not state.is_open else "delivered" if is_awaited else "kept"]
+            if state.is_open:
+                return [(session, received)]
+            oldest = next(iter(state.inbox.values()), received)
+            return [(session, received), (session, turn(oldest, now))]
+
+        await self._runner.journal.append(plan)
+        pending = () if kinds[0] == "begun" else tuple(self.get_session(session).pending_approvals)
+        running = self.store.get_owner(root) is not None
+        return Receipt(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
 
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
         who = check_identity(by if by is not None else current_user())

@@ -12,7 +12,7 @@ Rules
 - An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -136,6 +136,11 @@ class Runner:
                 other.stop(Fate("suspended", str(error)))
         self.hub.publish_all()
 
+    def waits_of(self, session: str) -> Collection[str]:
+        """Return what the attempt of a session waits for now; nothing if it has none here."""
+        attempt = self.live.get(session)
+        return attempt.waiting if attempt is not None else ()
+
     # -- taking up ---------------------------------------------------------------------------------------------------
 
     async def take_up(self, root: str) -> None:
@@ -238,7 +243,7 @@ class Runner:
             attempt = self.live.get(row.session)
             if attempt is not None:
                 self._tell(attempt, row.event)
-            elif isinstance(row.event, (e.ApprovalDecided, e.ChildEnded, e.CancelRequested)):
+            elif isinstance(row.event, WAKING_EVENTS):
                 self._tell_sleeper(row.session, row.event)
             if isinstance(row.event, e.RunFinished):
                 self.endings.pop(row.session, None)
@@ -365,7 +370,9 @@ class Runner:
         if not state.is_open or session not in self.endings:
             self.endings.pop(session, None)
             self.journal.unpin(session)
-        if state.is_open and attempt.fate is not None and attempt.fate.kind == "passivated" and not self.is_closed:
+        if state.is_open and state.runs != attempt.run:
+            self.launch(session)
+        elif state.is_open and attempt.fate is not None and attempt.fate.kind == "passivated" and not self.is_closed:
             if state.cancel is not None and state.cancel.origin == session:
                 self.start_soon(self.end_tree, session)
             elif state.cancel is None and state.waiting_for is None:
@@ -377,5 +384,7 @@ class Runner:
         self._note_change()
 
 
+WAKING_EVENTS = (e.ApprovalDecided, e.ChildEnded, e.MessageReceived, e.CancelRequested)
+"""What may let a session go on that is not in memory; a turn begins with a message, too."""
 INBOX_EVENTS = (e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn, e.OperationAbandoned)
 """What changes what is pending; a request that nobody is asked about wakes a reader for nothing, which is cheap."""

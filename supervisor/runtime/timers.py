@@ -49,7 +49,7 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
             await attempt.wait_for_scope()
         if record.is_open:
             await _wait_until_due(attempt, operation)
-            await attempt.deliver(operation, _finished(attempt, operation, "sleep", expired=True))
+            await attempt.deliver(lambda: _finished(attempt, operation, "sleep", expired=True))
         await attempt.take(operation)
 
 
@@ -114,7 +114,7 @@ class DurableTimer:
                     await attempt.pass_barrier()
                     if not attempt.state.operations[self._operation].is_open:
                         return
-                    await attempt.deliver(self._operation, _finished(attempt, self._operation, "timer", expired=True))
+                    await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=True))
                 await attempt.take(self._operation)
                 self.scope.cancel()
                 self._has_fired.set()
@@ -142,7 +142,7 @@ class DurableTimer:
             if record.state == "abandoned":
                 return None
             if record.is_open:
-                await attempt.deliver(self._operation, _finished(attempt, self._operation, "timer", expired=False))
+                await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=False))
             await attempt.take(self._operation)
         return None
 
