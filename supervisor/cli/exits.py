@@ -19,7 +19,6 @@ from supervisor.core.errors import (
     InvalidInput,
     NotFound,
     SessionConflict,
-    StoreError,
     StoreUnreadable,
     SupervisorError,
 )
@@ -48,10 +47,8 @@ def code_of(error: BaseException) -> Exit:
             return Exit.CONFLICT
         case InvalidInput():
             return Exit.USAGE
-        case StoreError() | Refused() | OSError():
-            return Exit.REFUSED
         case _:
-            return Exit.FAILED
+            return Exit.REFUSED
 
 
 def explain(error: BaseException) -> str:

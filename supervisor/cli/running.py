@@ -111,7 +111,7 @@ def resume(
 
     async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
         if session is not None:
-            get_session(supervisor, session)
+            _check_agent(supervisor, get_session(supervisor, session).root)
         return await supervisor.resume(session)
 
     if session is not None:
@@ -140,6 +140,16 @@ def demo(
         return [run]
 
     return _one(settings, begin)
+
+
+def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
+    """Raise UnknownAgent, before anything is taken up, if an open session's agent cannot be run here."""
+    from supervisor.core.events import SessionCreated
+    from supervisor.runtime.agents import load_agent
+
+    facts = supervisor.journal(root)[0].event
+    if isinstance(facts, SessionCreated) and supervisor.get_session(root).outcome is None:
+        load_agent(facts.agent, facts.file)
 
 
 def _one(settings: Settings, begin: Begin) -> int:
@@ -228,6 +238,10 @@ def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> i
 
 def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exit:
     option = settings.place.option
+    if view.outcome is None and not view.pending_approvals:
+        say(f"\n{visible(view.path[-1])} [{view.id}] has not ended, and waits for nobody:")
+        say(f"supervisor show {view.id}{option}")
+        return Exit.WAITING
     if view.outcome is None:
         count = len(view.pending_approvals)
         say(f"\n{visible(view.path[-1])} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")

@@ -1,0 +1,116 @@
+"""What scripts rely on: exit codes of bad input, JSON fields, one clear line, and quick answers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import AGENTS
+
+APPROVAL_FIELDS = {
+    *("id", "session", "root_session", "path", "agent", "tool", "arguments", "options", "requester", "status"),
+    *("created_at", "expires_at", "decision", "by"),
+}
+SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending_approvals"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["nonsense"], 2),
+        (["run"], 2),
+        (["run", "no-colon"], 2),
+        (["run", "missing.py:agent"], 2),
+        (["run", "no_such_module_x:agent"], 2),
+        (["run", "broken.py:agent"], 2),
+        (["run", f"{AGENTS}:missing"], 2),
+        (["run", f"{AGENTS}:printing", "{nonsense"], 2),
+        (["run", f"{AGENTS}:printing", "[1]"], 2),
+        (["run", f"{AGENTS}:printing"], 2),
+        (["run", f"{AGENTS}:failing", "--session", "No Good"], 2),
+        (["run", f"{AGENTS}:failing", "--backend", "twisted"], 2),
+        (["approve", "x", "--edit", "{nonsense"], 2),
+        (["approve", "x", "--edit", "[]"], 2),
+        (["approve", "x", "--nonsense"], 2),
+        (["approve", "x"], 5),
+        (["deny", "x"], 5),
+        (["cancel", "x"], 5),
+        (["show", "x"], 5),
+        (["resume", "x"], 5),
+    ],
+)
+def test_bad_input_is_one_clear_line(supervisor, tmp_path: Path, arguments, code):
+    """Never a traceback, nothing on stdout, and the exit code says whose fault it is."""
+    (tmp_path / "broken.py").write_text("def agent(:\n")
+    answer = supervisor(*arguments)
+    assert answer.code == code, answer
+    assert answer.out == ""
+    assert len(answer.err.strip().splitlines()) == 1, answer
+
+
+def test_an_id_that_is_nearly_right_is_offered(supervisor):
+    """A slip costs one look, not a search; a session's id leads to what it asked."""
+    (approval,) = supervisor.ask("it")
+    slip = supervisor("approve", approval[:-1] + "!")
+    assert (slip.code, approval in slip.err) == (5, True)
+    assert approval in supervisor("approve", "asking").err
+    assert "asking" in supervisor("show", "askin").err
+
+
+@pytest.mark.parametrize("command", ["sessions", "approvals", "audit", "resume"])
+def test_reading_never_creates_a_store(supervisor, command):
+    """No store is an empty list."""
+    answer = supervisor(command, "--json")
+    assert (answer.code, answer.json) == (0, [])
+    assert not supervisor.store.exists()
+
+
+def test_a_store_that_cannot_be_read_is_refused_and_left_untouched(supervisor):
+    """Corrupt is not empty (A5)."""
+    supervisor.store.write_bytes(b"no store at all\n" * 100)
+    for command in (["sessions", "--json"], ["approve", "x"], ["run", f"{AGENTS}:failing"]):
+        answer = supervisor(*command)
+        assert (answer.code, answer.out) == (6, ""), answer
+    assert supervisor.store.read_bytes() == b"no store at all\n" * 100
+
+
+def test_the_documents_have_the_fields_that_they_promise(supervisor):
+    """Lists of objects; times in UTC; a parent's pending approvals are its own and those below it (A14)."""
+    (approval,) = supervisor.ask("it")
+    (found,) = supervisor("approvals", "--json").json
+    assert found.keys() >= APPROVAL_FIELDS
+    assert (found["path"], found["arguments"]) == (["asking", "asking_once"], {"name": "it", "count": 1})
+    assert (found["decision"], found["by"], found["status"]) == (None, None, "pending")
+    assert found["created_at"].endswith("Z")
+    root, child = supervisor("sessions", "--open", "--json").json
+    assert root.keys() >= SESSION_FIELDS
+    assert (root["id"], child["parent"], child["root"]) == ("asking", "asking", "asking")
+    assert [each["pending_approvals"][0]["id"] for each in (root, child)] == [approval, approval]
+    assert {root["status"], child["status"]} == {"waiting_approval"}
+    shown = supervisor("show", child["id"], "--json").json
+    assert shown["timeline"][0]["event"] == "SessionCreated"
+    assert next(entry["event"] for entry in supervisor("audit", "--json").json) == "ToolCallRequested"
+
+
+def test_people_get_lines_that_name_ids_whole(supervisor):
+    """Without --json the same is there for eyes."""
+    (approval,) = supervisor.ask("\x1b[31mred")
+    for command in (["approvals"], ["show", "asking"], ["audit"], ["sessions"]):
+        answer = supervisor(*command)
+        assert answer.code == 0
+        assert "\x1b" not in answer.out + answer.err
+        assert ("asking" if command[0] in ("show", "sessions") else approval) in answer.out
+
+
+def test_commands_import_nothing_that_takes_long():
+    """A command answers within half a second, so screens, log libraries and event loops wait until they are needed."""
+    heavy = "{'rich', 'structlog', 'trio', 'asyncio', 'watchfiles', 'platformdirs'}"
+    code = f"import sys, supervisor.cli as cli; cli.make_app(); print(sorted({heavy} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"
+
+
+def test_the_version_is_the_distributions(supervisor):
+    """`supervisor --version` says which program this is."""
+    answer = supervisor("--version")
+    assert (answer.code, answer.out.split()[0]) == (0, "subagent-supervisor")

@@ -1,0 +1,67 @@
+"""approve, deny and cancel: the first decision counts, and nothing that a call runs ever decides."""
+
+from conftest import AGENTS
+
+from supervisor.core.marker import CALL_MARKER
+
+
+def test_the_first_decision_counts_and_the_second_is_told(supervisor):
+    """The same again is fine, another is a conflict that names who won (A3)."""
+    (approval,) = supervisor.ask("it")
+    assert supervisor("approve", approval, "--by", "bob", "--json").json["kind"] == "won"
+    same = supervisor("approve", approval, "--json")
+    assert (same.code, same.json["kind"], same.json["by"]) == (0, "same", "bob")
+    other = supervisor("deny", approval, "--json")
+    assert (other.code, other.json["kind"], other.json["by"]) == (4, "conflict", "bob")
+
+
+def test_edited_arguments_replace_all_of_the_call(supervisor):
+    """A patch is refused, a whole object runs (A8)."""
+    (approval,) = supervisor.ask("it")
+    assert supervisor("approve", approval, "--edit", '{"name": "x"}').code == 2
+    assert supervisor("approve", approval, "--edit", '{"name": "x", "count": 3}').code == 0
+    assert supervisor("resume", "asking", "--json").json["outcome"]["value"] == ["noted x 3"]
+
+
+def test_a_denial_gives_the_agent_its_reason(supervisor):
+    """The call's result says why."""
+    (approval,) = supervisor.ask("it")
+    assert supervisor("deny", approval, "--reason", "not today").code == 0
+    assert "not today" in supervisor("resume", "asking", "--json").json["outcome"]["value"][0]
+
+
+def test_cancel_ends_a_tree_that_nobody_runs_and_withdraws_what_it_asked(supervisor):
+    """It takes the tree, finishes the job, and a late click is told so (W8)."""
+    first, second = supervisor.ask("one", "two")
+    answer = supervisor("cancel", "asking", "--reason", "no longer needed", "--json")
+    assert answer.code == 0, answer
+    assert answer.json["outcome"]["kind"] == "cancelled"
+    assert {view["status"] for view in supervisor("sessions", "--json").json} == {"completed"}
+    assert supervisor("approve", first).code == supervisor("deny", second).code == 4
+    assert supervisor("cancel", "asking").code == 0
+
+
+def test_a_sub_agent_alone_can_be_cancelled_while_another_process_runs_the_tree(supervisor):
+    """`cancel` returns when what it names has ended; its siblings and its parent go on."""
+    process = supervisor.start("run", f"{AGENTS}:asking", '["one", "two"]', "--session", "s", "--wait")
+    lines = (line.split() for line in process.stderr)
+    children = [next(words[-1] for words in lines if words[:1] == ["session"]) for _ in range(2)]
+    assert supervisor("cancel", children[0], "--json").json["outcome"]["kind"] == "cancelled"
+    process.communicate(timeout=30)
+    assert process.returncode == 1  # the parent wanted that result
+
+
+def test_a_decision_from_inside_a_supervised_call_is_refused(supervisor):
+    """The marker in the environment says where a process comes from (A4)."""
+    (approval,) = supervisor.ask("it")
+    for arguments in (["approve", approval], ["deny", approval], ["resume", "--approve", "all"]):
+        assert supervisor(*arguments, **{CALL_MARKER: "call:shell:0#1"}).code == 6
+    assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]
+
+
+def test_a_decision_from_below_an_owner_of_the_store_is_refused(supervisor):
+    """Even with its marker washed off, what a call runs has the owner of its tree among its ancestors (A4)."""
+    (approval,) = supervisor.ask("it")
+    answer = supervisor("run", f"{AGENTS}:cheating", f'"{approval}"', "--json")
+    assert answer.json["outcome"]["value"] == 6
+    assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]

@@ -1,0 +1,101 @@
+"""run and resume: what they print, how they exit, and that nothing is lost when they are stopped."""
+
+import signal
+
+import pytest
+from conftest import AGENTS
+
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+@BACKENDS
+def test_stdout_is_one_json_document_whatever_an_agent_prints(supervisor, backend):
+    """A script can parse stdout; everything else is on stderr. The JSON input is one argument, never spread."""
+    answer = supervisor("run", f"{AGENTS}:printing", '{"a": 1, "b": 2}', "--json", "--backend", backend)
+    assert answer.code == 0, answer
+    assert answer.json["outcome"] == {"kind": "succeeded", "value": 3, "cause": None}
+    assert "an agent prints this" in answer.err
+
+
+def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):
+    """What an exception says is shown, not obeyed."""
+    answer = supervisor("run", f"{AGENTS}:failing")
+    assert answer.code == 1
+    assert "no luck" in answer.err
+    assert "\x1b" not in answer.err
+
+
+@BACKENDS
+def test_without_a_terminal_a_run_passivates_and_a_decision_lets_it_go_on(supervisor, backend):
+    """Exit 3 while a person is awaited; after the decision `resume` brings the result, under the same ids."""
+    (approval,) = supervisor.ask("it")
+    again = supervisor("resume", "asking", "--json", "--backend", backend)
+    assert (again.code, again.json) == (3, {"session": "asking", "outcome": None})
+    assert [found["id"] for found in supervisor("approvals", "--json").json] == [approval]
+    assert supervisor("approve", approval, "--by", "bob").code == 0
+    done = supervisor("resume", "--json", "--backend", backend)
+    assert done.code == 0, done
+    assert done.json == [
+        {"session": "asking", "outcome": {"kind": "succeeded", "value": ["noted it 1"], "cause": None}}
+    ]
+    assert supervisor("resume", "--json").json == []
+
+
+def test_approve_none_denies_pending_ones_too_and_says_who(supervisor):
+    """The process's answer holds for the tree it owns, and is audited; the setting is not stored (A6)."""
+    (approval,) = supervisor.ask("it")
+    answer = supervisor("resume", "asking", "--approve", "none", "--json")
+    assert answer.code == 0, answer
+    (found,) = supervisor("approvals", "--all", "--json").json
+    assert (found["id"], found["status"], found["decision"]) == (approval, "denied", "deny")
+    assert found["by"] == "--approve none"
+    assert supervisor.ask("other", session="later") != []
+
+
+def test_of_several_roots_a_failure_comes_before_a_wait(supervisor):
+    """`resume` alone reports all of them, and exits with the worst."""
+    supervisor.ask("one", session="one")
+    (approval,) = supervisor.ask("two", session="two")
+    assert supervisor("resume").code == 3
+    assert supervisor("deny", approval).code == 0
+    answer = supervisor("resume", "--json")
+    assert answer.code == 3
+    assert {each["session"]: each["outcome"] is None for each in answer.json} == {"one": True, "two": False}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@BACKENDS
+def test_a_signal_stops_gracefully_and_says_how_to_go_on(supervisor, backend, number, code):
+    """What was asked stays asked, and the command that goes on is named (R8)."""
+    process = supervisor.start("run", f"{AGENTS}:asking", '["it"]', "--session", "s", "--wait", "--backend", backend)
+    approval = next(line.split()[-1] for line in process.stderr if line.strip().startswith("approval"))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (code, "")
+    assert "supervisor resume s" in err
+    assert "Traceback" not in err
+    (found,) = supervisor("approvals", "--json").json
+    assert (found["id"], found["status"]) == (approval, "pending")
+
+
+def test_a_tree_that_another_process_runs_is_refused_and_can_be_decided(supervisor):
+    """`--wait` stays for decisions made elsewhere; a second owner is told who has it (R6)."""
+    process = supervisor.start("run", f"{AGENTS}:asking", '["it"]', "--session", "s", "--wait", "--json")
+    approval = next(line.split()[-1] for line in process.stderr if line.strip().startswith("approval"))
+    refused = supervisor("resume", "s")
+    assert refused.code == 6
+    assert str(process.pid) in refused.err
+    assert supervisor("approve", approval).code == 0
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "noted it 1" in out
+
+
+def test_a_session_that_is_finished_gives_its_outcome_again(supervisor):
+    """`run --session` is idempotent; another input is a conflict."""
+    arguments = ["run", f"{AGENTS}:printing", "--session", "sum", "--json"]
+    first = supervisor(*arguments, '{"a": 1}')
+    again = supervisor(*arguments, '{"a": 1}')
+    assert (again.code, again.json) == (0, first.json)
+    assert "an agent prints this" not in again.err
+    assert supervisor(*arguments, '{"a": 2}').code == 4
