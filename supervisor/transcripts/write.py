@@ -9,7 +9,8 @@ Rules:
 - The lines that were there come from the file, byte by byte, never from what was decoded.
 - Nothing is replaced that changed since it was judged.
 - Mode and owner are kept; a link is followed, and what it leads to replaced; a file that says read-only is left alone.
-- What a crash leaves: the temporary file, which the next repair overwrites; a lock that is stale; a spare backup.
+- What a crash leaves: the temporary file, which the next repair overwrites; a lock that is stale, and perhaps its
+  second name; a spare backup.
 """
 
 from __future__ import annotations
