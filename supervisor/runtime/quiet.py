@@ -48,7 +48,7 @@ class Quiet:
 
     def look_at(self, attempt: Attempt) -> None:
         """The attempt has grown quiet: look again when it could be passivated."""
-        if not attempt.is_check_planned:
+        if self.is_leaving or not attempt.is_check_planned:  # what was planned before leaving is too late now
             attempt.is_check_planned = True
             self._plan_check(attempt, SETTLED_AFTER if attempt.state.barren else self._after)
 
@@ -59,13 +59,14 @@ class Quiet:
         attempt.is_check_planned = False
         if not attempt.is_quiet:
             return
-        quiet_for = anyio.current_time() - attempt.quiet_since
-        if quiet_for >= self._after and self._may_sleep(attempt):
+        # Instants are compared, not durations: rounding must not find it too early for ever on a clock that stands.
+        now, is_due = anyio.current_time(), attempt.quiet_since + self._after
+        if now >= is_due and self._may_sleep(attempt):
             self._runner.start_soon(self._passivate, attempt)
             return
-        if attempt.state.barren and quiet_for >= SETTLED_AFTER:
+        if attempt.state.barren and now >= attempt.quiet_since + SETTLED_AFTER:
             self._runner.start_soon(self._settle, attempt)
-        if quiet_for < self._after:
+        if now < is_due:
             attempt.is_check_planned = True
             self._plan_check(attempt, self._after)
 

@@ -22,6 +22,8 @@ from supervisor.core.inactivity import Inactivity, PauseKind
 from supervisor.core.specs import AgentSpec
 from supervisor.runtime.alarm import Alarm
 
+ROUNDING = 1e-6  # seconds by which an instant may miss itself once the lag was added and taken off again
+
 
 class Watchdog:
     """The clock that all watches share."""
@@ -134,7 +136,7 @@ class Watch:
         self._looks_at = inf
         now = self._dog.now()
         due = self.inactivity.due_at(self._tick) if self._expire is not None else None
-        if due is not None and due <= now and self._expire is not None:
+        if due is not None and due <= now + ROUNDING and self._expire is not None:
             self._expire(self.inactivity.cause(now))
         else:
             self._rearm()
