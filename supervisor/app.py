@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from supervisor.abc import Channel, Store
-from supervisor.core.errors import StoreDied
+from supervisor.core.errors import StoreDied, StoreError
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt import Fate
 from supervisor.runtime.local import LocalSupervisor
@@ -92,16 +92,28 @@ async def _host(
             writer.start_soon(runner.journal.run)
             async with anyio.create_task_group() as tasks:
                 runner.serve_in(tasks)
-                async with anyio.create_task_group() as services:
-                    services.start_soon(runner.alarm.run)
-                    services.start_soon(posting.run)
-                    services.start_soon(_look_for_others, runner)
-                    for channel in channels:
-                        services.start_soon(channel.serve, supervisor)
-                    ready.set()
-                    await leaving.wait()
-                    services.cancel_scope.cancel()
+                try:
+                    async with anyio.create_task_group() as services:
+                        services.start_soon(runner.alarm.run)
+                        services.start_soon(posting.run)
+                        services.start_soon(_look_for_others, runner)
+                        for channel in channels:
+                            services.start_soon(_serve, channel, supervisor)
+                        ready.set()
+                        await leaving.wait()
+                        services.cancel_scope.cancel()
+                except BaseException:
+                    runner.suspend_all("the supervisor fell")  # no run fails because we did
+                    raise
             writer.cancel_scope.cancel()
+
+
+async def _serve(channel: Channel, supervisor: LocalSupervisor) -> None:
+    """Let a channel listen; one that cannot takes nobody down: what it was asked to show can be decided elsewhere."""
+    try:
+        await channel.serve(supervisor)
+    except Exception as error:  # noqa: BLE001 # a channel may raise anything
+        log.error("channel.failed", channel=channel.name, error=repr(error))
 
 
 async def _drain(runner: Runner) -> None:
@@ -127,7 +139,9 @@ async def _look_for_others(runner: Runner) -> None:
     store = runner.journal.store
     while store.is_durable:
         await anyio.sleep(LOOK_FOR_OTHERS)
-        if store.has_changed():
-            runner.journal.catch_up()
+        runner.journal.catch_up()
         if store.wants_checkpoint():
-            await anyio.to_thread.run_sync(store.checkpoint)
+            try:
+                await anyio.to_thread.run_sync(store.checkpoint)
+            except StoreError as error:  # if the store has died of it, the next commit says so
+                log.error("store.not_checkpointed", store=store.name, reason=str(error))

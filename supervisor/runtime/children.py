@@ -80,12 +80,14 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
     with attempt.operating():
         if await attempt.enter(operation) is None:
             await attempt.refuse_if_stopping()
-            attempt.host.journal.pinned.add(child)
-            await attempt.append_to_many(plan)
-            if child in attempt.state.children:
-                attempt.host.begin(child, agent)
-            else:
-                attempt.host.journal.unpin(child)
+            attempt.host.expect(child)
+            try:
+                await attempt.append_to_many(plan)
+            finally:  # a cancellation that knows no shields may come with the commit
+                if child in attempt.state.children:
+                    attempt.host.begin(child, agent)
+                else:
+                    attempt.host.forget(child)
         record = await attempt.take(operation)
     assert isinstance(record.result, e.OperationFinished)
     if record.result.error is not None:

@@ -170,7 +170,7 @@ class Journal:
         """
         self._check_alive()
         slot = _Slot(plan)
-        if self._may_commit_now() and self.store.begin():
+        if self._may_commit_now() and self._begin():
             with self._batch([slot]) as view:
                 self._sync(view)
         else:
@@ -206,8 +206,13 @@ class Journal:
 
     def catch_up(self) -> None:
         """Take in what other processes have committed, unless a batch is under way, which does so itself."""
-        if not self._is_committing and self.death is None:
-            self._take_foreign()
+        if self._is_committing or self.death is not None:
+            return
+        try:
+            if self.store.has_changed():
+                self._take_foreign()
+        except StoreError as death:
+            self._perish(death)
 
     async def run(self) -> None:
         """Commit what gathers, until cancelled."""
@@ -225,16 +230,34 @@ class Journal:
 
     async def _commit_gathered(self) -> None:
         self._is_committing = True
-        while not self.store.begin():  # noqa: ASYNC110 # another process holds the lock; it sends no event
-            await anyio.sleep(RETRY_LOCK)
+        error: StoreError | None = None
+        try:
+            while not self._begin():  # noqa: ASYNC110 # another process holds the lock; it sends no event
+                await anyio.sleep(RETRY_LOCK)
+        except StoreError as fault:
+            error = fault
         batch, self._queue = self._queue, []
         self._work = anyio.Event()
+        if error is not None:
+            self._is_committing = False
+            for slot in batch:
+                slot.finish(error)
+            return
         with self._batch(batch) as view:
             if self._commit_time < SLOW_COMMIT:
                 self._sync(view)
             else:
                 self._in_flight = view.drafts
                 await anyio.to_thread.run_sync(self._sync, view)
+
+    def _begin(self) -> bool:
+        try:
+            return self.store.begin()
+        except StoreRefused:
+            raise
+        except StoreError as death:
+            self._perish(death)
+            raise
 
     def _check_alive(self) -> None:
         if self.death is not None:
@@ -302,7 +325,8 @@ class Journal:
         before = duration()
         self.store.commit()
         self._last_commit = duration()
-        self._commit_time = self._last_commit - before
+        if self.store.is_durable:  # what waits for no disk needs no thread, which virtual time would not wait for
+            self._commit_time = self._last_commit - before
 
     def _land(self, view: View) -> None:
         """Make the drafts the live state."""

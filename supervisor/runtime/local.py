@@ -13,7 +13,7 @@ import msgspec
 
 from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
-from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError
+from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError, TreeOwned
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.specs import JSON_NULL, AgentSpec, printable, to_json
 from supervisor.core.values import Approval, Approve, Decision, Outcome, Receipt, SessionView, Verdict, check_identity
@@ -85,22 +85,20 @@ class LocalSupervisor(Supervisor):
                 return []
             view.claim(root)
             has_begun.append(root)
+            self._runner.expect(root)
             by = printable(requester or current_user())
             now, cwd = self._runner.clock.now(), working_directory()
             first = first_events(agent, given, now, path=(agent.name,), root=root, requester=by, cwd=cwd)
             return [(root, event) for event in first]
 
-        is_new_here = root not in self._runner.live
-        if is_new_here:
-            self._runner.journal.pinned.add(root)
         try:
             await self._runner.journal.append(plan)
-        finally:
-            if is_new_here and not has_begun and root not in self._runner.live:
-                self._runner.journal.unpin(root)
-        if has_begun:
-            self._runner.begin(root, agent)
-        else:
+        finally:  # a cancellation that knows no shields may come with the commit
+            if has_begun and root in self._runner.journal.states:
+                self._runner.begin(root, agent)
+            elif has_begun:
+                self._runner.forget(root)
+        if not has_begun:
             await self._runner.take_up(root)
         return LocalRun(self, root, agent)
 
@@ -125,8 +123,13 @@ class LocalSupervisor(Supervisor):
             roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
 
         def plan(view: View) -> list[Entry]:
-            for root in roots:
-                view.claim(root)
+            for root in list(roots):
+                try:
+                    view.claim(root)
+                except TreeOwned:
+                    if session is not None:
+                        raise
+                    roots.remove(root)  # somebody else was faster: it is in good hands
             return []
 
         await self._runner.journal.append(plan)

@@ -63,6 +63,8 @@ class Runner:
         """Called when a tree has become ours to run."""
         self._sleepers: set[str] = set()
         """Sessions that a timer is going to wake."""
+        self._again: set[str] = set()
+        """Sessions to be launched when their attempt, which was told to pause, has left."""
         self._running = 0
         self._changed = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -81,6 +83,11 @@ class Runner:
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
         try:
             await fn(*args)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException:
+            self.suspend_all("the supervisor fell")  # before the task group cancels those that did nothing wrong
+            raise
         finally:
             self._running -= 1
             self._note_change()
@@ -109,12 +116,26 @@ class Runner:
 
     # -- what an attempt needs of its host ---------------------------------------------------------------------------
 
+    def expect(self, session: str) -> None:
+        """A plan makes this session; until `begin`, or `forget` if it came to nothing, nobody else launches it."""
+        self.journal.pinned.add(session)
+        self.launching.add(session)
+
+    def forget(self, session: str) -> None:
+        """What was expected did not come to be."""
+        self.launching.discard(session)
+        self.journal.unpin(session)
+
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         """Run an attempt whose beginning is committed."""
+        self.launching.discard(session)
+        self.endings.pop(session, None)  # that of an earlier attempt, which the store did not take
         attempt = self.live[session] = Attempt(self, session, spec)
         self.start_soon(self._run, attempt)
         if (cancel := attempt.state.cancel) is not None:
             attempt.stop(Fate("cancelled", cancel_cause(cancel)))
+        elif self.is_closed:
+            attempt.stop(Fate("suspended", "the supervisor was stopped"))
 
     def grew_quiet(self, attempt: Attempt) -> None:
         self.quiet.look_at(attempt)
@@ -135,6 +156,12 @@ class Runner:
             if other.state.facts.root == root:
                 other.stop(Fate("suspended", str(error)))
         self.hub.publish_all()
+
+    def suspend_all(self, reason: str) -> None:
+        """Stop every attempt so that it can be resumed."""
+        self.is_closed = True
+        for attempt in list(self.live.values()):
+            attempt.stop(Fate("suspended", reason))
 
     def waits_of(self, session: str) -> Collection[str]:
         """Return what the attempt of a session waits for now; nothing if it has none here."""
@@ -164,8 +191,13 @@ class Runner:
 
     def launch(self, session: str) -> None:
         """Begin another attempt, if the session can go on."""
-        if self.is_closed or session in self.live or session in self.launching:
+        if self.is_closed or session in self.launching:
             return
+        if (attempt := self.live.get(session)) is not None:
+            if attempt.fate is not None and attempt.fate.is_pause:
+                self._again.add(session)
+            return
+        self.refusals.pop(session, None)
         self.launching.add(session)
         self.start_soon(self._launch, session)
 
@@ -209,22 +241,30 @@ class Runner:
 
     async def _begin_again(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         has_begun: list[str] = []
+        given_up: list[Ending] = []
 
         def plan(view: View) -> list[Entry]:
             has_begun.clear()
+            given_up.clear()
             state = view.session(session)
             now = self.clock.now()
-            if not state.is_open or state.cancel is not None or self._must_sleep(session, state, now):
+            if self.is_closed or not state.is_open or state.cancel is not None:
+                return []
+            if self._must_sleep(session, state, now):
                 return []
             if state.barren >= BARREN_ATTEMPTS:
                 cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
-                return list(end_events(view, session, {session: Ending(kind="abandoned", cause=cause)}, now))
+                given_up.append(Ending(kind="abandoned", cause=cause))
+                return self._cancel_children(view, session)
             has_begun.append(session)
             lost = [(session, event) for event in lost_calls(state, now)]
             return [*lost, (session, attempt_started(now))]
 
         await self.journal.append(plan)
-        if has_begun and not self.is_closed:
+        if given_up:
+            self.endings[session] = given_up[0]
+            self.start_soon(self.end_tree, session)
+        if has_begun:
             self.begin(session, spec)
 
     def _must_sleep(self, session: str, state: SessionState, now: datetime) -> bool:
@@ -370,7 +410,9 @@ class Runner:
         if not state.is_open or session not in self.endings:
             self.endings.pop(session, None)
             self.journal.unpin(session)
-        if state.is_open and state.runs != attempt.run:
+        is_wanted = session in self._again
+        self._again.discard(session)
+        if state.is_open and (is_wanted or state.runs != attempt.run):
             self.launch(session)
         elif state.is_open and attempt.fate is not None and attempt.fate.kind == "passivated" and not self.is_closed:
             if state.cancel is not None and state.cancel.origin == session:

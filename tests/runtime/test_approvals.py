@@ -1,0 +1,434 @@
+"""A: a person is asked, once; the first decision wins; what then runs is what was decided."""
+
+import string
+
+import anyio
+import pytest
+from scenes import events, fork, names, opened
+
+from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, SqliteStore, StoreRefused, agent, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+ran: list[tuple] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    ran.clear()
+
+
+@tool
+async def deploy(target: str, count: int = 1) -> str:
+    ran.append((target, count))
+    return f"deployed {target}"
+
+
+@agent
+async def deployer(ctx: Context, target: str) -> list[str]:
+    result = await ctx.call(deploy, target)
+    return [result.kind, result.content, str(result.details["reason"]), str(result.details["effect"])]
+
+
+@agent
+async def parent(ctx: Context) -> list[str]:
+    return await ctx.run(deployer, "x")
+
+
+@agent
+async def grandparent(ctx: Context) -> list[str]:
+    return await ctx.run(parent)
+
+
+async def test_each_stage_of_a_call_is_in_the_journal_before_the_next_begins():
+    """A1: asked, decided, executing, effect, result, returned: each is on disk before what follows from it."""
+    seen = []
+
+    @tool
+    async def look() -> str:
+        seen.append(names(store, run.session)[-1])
+        return "looked"
+
+    @agent
+    async def looker(ctx: Context) -> None:
+        await ctx.call(look)
+        seen.append(names(store, run.session)[-1])
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(looker)
+        approval = await anext(run.approvals())
+        seen.append(names(store, run.session)[-1])
+        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
+        assert verdict.kind == "won"
+        await run.outcome()
+        assert seen == ["ToolCallRequested", "ToolCallStarted", "ToolCallFinished"]
+        order = [name for name in names(store, run.session) if name.startswith(("ToolCall", "Approval"))]
+        assert order == ["ToolCallRequested", "ApprovalDecided", "ToolCallStarted", "ToolCallFinished"]
+
+
+async def test_ids_are_what_every_surface_can_carry():
+    """A2: sessions that we name have 22 letters and digits at any depth, approvals at least 128 random bits of them."""
+    alphabet = set(string.ascii_lowercase + string.digits)
+    async with opened() as supervisor:
+        for _ in range(2):
+            await supervisor.start(grandparent)
+        reader = supervisor.approvals()
+        approvals = [await anext(reader) for _ in range(2)]
+        sessions = [view.id for view in supervisor.find_sessions()]
+        assert len({*sessions}) == 6
+        assert all(len(name) == 22 and set(name) <= alphabet for name in sessions)
+        assert len({approval.id for approval in approvals}) == 2
+        assert all(26 <= len(approval.id) <= 100 and set(approval.id) <= alphabet for approval in approvals)
+
+
+@pytest.mark.parametrize("name", ["", "A", "-x", "a/b", "x" * 65, "ä", "a b"])
+async def test_a_session_id_that_does_not_fit_is_refused(name):
+    """A2: one that a caller gives matches [a-z0-9][a-z0-9._-]{0,63}."""
+    async with opened() as supervisor:
+        with pytest.raises(InvalidInput):
+            await supervisor.start(parent, session=name)
+        await supervisor.start(parent, session="a" + "0._-" * 15)
+
+
+async def test_an_approval_is_bound_to_what_was_asked():
+    """A2: it names session, operation, tool, arguments with defaults, digest, cwd, requester, options, path."""
+    async with opened() as supervisor:
+        run = await supervisor.start(parent, requester="bob")
+        approval = await anext(run.approvals())
+        child = supervisor.find_sessions()[1]
+        assert (approval.session, approval.root_session) == (child.id, run.session)
+        assert approval.path == ("parent", "deployer")
+        assert (approval.tool, approval.arguments) == ("deploy", {"target": "x", "count": 1})
+        assert (approval.requester, approval.status, approval.decision) == ("bob", "pending", None)
+        assert [option.scope for option in approval.options] == ["once"]
+        assert len(approval.digest) == 64
+        assert approval.cwd
+        assert approval.expires_at is None
+
+
+async def test_the_first_decision_wins_and_every_later_one_is_told():
+    """A3: the same again is fine, another is a conflict, an unknown id is said to be unknown."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        decisions = [Approve(by="ana"), Approve(by="bob"), Deny(by="bob"), Approve(by="bob", arguments=_args("y"))]
+        verdicts = [await supervisor.decide(asked, decision) for decision in decisions]
+        assert [verdict.kind for verdict in verdicts] == ["won", "same", "conflict", "conflict"]
+        assert {verdict.by for verdict in verdicts} == {"ana"}
+        assert len({verdict.decided_at for verdict in verdicts}) == 1
+        assert (await supervisor.decide("nosuch", Deny(by="ana"))).kind == "unknown"
+        await run.outcome()
+        assert (await supervisor.decide(asked, Approve(by="eve"))).kind == "same"
+        assert ran == [("x", 1)]
+
+
+async def test_of_fifty_decisions_at_once_one_wins():
+    """A3: the decision is a compare-and-set, whoever comes at the same instant."""
+    kinds = []
+
+    async def click(supervisor, asked: str, n: int) -> None:
+        decision = Approve(by=f"p{n}") if n % 2 else Deny(by=f"p{n}")
+        kinds.append((n % 2, (await supervisor.decide(asked, decision)).kind))
+
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        async with anyio.create_task_group() as tasks:
+            for n in range(50):
+                tasks.start_soon(click, supervisor, asked, n)
+        (winner,) = [verdict for verdict, kind in kinds if kind == "won"]
+        assert all(kind == ("same" if verdict == winner else "conflict") for verdict, kind in kinds if kind != "won")
+        assert (await run.result())[0] == ("ok" if winner else "denied")
+
+
+async def test_a_withdrawn_approval_is_gone():
+    """A3: a late click is told so and runs nothing."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        await run.cancel()
+        assert (await supervisor.decide(asked, Approve(by="ana"))).kind == "gone"
+        assert (await run.outcome()).kind == "cancelled"
+        assert ran == []
+
+
+async def test_an_empty_identity_decides_nothing():
+    """A4: a decision needs the name of who makes it."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        for decision in (Approve(by=""), Deny(by="  ")):
+            with pytest.raises(InvalidInput):
+                await supervisor.decide(asked, decision)
+        assert [approval.id for approval in supervisor.find_approvals()] == [asked]
+
+
+async def test_a_decision_that_cannot_be_committed_does_not_count():
+    """A5: whoever decides is told, nothing runs, and the same decision counts when the store takes it again."""
+    full = []
+
+    class Full(MemoryStore):
+        def commit(self) -> None:
+            if full:
+                raise StoreRefused("no room")
+            super().commit()
+
+    async with opened(Full()) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        full.append(True)
+        with pytest.raises(StoreRefused):
+            await supervisor.decide(asked, Approve(by="ana"))
+        assert supervisor.find_approvals()[0].status == "pending"
+        await anyio.sleep(5)
+        assert ran == []
+        full.clear()
+        assert (await supervisor.decide(asked, Approve(by="ana"))).kind == "won"
+        assert (await run.result())[0] == "ok"
+
+
+async def test_a_rule_that_raises_asks():
+    """A5: an approval rule that fails has proved nothing."""
+
+    def broken(target: str) -> bool:
+        raise RuntimeError(target)
+
+    @tool(approval=broken)
+    async def ruled(target: str) -> None:
+        ran.append((target,))
+
+    @agent
+    async def uses(ctx: Context) -> str:
+        return (await ctx.call(ruled, "x")).kind
+
+    async with opened() as supervisor:
+        run = await supervisor.start(uses)
+        await supervisor.decide((await anext(run.approvals())).id, Deny(by="ana"))
+        assert await run.result() == "denied"
+        assert ran == []
+
+
+async def test_where_nobody_could_ever_answer_a_call_is_denied_with_the_reason():
+    """A6: a store in memory, no channel, no reader, and a program that waits for the outcome."""
+    async with opened() as supervisor:
+        run = await supervisor.start(parent)
+        with anyio.fail_after(10):
+            kind, content, _, effect = await run.result()
+        assert (kind, effect) == ("denied", "none")
+        assert "--approve" in content
+
+
+async def test_where_the_program_reads_approvals_a_call_waits():
+    """A6: whoever reads approvals may answer, later."""
+    async with opened() as supervisor:
+        run = await supervisor.start(parent)
+        reader = run.approvals()
+        with anyio.move_on_after(86_400):
+            await run.outcome()
+        approval = await anext(reader)
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert (await run.result())[0] == "ok"
+
+
+async def test_a_durable_store_can_always_be_answered_later(tmp_path):
+    """A6: with a file there are the command line and the inbox: the call waits."""
+    async with opened(tmp_path / "state.db") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        with anyio.move_on_after(300):
+            await run.outcome()
+        (approval,) = supervisor.store.find_approvals()
+    async with opened(SqliteStore(tmp_path / "state.db")) as supervisor:
+        (found,) = supervisor.find_approvals()
+        assert (found.id, found.status) == (approval.id, "pending")
+
+
+@pytest.mark.parametrize(("unattended", "kind"), [("approve", "ok"), ("deny", "denied")])
+async def test_what_the_caller_said_beforehand_answers_and_is_decided_and_audited(unattended, kind):
+    """A6: an unattended run's approvals are decided like any other, by the setting's name."""
+    store = MemoryStore()
+    async with opened(store, unattended=unattended) as supervisor:
+        run = await supervisor.start(parent)
+        assert (await run.result())[0] == kind
+        (approval,) = supervisor.find_approvals(pending=False)
+        assert approval.by.startswith("--approve")
+        assert len(events(store, approval.session, e.ApprovalDecided)) == 1
+
+
+async def test_an_edited_call_runs_with_the_approvers_arguments():
+    """A8: the edit replaces the whole object, and is what the journal and the tool see."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        assert (await supervisor.decide(asked, Approve(by="ana", arguments=_args("y", 3)))).kind == "won"
+        assert (await run.result())[1] == "deployed y"
+        assert ran == [("y", 3)]
+        assert supervisor.find_approvals(pending=False)[0].arguments == _args("y", 3)
+
+
+@pytest.mark.parametrize("edit", [{"target": "y"}, {"target": "y", "count": 1, "force": True}, {}])
+async def test_an_edit_that_is_not_the_whole_object_is_refused_when_it_is_decided(edit):
+    """A8: missing and unknown names decide nothing; the approval stays pending."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        with pytest.raises(InvalidInput):
+            await supervisor.decide(asked, Approve(by="ana", arguments=edit))
+        assert [approval.id for approval in supervisor.find_approvals()] == [asked]
+
+
+async def test_an_edit_of_the_wrong_type_becomes_an_error_without_effect():
+    """A8: edited arguments are validated again before the effect."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        await supervisor.decide(asked, Approve(by="ana", arguments={"target": "y", "count": "many"}))
+        kind, _, reason, effect = await run.result()
+        assert (kind, reason, effect) == ("error", "invalid_arguments", "none")
+        assert ran == []
+
+
+async def test_a_denial_is_a_result_that_says_who_and_why():
+    """A8: the agent sees the reason as the call's result, and goes on."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await supervisor.decide((await anext(run.approvals())).id, Deny(by="ana", reason="not on a Friday"))
+        kind, content, _, effect = await run.result()
+        assert (kind, effect) == ("denied", "none")
+        assert "ana" in content
+        assert "not on a Friday" in content
+        assert ran == []
+
+
+async def test_a_call_whose_defaults_changed_after_it_was_approved_is_refused():
+    """A9: immediately before the effect the digest, with defaults filled in, is checked again."""
+
+    @tool(name="deploy")
+    async def deploy_to_all(target: str, count: int = 1000) -> None:
+        ran.append((target, count))
+
+    tools = [deploy]
+
+    @agent
+    async def uses(ctx: Context) -> list[str]:
+        result = await ctx.call(tools[0], "x")
+        return [result.kind, result.details["effect"]]
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(uses, session="s")
+        asked = (await anext(run.approvals())).id
+    tools[0] = deploy_to_all
+    async with opened(store) as supervisor:
+        assert (await supervisor.decide(asked, Approve(by="ana"))).running is False
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == ["error", "none"]
+    assert ran == []
+
+
+async def test_a_cancel_between_decision_and_effect_runs_nothing():
+    """A9: the run's life is checked again in the plan that commits `executing`."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(supervisor.decide, asked, Approve(by="ana"))
+            tasks.start_soon(run.cancel)
+        assert (await run.outcome()).kind == "cancelled"
+        started = events(supervisor.store, run.session, e.ToolCallStarted)
+        assert len(ran) == len(started)
+        assert len(events(supervisor.store, run.session, (e.ToolCallFinished, e.OperationAbandoned))) == 1
+
+
+async def test_of_two_calls_that_wait_each_proceeds_when_its_own_is_decided():
+    """A13: parallel approvals are independent, in any order."""
+    finished = []
+
+    @agent
+    async def two(ctx: Context) -> None:
+        async def one(target: str) -> None:
+            finished.append((target, (await ctx.call(deploy, target)).kind))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one, "a")
+            tasks.start_soon(one, "b")
+
+    async with opened() as supervisor:
+        run = await supervisor.start(two)
+        reader = run.approvals()
+        ids = {approval.arguments["target"]: approval.id for approval in [await anext(reader), await anext(reader)]}
+        await supervisor.decide(ids["b"], Approve(by="ana"))
+        await anyio.sleep(5)
+        assert finished == [("b", "ok")]
+        await supervisor.decide(ids["a"], Deny(by="ana"))
+        await run.outcome()
+        assert finished == [("b", "ok"), ("a", "denied")]
+
+
+async def test_what_a_grandchild_asks_is_seen_and_decided_at_the_root():
+    """A14: the root's run shows it with its path, and so do the views of all that are above it."""
+    async with opened() as supervisor:
+        run = await supervisor.start(grandparent)
+        approval = await anext(run.approvals())
+        assert approval.path == ("grandparent", "parent", "deployer")
+        assert approval.root_session == run.session
+        views = supervisor.find_sessions()
+        assert [view.status for view in views] == ["waiting_approval"] * 3
+        assert [[pending.id for pending in view.pending_approvals] for view in views] == [[approval.id]] * 3
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert (await run.result())[0] == "ok"
+        assert [view.status for view in supervisor.find_sessions()] == ["completed"] * 3
+
+
+async def test_the_approvals_of_a_run_are_its_own_and_those_below_it_and_end_with_it():
+    """A14: not those of its siblings."""
+    async with opened() as supervisor:
+        first, second = await supervisor.start(parent), await supervisor.start(parent)
+        for run in (first, second):
+            seen = []
+            async for approval in run.approvals():
+                seen.append(approval.root_session)
+                await supervisor.decide(approval.id, Approve(by="ana"))
+            assert seen == [run.session]
+
+
+async def test_the_audit_says_who_asked_who_decided_and_what_then_ran():
+    """A15: in order, for the whole store."""
+    async with opened() as supervisor:
+        run = await supervisor.start(parent)
+        asked = (await anext(run.approvals())).id
+        await supervisor.decide(asked, Approve(by="ana", arguments=_args("y")))
+        await run.outcome()
+        trail = [row.event for row in supervisor.audit()]
+        assert [type(event) for event in trail] == [
+            e.ToolCallRequested,
+            e.ApprovalDecided,
+            e.ToolCallStarted,
+            e.ToolCallFinished,
+        ]
+        assert (trail[1].by, trail[1].approval) == ("ana", asked)
+        assert b'"y"' in bytes(trail[1].arguments)
+
+
+async def test_every_state_in_which_an_approval_can_be_found_is_found_again_by_the_next_life():
+    """R1: pending is still asked, with the same id; decided is not asked again."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(parent, session="s")
+        asked = (await anext(supervisor.approvals())).id
+        pending = fork(store)
+        await supervisor.decide(asked, Approve(by="ana"))
+        decided = fork(store)
+        assert ran == []
+    ran.clear()
+    async with opened(decided) as supervisor:
+        (run,) = await supervisor.resume("s")
+        assert (await run.result())[0] == "ok"
+        assert ran == [("x", 1)]
+    async with opened(pending) as supervisor:
+        (run,) = await supervisor.resume()
+        assert (await anext(run.approvals())).id == asked
+
+
+def _args(target: str, count: int = 1) -> dict:
+    return {"target": target, "count": count}

@@ -1,0 +1,157 @@
+"""A11, R3: approvals are brought to people by channels; one that fails is passed over, and that is said."""
+
+import anyio
+import pytest
+from scenes import events, opened
+
+from supervisor import Approve, Channel, Context, MemoryStore, agent, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def deploy(target: str) -> str:
+    return f"deployed {target}"
+
+
+@agent
+async def deployer(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+class Wall(Channel):
+    """Shows cards on a list."""
+
+    def __init__(self, name: str, *, fails: bool = False, hangs: bool = False) -> None:
+        self.name = name
+        self.fails = fails
+        self.hangs = hangs
+        self.posted: list[tuple[str, str | None]] = []
+        self.retired: list[tuple[str, str]] = []
+        self.news = anyio.Event()
+
+    async def serve(self, supervisor) -> None:
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card):
+        if self.fails:
+            raise ConnectionError("no network")
+        if self.hangs:
+            await anyio.sleep_forever()
+        self.posted.append((approval.id, card))
+        self._tell()
+        return f"card of {self.name}"
+
+    async def retire(self, approval, card) -> None:
+        self.retired.append((approval.status, card))
+        self._tell()
+
+    def _tell(self) -> None:
+        self.news.set()
+        self.news = anyio.Event()
+
+
+@pytest.mark.parametrize("broken", [{"fails": True}, {"hangs": True}])
+async def test_a_card_that_cannot_be_posted_goes_to_the_next_channel(broken):
+    """A11: the first channel raises or hangs; the second shows it, and the journal says both."""
+    first, second = Wall("first", **broken), Wall("second")
+    store = MemoryStore()
+    async with opened(store, channels=[first, second]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        while not second.posted:
+            await second.news.wait()
+        await anyio.sleep(1)
+        assert supervisor.find_approvals()[0].shown == ("second",)
+        assert [failed.channel for failed in events(store, run.session, e.CardFailed)] == ["first"]
+        assert (await supervisor.decide(second.posted[0][0], Approve(by="ana"))).kind == "won"
+        assert await run.result() == "ok"
+
+
+async def test_with_no_channel_left_a_call_stays_pending_and_that_is_said():
+    """A11: `shown` is empty, the journal names both failures, and it can still be decided."""
+    store = MemoryStore()
+    async with opened(store, channels=[Wall("a", fails=True), Wall("b", fails=True)]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        with anyio.move_on_after(3600):
+            await run.outcome()
+        (approval,) = supervisor.find_approvals()
+        assert (approval.status, approval.shown) == ("pending", ())
+        assert [failed.channel for failed in events(store, run.session, e.CardFailed)] == ["a", "b"]
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "ok"
+
+
+@pytest.mark.parametrize("how", ["decided", "cancelled", "abandoned"])
+async def test_a_card_is_retired_when_its_approval_needs_nobody_any_more(how):
+    """R3: decided, withdrawn by a cancel, or given up by the agent: no card looks live that is not."""
+    give_up = anyio.Event()
+
+    @agent
+    async def gives_up(ctx: Context) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ctx.call, deploy, "x")
+            await give_up.wait()
+            tasks.cancel_scope.cancel()
+
+    wall = Wall("wall")
+    async with opened(channels=[wall]) as supervisor:
+        run = await supervisor.start(gives_up)
+        await wall.news.wait()
+        if how == "decided":
+            await supervisor.decide(wall.posted[0][0], Approve(by="ana"))
+        elif how == "cancelled":
+            await run.cancel()
+        give_up.set()
+        while not wall.retired:
+            await wall.news.wait()
+        status = "approved" if how == "decided" else "withdrawn"
+        assert wall.retired == [(status, "card of wall")]
+
+
+async def test_posting_never_delays_a_decision():
+    """A1: cards run beside the order; one that hangs holds nobody up, and is not posted after the decision."""
+    hangs, second = Wall("hangs", hangs=True), Wall("second")
+    async with opened(channels=[hangs, second]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        approval = await anext(run.approvals())
+        asked = anyio.current_time()
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "ok"
+        assert anyio.current_time() - asked < 1
+        await anyio.sleep(100)
+        assert second.posted == []
+
+
+async def test_after_a_restart_what_is_pending_is_posted_again():
+    """R3: in the next life the channel is given every approval that is still pending, and no other."""
+    store, wall = MemoryStore(), Wall("wall")
+    async with opened(store, channels=[wall]) as supervisor:
+        for target in "ab":
+            await supervisor.start(deployer, target, session=target)
+        while len(wall.posted) < 2:
+            await wall.news.wait()
+        (first, _), (second, _) = wall.posted
+        await supervisor.decide(first, Approve(by="ana"))
+    again = Wall("wall")
+    async with opened(store, channels=[again]) as supervisor:
+        await supervisor.resume()
+        await again.news.wait()
+        await anyio.sleep(5)
+        assert [asked for asked, _ in again.posted] == [second]
+
+
+async def test_a_channel_that_cannot_listen_takes_nobody_down():
+    """A11: a broken channel is said to be broken; runs go on, and other channels show what is asked."""
+
+    class Deaf(Wall):
+        async def serve(self, supervisor) -> None:
+            raise ConnectionError("no network")
+
+    wall = Wall("wall")
+    async with opened(channels=[Deaf("deaf", fails=True), wall]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        while not wall.posted:
+            await wall.news.wait()
+        await supervisor.decide(wall.posted[0][0], Approve(by="ana"))
+        assert await run.result() == "ok"
