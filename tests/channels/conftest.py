@@ -58,6 +58,13 @@ class PtyProgram:
         """Type keys, all of them at once."""
         os.write(self._master, keys.encode())
 
+    def press_to_the_end(self, key: str) -> tuple[int, bytes]:
+        """Press a key again and again, as often as it takes until the program ends."""
+        while self.process.poll() is None:
+            self.press(key)
+            self._read(0.2)
+        return self.end()
+
     def end(self, number: int | None = None) -> tuple[int, bytes]:
         """Wait for the program's end, perhaps by a signal; returns its code and its stdout."""
         if number is not None:
@@ -86,12 +93,14 @@ class PtyProgram:
 
 @pytest.fixture
 def on_terminal(tmp_path: Path):
-    """Start `asking.py` on a terminal; see there for what it asks."""
+    """Start `asking.py`, or the demonstration, on a terminal."""
     programs: list[PtyProgram] = []
 
-    def start(backend: str, *names: str, **env: str) -> PtyProgram:
-        program = Path(__file__).with_name("asking.py")
-        programs.append(PtyProgram([str(program), backend, str(tmp_path / "state.db"), *names], **env))
+    def start(backend: str, *names: str, demo: bool = False, **env: str) -> PtyProgram:
+        store = str(tmp_path / "state.db")
+        asking = [str(Path(__file__).with_name("asking.py")), backend, store, *names]
+        demonstration = ["-m", "supervisor", "demo", "--store", store, "--backend", backend, "--json"]
+        programs.append(PtyProgram(demonstration if demo else asking, **env))
         return programs[-1]
 
     yield start

@@ -108,6 +108,16 @@ def test_nothing_that_an_agent_writes_is_obeyed_by_the_terminal(on_terminal, bac
     assert "\u202e".encode() not in program.raw
 
 
+def test_the_demonstration_is_answered_at_the_terminal(on_terminal, backend, tmp_path: Path):
+    """Three cards, three keys, and the result on stdout, which nothing else touches."""
+    program = on_terminal(backend, demo=True, TMPDIR=str(tmp_path))
+    program.see("3 waiting")
+    code, out = program.press_to_the_end("a")
+    assert code == 0
+    assert json.loads(out)["outcome"]["kind"] == "succeeded"
+    assert termios.tcgetattr(program.slave) == program.mode
+
+
 def test_without_a_terminal_cards_are_plain_lines(backend, tmp_path: Path):
     """In a log or a pipe an approval is text with its id, without any escape sequence."""
     program = Path(__file__).with_name("asking.py")
