@@ -19,18 +19,19 @@ from supervisor.core.errors import SupervisorError
 
 __all__ = ["main"]
 
-_LAZY = {
-    "demo": "supervisor.cli.running:demo",
-    "run": "supervisor.cli.running:run",
-    "resume": "supervisor.cli.running:resume",
-    "sessions": "supervisor.cli.reading:sessions",
-    "show": "supervisor.cli.reading:show",
-    "approvals": "supervisor.cli.reading:approvals",
-    "audit": "supervisor.cli.reading:audit",
-    "approve": "supervisor.cli.deciding:approve",
-    "deny": "supervisor.cli.deciding:deny",
-    "cancel": "supervisor.cli.deciding:cancel",
+_COMMANDS = {
+    "demo": ("running", "See it work: sub-agents on a small real project, some of which ask you."),
+    "run": ("running", "Run an agent, or go on with it."),
+    "resume": ("running", "Go on with a session, or with every one that nobody runs."),
+    "approvals": ("reading", "List what waits for a person, oldest first."),
+    "approve": ("deciding", "Say yes to one call: it runs once."),
+    "deny": ("deciding", "Say no to one call: nothing runs, and the agent is told so."),
+    "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
+    "sessions": ("reading", "List sessions and how they are."),
+    "show": ("reading", "Show what happened in a session, from its journal."),
+    "audit": ("reading", "List who asked, who decided what, and what then ran."),
 }
+"""Name -> module, and the line that the list of commands has for it without importing that module."""
 
 
 def make_app() -> App:
@@ -44,8 +45,8 @@ def make_app() -> App:
         print_error=False,
         suppress_keyboard_interrupt=False,
     )
-    for name, where in _LAZY.items():
-        app.command(where, name=name)
+    for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
+        app.command(f"supervisor.cli.{module}:{name}", name=name, help=line, sort_key=place)
     repair.register(app)
     return app
 
