@@ -151,6 +151,40 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
     details: Raw = Raw(b"{}")
 
 
+class JobStarted(Event, frozen=True, kw_only=True):
+    """A call began a background job: committed with its `executing`, before the job begins (T6).
+
+    Pid and start time identify the job's process, and the warden that stands guard over it, on `host` only. `keep`: it
+    does not end with its root session.
+    """
+
+    job: str
+    operation: str
+    command: str
+    host: str
+    process: int
+    process_started_at: float | None
+    guard: int
+    guard_started_at: float | None
+    log: str
+    keep: bool = False
+
+
+class JobEnded(Event, frozen=True, kw_only=True):
+    """A background job is over: told to its session once.
+
+    `exited`: by itself; `ended`: by us, because of `by`; `failed`: it could not begin; `lost`: it is gone, and nobody
+    knows how it ended. `duration` is seconds from its beginning.
+    """
+
+    job: str
+    how: Literal["exited", "ended", "failed", "lost"]
+    exit_code: int | None = None
+    signal: int | None = None
+    duration: float | None = None
+    by: str | None = None
+
+
 class ChildEnded(Event, frozen=True, kw_only=True):
     """In the parent's journal: a sub-agent has its outcome. Delivered when the parent asks for it."""
 
@@ -242,6 +276,8 @@ AnyEvent = (
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished
+    | JobStarted
+    | JobEnded
     | ChildEnded
     | StateSaved
     | CancelRequested

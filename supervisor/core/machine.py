@@ -65,7 +65,10 @@ _ENDING: Final = (
     "CardFailed",
     "CardRetired",
     "MessageReceived",
+    "JobStarted",
+    "JobEnded",
 )
+_AFTERWARDS: Final = ("CardPosted", "CardFailed", "CardRetired", "MessageReceived", "JobEnded")
 _LIVING: Final = (
     *_ENDING,
     "AttemptStarted",
@@ -87,7 +90,7 @@ RUN: Final[dict[tuple[str, str], str]] = {
     **{("stopping", symbol): "stopping" for symbol in _ENDING},
     ("open", "RunFinished"): "finished",
     ("stopping", "RunFinished"): "finished",
-    **{("finished", symbol): "finished" for symbol in ("CardPosted", "CardFailed", "CardRetired", "MessageReceived")},
+    **{("finished", symbol): "finished" for symbol in _AFTERWARDS},
     ("finished", "RunStarted"): "open",
 }
 

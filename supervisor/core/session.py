@@ -70,6 +70,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         return self.request.arguments
 
 
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A background job of a session: how it began, and how it ended, if it has."""
+
+    started: e.JobStarted
+    ended: e.JobEnded | None = None
+
+
 class SessionState(msgspec.Struct, kw_only=True):
     """What is known of one session. Changed by `apply` only; `copy` makes a draft that a commit may yet refuse."""
 
@@ -81,6 +88,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     runs: int = 0
     inbox: dict[str, e.MessageReceived] = {}
     """Messages that nobody has received yet, in the order in which they came."""
+    jobs: dict[str, Job] = {}
+    """Background jobs, those that have ended too; they outlive the run that began them."""
     attempts: int = 0
     barren: int = 0
     operations: dict[str, Operation] = {}
@@ -138,6 +147,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             order=self.order.copy(),
             children=self.children.copy(),
             inbox=self.inbox.copy(),
+            jobs=self.jobs.copy(),
         )
 
     def apply(self, event: e.AnyEvent) -> None:
@@ -164,6 +174,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.AttemptStarted():
                 self.attempts += 1
                 self.barren += 1
+            case e.JobStarted() | e.JobEnded():
+                self._note_job(event)
             case e.StateSaved():
                 self._forget(event)
             case e.CancelRequested():
@@ -189,6 +201,15 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.input = event.input
         if event.message is not None:
             self.inbox.pop(event.message)
+
+    def _note_job(self, event: e.JobStarted | e.JobEnded) -> None:
+        known = self.jobs.get(event.job)
+        if isinstance(event, e.JobStarted) and known is None:
+            self.jobs[event.job] = Job(started=event)
+        elif isinstance(event, e.JobEnded) and known is not None and known.ended is None:
+            self.jobs[event.job] = Job(started=known.started, ended=event)
+        else:
+            raise IllegalEvent(f"job {event.job} of {self.id} is not one that this can happen to: {event!r}")
 
     def _advance_operation(self, operation: str, event: Any) -> None:
         old = self.operations.get(operation)

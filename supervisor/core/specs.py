@@ -11,7 +11,6 @@ Rules
 """
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from types import SimpleNamespace
@@ -31,6 +30,7 @@ from typing import (
 import msgspec
 
 from supervisor.core.errors import InvalidInput
+from supervisor.core.toolcontext import ToolContext as ToolContext
 from supervisor.core.values import ToolResult
 
 P = ParamSpec("P")
@@ -75,38 +75,6 @@ def hint_of(fn: Callable[..., Any], name: str) -> Any:
         raise InvalidInput(f"the annotation of {name} in {fn.__qualname__} cannot be resolved: {error}") from None
 
 
-class ToolContext(ABC):
-    """What a tool may know of the call it serves; a tool gets one by naming the type on its first parameter.
-
-    It is not the agent's Context: a tool asks nobody, spawns nothing, and journals nothing of its own.
-    """
-
-    operation: str
-    """The call's id, the same in every attempt: an idempotency key for the far side."""
-    session: str
-    requester: str
-
-    @property
-    @abstractmethod
-    def is_cancelled(self) -> bool:
-        """Whether the run was told to stop."""
-
-    @abstractmethod
-    def heartbeat(self) -> None:
-        """Show a sign of life to whoever watches; never extends the call's deadline (W7)."""
-
-    @abstractmethod
-    async def started(self, pid: int, started_at: float | None) -> None:
-        """Commit `executing` with the process that is about to begin (T9); only for tools that start processes.
-
-        Raises RunStopping, or the cancellation, if the call may not begin; the process must not begin then.
-        """
-
-    @abstractmethod
-    def leave(self, result: ToolResult[Any]) -> None:
-        """Say what to journal if the call is cancelled: its output so far. Call it before cancellation is re-raised."""
-
-
 class _Function:
     """What both kinds of declaration know of their function's signature."""
 
@@ -146,6 +114,8 @@ class AgentSpec(_Function, Generic[P, R_co]):
         first_progress_timeout: float = 1800.0,
         active_timeout: float | None = None,
         stop_timeout: float = 30.0,
+        call_timeout: float | None = None,
+        jobs: Literal["end", "keep"] = "end",
         max_children: int = 10_000,
         max_live_children: int = 10_000,
         max_depth: int = 16,
@@ -156,6 +126,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
             ("first_progress_timeout", first_progress_timeout),
             ("active_timeout", active_timeout),
             ("stop_timeout", stop_timeout),
+            ("call_timeout", call_timeout),
         ):
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"agent {self.name}: {key} must be more than 0 seconds, not {seconds}")
@@ -163,6 +134,10 @@ class AgentSpec(_Function, Generic[P, R_co]):
         self.first_progress_timeout = first_progress_timeout
         self.active_timeout = active_timeout
         self.stop_timeout = stop_timeout
+        self.call_timeout = call_timeout
+        if jobs not in ("end", "keep"):
+            raise ValueError(f"agent {self.name}: jobs is 'end' or 'keep', not {jobs!r}")
+        self.jobs = jobs
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
@@ -246,6 +221,11 @@ class ToolSpec(_Function, Generic[P, R_co]):
     def __repr__(self) -> str:
         return f"<tool {self.name} of {self.__module__}>"
 
+    @property
+    def keeps_deadline(self) -> bool:
+        """Whether the tool keeps the deadline itself that its argument `timeout` says."""
+        return self.timeout is None and any(p.name == "timeout" for p in self._arguments)
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments as passed and with defaults filled in, by name; raises TypeError as a call would."""
         signature = inspect.Signature(self._arguments)
@@ -295,6 +275,8 @@ def agent(
     first_progress_timeout: float = 1800.0,
     active_timeout: float | None = None,
     stop_timeout: float = 30.0,
+    call_timeout: float | None = None,
+    jobs: Literal["end", "keep"] = "end",
     max_children: int = 10_000,
     max_live_children: int = 10_000,
     max_depth: int = 16,
@@ -306,6 +288,9 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `first_progress_timeout`: seconds that a model call may take to its first heartbeat.
     `active_timeout`: seconds of active time in all, waits for people not counted; None: no bound.
     `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
+    `call_timeout`: the deadline in seconds of calls that say nothing of their own; a call's own goes before it, and it
+    before the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
+    `jobs`: what becomes of background jobs that its calls began: "end" with the root session, or "keep" (T6).
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
     """

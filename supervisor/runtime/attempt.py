@@ -30,7 +30,9 @@ from supervisor.core.memory import Memory
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.specs import AgentSpec
 from supervisor.runtime.alarm import Alarm
+from supervisor.runtime.background import Jobs
 from supervisor.runtime.clock import Clock
+from supervisor.runtime.hub import Hub
 from supervisor.runtime.journal import Entry, Journal, Plan, View
 from supervisor.runtime.tasks import Claimant
 from supervisor.runtime.watchdog import Watch, Watchdog
@@ -56,6 +58,8 @@ class Host(Protocol):
     clock: Clock
     alarm: Alarm
     watchdog: Watchdog
+    hub: Hub
+    jobs: Jobs
     is_draining: bool
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...

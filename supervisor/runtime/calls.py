@@ -14,7 +14,6 @@ Rules
 """
 
 import os
-import socket
 from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any, Final, Literal, get_args, get_origin
@@ -25,13 +24,23 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest, new_approval_id
-from supervisor.core.session import Operation, SessionState
-from supervisor.core.specs import JSON_NULL, ToolContext, ToolSpec, from_json, printable, to_json
+from supervisor.core.session import Job, Operation, SessionState
+from supervisor.core.specs import JSON_NULL, ToolSpec, from_json, printable, to_json
+from supervisor.core.toolcontext import NewJob, ToolContext
 from supervisor.core.values import Option, ResultKind, ToolResult
 from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import View
 
-HOST: Final = socket.gethostname()
+CONNECTION_LOST: Final = (
+    ConnectionError,
+    EOFError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+)
+"""What a tool raises when its far side has gone: the call may have been done there, and nobody knows (T1)."""
 LARGEST_RESULT: Final = 16 * 1024 * 1024  # bytes of JSON that one result may add to the journal
 Effect = Literal["none", "maybe", "done"]
 _NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
@@ -42,6 +51,8 @@ class Call:
 
     def __init__(self, attempt: Attempt, branch: str, tool: ToolSpec[Any, Any], args: Any, kwargs: Any) -> None:
         passed, full = tool.bind(args, kwargs)
+        if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
+            full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
         self.attempt = attempt
         self.tool = tool
         self.arguments = to_json(full, f"an argument of tool {tool.name}")
@@ -133,6 +144,8 @@ class Call:
     async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
         """The effect, and its result on disk whatever happens."""
         timeout = self.tool.timeout
+        if timeout is not None:
+            timeout = self.attempt.spec.call_timeout or timeout
         deadline = anyio.current_time() + timeout if timeout is not None else inf
         try:
             with anyio.CancelScope(deadline=deadline) as scope:
@@ -146,7 +159,8 @@ class Call:
             raise
         except Exception as error:  # noqa: BLE001 # a tool is the user's code: whatever it raises is its result
             text = f"{type(error).__name__}: {error}"
-            await self._finish("error", text, {"reason": "exception", "effect": context.effect})
+            reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
+            await self._finish("error", text, {"reason": reason, "effect": context.effect})
         else:
             if scope.cancelled_caught:
                 text = f"the call did not end within its deadline of {timeout:g} s"
@@ -155,16 +169,25 @@ class Call:
             else:
                 await self._finish_with(value)
 
-    async def commit_started(self, process: int | None, process_started_at: float | None) -> None:
-        """Commit `executing`, unless the run was told to stop meanwhile."""
+    async def commit_started(
+        self, process: int | None, process_started_at: float | None, job: NewJob | None = None
+    ) -> None:
+        """Commit `executing`, unless the run was told to stop meanwhile; with the background job that begins by it."""
+        events: list[e.AnyEvent] = []
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             needed_a_person = self.record.decision is not None
             if needed_a_person and (state.cancel is not None or self.attempt.fate is not None):
                 raise RunStopping("the run was told to stop; the call does not begin")
-            return [self._started(process, process_started_at)]
+            events[:] = [self._started(process, process_started_at)]
+            if job is not None:
+                events.append(self._job_started(job, process, process_started_at))
+            return events
 
         await self.attempt.append(plan)
+        for event in events:
+            if isinstance(event, e.JobStarted):
+                self.attempt.host.jobs.began(self.attempt.session, event)
 
     async def _interrupt(self, context: "_CallContext") -> None:
         """The call was cut off while it ran: journal what it left, as a result or as abandoned."""
@@ -231,6 +254,22 @@ class Call:
             process_started_at=process_started_at,
         )
 
+    def _job_started(self, job: NewJob, process: int | None, process_started_at: float | None) -> e.JobStarted:
+        assert process is not None
+        return e.JobStarted(
+            at=self._now(),
+            job=job.id,
+            operation=self.operation,
+            command=printable(job.command),
+            host=HOST,
+            process=process,
+            process_started_at=process_started_at,
+            guard=job.guard,
+            guard_started_at=job.guard_started_at,
+            log=printable(job.log),
+            keep=self.attempt.spec.jobs == "keep",
+        )
+
     def _now(self) -> Any:
         return self.attempt.host.clock.now()
 
@@ -256,10 +295,19 @@ class _CallContext(ToolContext):
         return self._call.attempt.fate is not None
 
     def heartbeat(self) -> None:
-        """Nobody watches a call's signs of life yet but its own deadline, and that they never extend (W7)."""
+        host = self._call.attempt.host
+        host.hub.sign(self.session, host.clock.now())
 
-    async def started(self, pid: int, started_at: float | None) -> None:
-        await self._call.commit_started(pid, started_at)
+    @property
+    def jobs(self) -> Mapping[str, Job]:
+        return self._call.attempt.state.jobs
+
+    @property
+    def job_folder(self) -> str:
+        return self._call.attempt.host.jobs.folder()
+
+    async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
+        await self._call.commit_started(pid, started_at, job)
         self.executing = True
 
     def leave(self, result: ToolResult[Any]) -> None:

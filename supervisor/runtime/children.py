@@ -21,8 +21,8 @@ from supervisor.core.specs import AgentSpec, from_json
 from supervisor.core.values import Approval, Outcome, OutcomeKind
 from supervisor.runtime.agents import locate
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.calls import HOST
 from supervisor.runtime.ending import cancel_events
+from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import Entry, View
 
 R = TypeVar("R")

@@ -12,8 +12,9 @@ from msgspec import Raw
 from supervisor.core import events as e
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.specs import JSON_NULL, printable
-from supervisor.core.values import LOST, OutcomeKind
+from supervisor.core.values import OutcomeKind
 from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.lost import Survivors
 from supervisor.runtime.turns import next_turn
 
 
@@ -47,12 +48,21 @@ def cancel_events(view: View, origin: str, by: str, reason: str | None, now: dat
         yield from ((session, event) for event in withdrawals(state, f"cancelled by {by}", now))
 
 
+def cancel_children(view: View, session: str, now: datetime) -> Iterator[Entry]:
+    """Tell the children of a session that has not succeeded to end."""
+    state = view.session(session)
+    for child in state.open_children:
+        yield from cancel_events(view, child, f"its parent {state.facts.path[-1]}", "the parent has ended", now)
+
+
 def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.AnyEvent]:
     for operation, approval in state.pending_approvals():
         yield e.ApprovalWithdrawn(at=now, operation=operation, approval=approval, reason=printable(reason))
 
 
-def end_events(view: View, top: str, endings: Mapping[str, Ending], now: datetime) -> Iterator[Entry]:
+def end_events(
+    view: View, top: str, endings: Mapping[str, Ending], now: datetime, survivors: Survivors
+) -> Iterator[Entry]:
     """End a session and everything below it, each telling its parent; nothing for what has ended already."""
     for session in open_tree(view, top):
         state = view.session(session)
@@ -63,7 +73,8 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], now: datetim
         yield from ((session, event) for event in withdrawals(state, cause, now))
         for operation, record in state.operations.items():
             if record.kind == "call" and record.is_open:
-                yield session, _interrupted(operation, record, cause, now)
+                found = survivors.found_of(state, operation)
+                yield session, _interrupted(operation, record, cause, now, found)
         if (said := _last_words(ending)) is not None:
             yield session, e.MessageSent(at=now, text=said)
         yield session, e.RunFinished(at=now, **msgspec.structs.asdict(ending))
@@ -79,21 +90,6 @@ def _last_words(ending: Ending) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def lost_calls(state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
-    """Answer each call that was executing when its process died; it never runs again unless its tool says so (T2)."""
-    for operation, record in state.operations.items():
-        request = record.request
-        if record.state == "executing" and not (isinstance(request, e.ToolCallRequested) and request.idempotent):
-            details = {"reason": "lost", "effect": "maybe", "synthesised": True}
-            yield e.ToolCallFinished(
-                at=now,
-                operation=operation,
-                kind="interrupted",
-                content=f"{LOST} The command may have run.",
-                details=Raw(msgspec.json.encode(details)),
-            )
-
-
 def _as_told(state: SessionState) -> Ending:
     cancel = state.cancel
     if cancel is None:
@@ -105,9 +101,12 @@ def cancel_cause(cancel: e.CancelRequested) -> str:
     return f"cancelled by {cancel.by}" + (f": {cancel.reason}" if cancel.reason else "")
 
 
-def _interrupted(operation: str, record: Operation, cause: str, now: datetime) -> e.ToolCallFinished:
+def _interrupted(
+    operation: str, record: Operation, cause: str, now: datetime, survivor: Mapping[str, str]
+) -> e.ToolCallFinished:
     effect = "maybe" if record.state == "executing" else "none"
-    details = {"reason": "withdrawn" if record.state in ("asked", "withdrawn") else "cancelled", "effect": effect}
+    reason = "withdrawn" if record.state in ("asked", "withdrawn") else "cancelled"
+    details = {"reason": reason, "effect": effect, **survivor}
     return e.ToolCallFinished(
         at=now,
         operation=operation,

@@ -2,7 +2,11 @@
 
 import getpass
 import os
+import socket
 from pathlib import Path
+from typing import Final
+
+HOST: Final = socket.gethostname()
 
 
 def current_user() -> str:

@@ -28,12 +28,14 @@ from supervisor.logs import FactLog
 from supervisor.runtime.agents import load_agent
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt, Fate
+from supervisor.runtime.background import Jobs, NoJobs
 from supervisor.runtime.children import attempt_started
 from supervisor.runtime.clock import Clock
-from supervisor.runtime.ending import Ending, cancel_cause, cancel_events, end_events, lost_calls, open_tree
+from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
 from supervisor.runtime.hub import INBOX, Hub
 from supervisor.runtime.journal import Entry, Journal, View
+from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.watchdog import Watchdog
 
@@ -61,6 +63,8 @@ class Runner:
         self.is_closed = False
         self.took_up: Callable[[str], None] = lambda root: None
         """Called when a tree has become ours to run."""
+        self.jobs: Jobs = NoJobs()
+        self.survivors = Survivors()
         self._sleepers: set[str] = set()
         """Sessions that a timer is going to wake."""
         self._again: set[str] = set()
@@ -233,6 +237,7 @@ class Runner:
 
         await self.journal.append(plan)
         state = found[-1]
+        await self.survivors.end(state)
         if state.cancel is not None and state.is_open:
             if state.cancel.origin == session or state.facts.parent is None:
                 self.start_soon(self.end_tree, session)
@@ -255,9 +260,9 @@ class Runner:
             if state.barren >= BARREN_ATTEMPTS:
                 cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
                 given_up.append(Ending(kind="abandoned", cause=cause))
-                return self._cancel_children(view, session)
+                return list(cancel_children(view, session, now))
             has_begun.append(session)
-            lost = [(session, event) for event in lost_calls(state, now)]
+            lost = [(session, event) for event in self.survivors.lost_calls(state, now)]
             return [*lost, (session, attempt_started(now))]
 
         await self.journal.append(plan)
@@ -287,6 +292,7 @@ class Runner:
                 self._tell_sleeper(row.session, row.event)
             if isinstance(row.event, e.RunFinished):
                 self.endings.pop(row.session, None)
+                self.survivors.forget(row.session)
                 if attempt is None and row.session not in self.launching:
                     self.journal.unpin(row.session)
             self.hub.publish(row.session)
@@ -354,7 +360,7 @@ class Runner:
         session = attempt.session
         self.endings[session] = ending
         if ending.kind != "succeeded" and attempt.state.open_children:
-            await self.journal.append(lambda view: self._cancel_children(view, session))
+            await self.journal.append(lambda view: list(cancel_children(view, session, self.clock.now())))
         parent = attempt.state.facts.parent
         if parent is not None and parent in self.live:
             state = self.live[parent].state
@@ -362,20 +368,14 @@ class Runner:
                 return
         await self.end_tree(session)
 
-    def _cancel_children(self, view: View, session: str) -> list[Entry]:
-        now = self.clock.now()
-        by = f"its parent {view.session(session).facts.path[-1]}"
-        told: list[Entry] = []
-        for child in view.session(session).open_children:
-            told += cancel_events(view, child, by, "the parent has ended", now)
-        return told
-
     async def end_tree(self, top: str) -> None:
         """Write the endings of a session and all below it, once none of them is running."""
         found: list[str] = []
+        absent: list[SessionState] = []
 
         def look(view: View) -> list[Entry]:
             found[:] = open_tree(view, top)
+            absent[:] = [view.session(session) for session in found if session not in self.live]
             return []
 
         def is_still() -> bool:
@@ -383,8 +383,12 @@ class Runner:
 
         try:
             await self.journal.append(look)
+            for state in absent:
+                await self.survivors.end(state)
             await self.wait_until(is_still)
-            await self.journal.append(lambda view: list(end_events(view, top, self.endings, self.clock.now())))
+            await self.journal.append(
+                lambda view: list(end_events(view, top, self.endings, self.clock.now(), self.survivors))
+            )
         except StoreError as error:
             self._refuse(top, str(error))
 
@@ -406,6 +410,7 @@ class Runner:
         session = attempt.session
         state = attempt.state
         del self.live[session]
+        self.hub.signs.pop(session, None)
         attempt.has_ended.set()
         if not state.is_open or session not in self.endings:
             self.endings.pop(session, None)

@@ -65,7 +65,7 @@ def open_process(
     Entering raises `LaunchFailed` if there can be no process, or not in `cwd`.
     """
     return Process(
-        _encode_request(command, cwd, env, grace), grace=grace, output=HeadAndTail(output_limit), watcher=on_output
+        encode_request(command, cwd, env, grace), grace=grace, output=HeadAndTail(output_limit), watcher=on_output
     )
 
 
@@ -91,6 +91,8 @@ class Process(AsyncContextManagerMixin):
         self._output = output
         self._watcher = watcher
         self._watcher_error: Exception | None = None
+        self._guard: tuple[Any, ...] = ()  # of a background job: pid and start time of its warden
+        self._has_begun = False
         self._wire: socket.socket | None = None
         self._reader = -1
         self._received = bytearray()
@@ -177,9 +179,8 @@ class Process(AsyncContextManagerMixin):
                 self._wire, wire = socket.socketpair()
                 theirs.enter_context(wire)
                 self._wire.setblocking(False)
-                self._reader, writer = os.pipe()
+                writer = self._open_output()
                 theirs.callback(os.close, writer)
-                os.set_blocking(self._reader, False)
                 while not _try_fork(wire, writer):  # noqa: ASYNC110 - another process is waited for
                     await anyio.sleep(_BUSY_PAUSE)
             except OSError as error:
@@ -191,6 +192,12 @@ class Process(AsyncContextManagerMixin):
         if self._failure is not None:
             raise self._failure
         return self.pid != 0
+
+    def _open_output(self) -> int:
+        """Return the descriptor that the command writes to."""
+        self._reader, writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        return writer
 
     async def _send_request(self, wire: socket.socket) -> bool:
         rest = memoryview(self._request)
@@ -217,9 +224,16 @@ class Process(AsyncContextManagerMixin):
             if not chunk:
                 return False
             self._received += chunk
+        self._take(message)
+        return True
+
+    def _take(self, message: Any) -> None:
         match message:
-            case "started", pid, started_at:
+            case "started", pid, started_at, *guard:
                 self.pid, self.started_at = pid, started_at
+                self._guard = tuple(guard)
+            case ("begun",):
+                self._has_begun = True
             case "failed", number, filename:
                 self._failure = LaunchFailed(number, os.strerror(number), os.fsdecode(filename))
             case "exited", code, duration, was_ended:
@@ -228,7 +242,6 @@ class Process(AsyncContextManagerMixin):
                 self._left = rows, count
             case "broken", trouble:
                 self._trouble = trouble
-        return True
 
     async def _receive_exit(self) -> None:
         while self._exit is None and self._failure is None and await self._receive():
@@ -254,6 +267,8 @@ class Process(AsyncContextManagerMixin):
 
     def _read_chunk(self) -> int | None:
         """Take in what the pipe holds; return how many bytes, 0 at its end, None if there is nothing now."""
+        if self._reader < 0:
+            return 0
         try:
             chunk = os.read(self._reader, _CHUNK)
         except BlockingIOError:
@@ -332,12 +347,14 @@ def _try_fork(wire: socket.socket, output: int) -> bool:
     return True
 
 
-def _encode_request(
+def encode_request(
     command: str | Sequence[str],
     cwd: str | os.PathLike[str] | None,
     env: Mapping[str, str] | None,
     grace: float,
+    record: str | None = None,
 ) -> bytes:
+    """Return what a warden is asked to run; `record` is where a background job's end is written down."""
     if not (math.isfinite(grace) and grace >= 0):
         raise ValueError(f"grace is a number of seconds, not {grace}")
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -357,6 +374,7 @@ def _encode_request(
                 os.fsencode(folder),
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
                 grace,
+                None if record is None else os.fsencode(record),
             )
         )
     except UnicodeEncodeError as error:

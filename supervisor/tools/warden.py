@@ -14,6 +14,10 @@ Rules:
 - Until `GO` the forked command waits at the gate, a pipe. If owner or warden die, it exits; it never runs.
 - Warden to owner: `started` | `failed`; after `GO`: `failed` | `exited`; last `done`. Then the wire ends.
 - A warden never outlives the end of its command by more than grace + `GIVE_UP_AFTER`, and ignores polite signals.
+- A background job's warden lets go of its owner once the command has begun (`begun`), and lives as long as the job:
+  `END_JOB` (a signal) asks for the end, and the last thing it does is to write down how the job ended (`record`),
+  since whoever wants to know may be a later process. What it needs for that is loaded before: the interpreter's files
+  may be gone by then.
 - Standard library only, and little of it; no import of the package around it is run (see `launcher`).
 
 Where the platform has no subreaper (macOS), what left the command's group *and* lost its parent is not found.
@@ -36,11 +40,12 @@ from supervisor.tools.ending import Ending
 
 GO = b"g"
 READY = b"r"
+END_JOB = signal.SIGUSR1
 LINGER = 0.1  # seconds that what is left behind has to end by itself: the `tee` of a pipe just closed
 REPORTED = 100  # left-behind processes that are named one by one
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # All whose disposition is not the default here: exec would hand "ignored" on to the command.
-_TOUCHED_SIGNALS = (*_DEAF_TO, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
+_TOUCHED_SIGNALS = (*_DEAF_TO, END_JOB, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -124,7 +129,7 @@ class Warden:
         self._wire = wire
         self._owner = {wire.fileno()} if owner is None else {wire.fileno(), owner}  # where the owner is heard of
         self._is_subreaper = is_subreaper
-        argv, self._cwd, environment, self._grace = self._read_request()
+        argv, self._cwd, environment, self._grace, self._record = self._read_request()
         self._argv: list[bytes] = argv
         self._environment: dict[bytes, bytes] = environment
         wakeup, wakeup_writer = os.pipe()
@@ -132,6 +137,8 @@ class Warden:
         os.set_blocking(wakeup_writer, False)
         self._wakeup = wakeup
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(END_JOB, (lambda *_: None) if self._record else signal.SIG_IGN)
+        self._is_told_to_end = False
         signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         self._began = 0.0
         self._status: int | None = None  # of the command, as waitpid gives it
@@ -151,6 +158,8 @@ class Warden:
             if self._status is None:
                 os.kill(self._leader, signal.SIGKILL)  # it waits at the gate; not reaped, so the pid is its own
                 os.waitpid(self._leader, 0)
+            return
+        if self._record is not None and not self._let_go():
             return
         is_ended = self._watch()
         self._end(is_ended=is_ended)
@@ -195,7 +204,8 @@ class Warden:
         if news != READY:
             self._report_failure(news)
             return False
-        _tell(self._wire, "started", self._leader, started_at(self._leader))
+        guard = () if self._record is None else (os.getpid(), started_at(os.getpid()))
+        _tell(self._wire, "started", self._leader, started_at(self._leader), *guard)
         while not (ready := self._wait(None, *self._owner) & self._owner):
             if self._has_exited():
                 _tell(self._wire, "failed", errno.ECHILD, os.fsencode("the gate"))
@@ -212,13 +222,41 @@ class Warden:
         number, filename = marshal.loads(news) if news else (errno.ECHILD, b"the gate")  # noqa: S302 - from our own fork
         _tell(self._wire, "failed", number, filename)
 
+    def _let_go(self) -> bool:
+        """Tell the owner that its job has begun, and belong to nobody from now on; False if it could not begin."""
+        while self._news not in self._wait(None, self._news):
+            pass  # a child changed, which the news will tell
+        if news := os.read(self._news, 4096):
+            self._report_failure(news)
+            self._write_record(None, 0.0, is_ended=False)
+            return False
+        _tell(self._wire, "begun")
+        self._wire.close()
+        self._owner = set()
+        return True
+
+    def _write_record(self, code: int | None, duration: float, *, is_ended: bool) -> None:
+        """Put on disk how the job ended: JSON, whole or not at all."""
+        assert self._record is not None
+        number = "null" if code is None else str(code)
+        text = f'{{"code": {number}, "duration": {duration:.6f}, "was_ended": {"true" if is_ended else "false"}}}\n'
+        with contextlib.suppress(OSError):  # no room, or no folder any more: whoever looks finds the job lost
+            draft = self._record + b".new"
+            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.write(file, text.encode())
+            os.fsync(file)
+            os.close(file)
+            os.rename(draft, self._record)  # noqa: PTH104 - as above, and as below
+            folder = os.open(os.path.dirname(self._record), os.O_RDONLY)  # noqa: PTH120 - bytes, without pathlib
+            os.fsync(folder)
+
     def _watch(self) -> bool:
-        """Wait until the command exits or the owner wants its end; return whether it has to be ended."""
+        """Wait until the command exits or its end is wanted; return whether it has to be ended."""
         while True:
             ready = self._wait(None, *self._owner)
             if self._has_exited():  # looked at first: to exit at the deadline is not to be ended by it
                 return False
-            if ready & self._owner:
+            if ready & self._owner or self._is_told_to_end:
                 return True
 
     def _has_exited(self) -> bool:
@@ -256,6 +294,9 @@ class Warden:
             if not is_ended or each.session != self._leader or each.how in ("refused", "stuck")
         ]
         _tell(self._wire, "done", rows[:REPORTED], len(rows))
+        if self._record is not None:
+            code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
+            self._write_record(code, time.monotonic() - self._began, is_ended=is_ended)
 
     def _report_exit(self, now: float, *, is_ended: bool) -> bool:
         assert self._status is not None
@@ -296,7 +337,7 @@ class Warden:
             poll.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(None if seconds is None else max(1, int(seconds * 1000)))}
         if self._wakeup in ready:
-            os.read(self._wakeup, 4096)
+            self._is_told_to_end |= END_JOB in os.read(self._wakeup, 4096)
         return ready
 
 

@@ -34,15 +34,26 @@ FIELDS = {
     "ToolCallStarted": {"host": "h", "pid": 1},
     "ToolCallFinished": {"kind": "ok", "content": "done"},
     "ChildEnded": {"child": "child1", "kind": "succeeded"},
+    "JobStarted": {
+        "job": "j1",
+        "command": "make",
+        "host": "h",
+        "process": 7,
+        "process_started_at": 1.0,
+        "guard": 6,
+        "guard_started_at": 1.0,
+        "log": "/log",
+    },
+    "JobEnded": {"job": "j1", "how": "exited", "exit_code": 0},
     "StateSaved": {"state": Raw(b"7"), "counts": {}},
     "CancelRequested": {"by": "ben", "origin": "s"},
+    "MessageReceived": {"message": "message1", "text": "go on", "by": "ana"},
+    "MessageSent": {"text": "done"},
     "RunPassivated": {"waiting_for": CALLS[:1]},
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
     "CardRetired": {"channel": "web"},
     "RunFinished": {"kind": "succeeded"},
-    "MessageReceived": {"message": "m1", "text": "hello", "by": "ben"},
-    "MessageSent": {"text": "hello"},
 }
 
 
@@ -67,7 +78,7 @@ def story(*events):
 
 
 def _possible():
-    """Everything that may happen in a small session: three calls, three timers, two steps, two children."""
+    """Everything that may happen in a small session: a few calls, timers, steps, children and messages."""
     on_calls = [s for s in SYMBOLS if s.startswith(("ToolCall", "Approval")) or s == "OperationAbandoned"]
     yield from (event_of(symbol, call) for call in CALLS for symbol in on_calls)
     for wait in WAITS:
@@ -78,9 +89,15 @@ def _possible():
     for spawn, child in CHILDREN.items():
         yield event_of("OperationFinished", spawn, kind="spawn", child=child)
         yield event_of("ChildEnded", child=child)
+    for n, message in enumerate(("message1", "message2"), start=1):
+        yield event_of("MessageReceived", message=message)
+        yield event_of("OperationFinished", f"receive::0#{n}", kind="receive", message=message)
+        yield event_of("RunStarted", message=message)
+    yield event_of("MessageSent")
+    yield event_of("JobStarted")
     for counts in ({}, {"step:f:0": 1}, {"call:t:0": 1, "step:f:0": 2}, {"call:t:0": 2, "timer::0": 1, "spawn:a:0": 2}):
         yield event_of("StateSaved", counts=counts)
-    for waiting_for in (CALLS[:1], CALLS[1:], ("child1",), ("child2", CALLS[0])):
+    for waiting_for in (CALLS[:1], CALLS[1:], ("child1",), ("child2", CALLS[0]), (e.MESSAGE,)):
         yield event_of("RunPassivated", waiting_for=waiting_for)
     yield from (
         event_of(symbol)

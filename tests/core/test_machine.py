@@ -34,7 +34,7 @@ OperationAbandoned        .         withdrawn
 RUN_CELLS = """
                           -         created   open      stopping  finished
 SessionCreated            created   .         .         .         .
-RunStarted                .         open      .         .         .
+RunStarted                .         open      .         .         open
 AttemptStarted            .         .         open      .         .
 AttemptSettled            .         .         open      .         .
 OperationStarted          .         .         open      .         .
@@ -55,6 +55,10 @@ CardPosted                .         .         open      stopping  finished
 CardFailed                .         .         open      stopping  finished
 CardRetired               .         .         open      stopping  finished
 RunFinished               .         .         finished  finished  .
+MessageReceived           .         .         open      stopping  finished
+MessageSent               .         .         open      .         .
+JobStarted                .         .         open      stopping  .
+JobEnded                  .         .         open      stopping  finished
 """
 
 WAYS = {

@@ -1,0 +1,63 @@
+"""What a tool may know and say of the call that it serves."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from supervisor.core.session import Job
+from supervisor.core.values import ToolResult
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A background job that is about to begin: its id, its warden (pid and start time), its log's path."""
+
+    id: str
+    command: str
+    guard: int
+    guard_started_at: float | None
+    log: str
+
+
+class ToolContext(ABC):
+    """What a tool may know of the call it serves; a tool gets one by naming the type on its first parameter.
+
+    It is not the agent's Context: a tool asks nobody, spawns nothing, and journals nothing of its own.
+    """
+
+    operation: str
+    """The call's id, the same in every attempt: an idempotency key for the far side."""
+    session: str
+    requester: str
+
+    @property
+    @abstractmethod
+    def is_cancelled(self) -> bool:
+        """Whether the run was told to stop."""
+
+    @abstractmethod
+    def heartbeat(self) -> None:
+        """Show a sign of life to whoever watches; never extends the call's deadline (W7)."""
+
+    @property
+    @abstractmethod
+    def jobs(self) -> Mapping[str, Job]:
+        """The background jobs of the call's session by id, in the order in which they began; ended ones too."""
+
+    @property
+    @abstractmethod
+    def job_folder(self) -> str:
+        """Where the folders of background jobs lie: beside the store, so that a later process finds them."""
+
+    @abstractmethod
+    async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
+        """Commit `executing` with the process that is about to begin (T9), and the background job that it is, if it is
+        one (T6); only for tools that start processes.
+
+        Raises RunStopping, or the cancellation, if the call may not begin; the process must not begin then.
+        """
+
+    @abstractmethod
+    def leave(self, result: ToolResult[Any]) -> None:
+        """Say what to journal if the call is cancelled: its output so far. Call it before cancellation is re-raised."""

@@ -1,0 +1,26 @@
+"""What a call needs to know of background jobs: where their folders lie, and whom to tell that one has begun.
+
+The jobs themselves, processes and logs, are a tool's business, a floor above; this is the seam between.
+"""
+
+from typing import Protocol
+
+from supervisor.core.events import JobStarted
+
+
+class Jobs(Protocol):
+    def folder(self) -> str:
+        """Return the folder that holds a folder for each job. Raises OSError if there can be none."""
+
+    def began(self, session: str, job: JobStarted) -> None:
+        """A job is on disk and about to begin."""
+
+
+class NoJobs:
+    """A supervisor without a place for jobs."""
+
+    def folder(self) -> str:
+        raise OSError("this supervisor has no place for background jobs")
+
+    def began(self, session: str, job: JobStarted) -> None:
+        raise AssertionError("a job has begun where none can be")

@@ -1,0 +1,174 @@
+"""A background job as a process: begins like any other, behind its gate, and belongs to nobody once it has begun.
+
+Theory: what a foreground command is to its call, a job is to its warden: the warden stays the parent of everything
+that the job starts, but it no longer ends with us. What a later process must know is therefore on disk: the journal
+names job and warden by pid and start time, the warden writes down the end, and the log has the output.
+
+Rules
+- The job's folder (0700) holds `log`, its output as it comes (0600, without a bound); `end`, written by the warden when
+  nothing of the job is left; and `by`, who wanted its end, if somebody did.
+- A job is alive if its warden is, or the process itself, by pid *and* start time. Else its `end` says how it ended;
+  without one it is lost: killed together with its warden, or gone with its machine.
+- A job ends when its command has exited: what that leaves behind is ended, as everywhere.
+- To end a job is to ask its warden; only if that is gone, the process is ended by name.
+"""
+
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from supervisor.core.events import JobStarted
+from supervisor.tools.descendants import find, send
+from supervisor.tools.ending import GIVE_UP_AFTER
+from supervisor.tools.output import HeadAndTail
+from supervisor.tools.process import START_TIMEOUT, Process, encode_request
+from supervisor.tools.survivors import Answer, end_survivor
+from supervisor.tools.warden import END_JOB
+
+GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL
+_MARGIN: Final = 10.0  # seconds beyond its own bounds that a warden gets on a busy machine
+_PAUSE: Final = 0.02
+_ID_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # read aloud, none is taken for another
+
+
+class End(msgspec.Struct, frozen=True):
+    """How a job ended, as its warden wrote it down. `code`: negative for a signal, None if it never began or stuck."""
+
+    code: int | None
+    duration: float
+    was_ended: bool
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be seen of a job now. `end` is None while it runs, and if it is lost."""
+
+    state: Literal["running", "ended", "lost"]
+    end: End | None = None
+    by: str | None = None
+
+
+def make_job_folder(parent: str) -> tuple[str, str]:
+    """Return the id of a new job and its folder (0700). Raises OSError."""
+    Path(parent).mkdir(mode=0o700, parents=True, exist_ok=True)
+    while True:
+        job = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
+        folder = Path(parent, job)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            return job, str(folder)
+
+
+class BackgroundProcess(Process):
+    """A job at its gate, or begun. Leaving the context before `begin` runs nothing; after it, the job goes on.
+
+    `guard` and `guard_started_at` identify its warden.
+    """
+
+    def __init__(
+        self, command: str | Sequence[str], folder: str, *, cwd: str | None, env: Mapping[str, str] | None
+    ) -> None:
+        request = encode_request(command, cwd, env, GRACE, record=str(Path(folder, "end").absolute()))
+        super().__init__(request, grace=GRACE, output=HeadAndTail(0), watcher=None)
+        self.log = str(Path(folder, "log").absolute())
+
+    @property
+    def guard(self) -> int:
+        return int(self._guard[0])
+
+    @property
+    def guard_started_at(self) -> float | None:
+        found: float | None = self._guard[1]
+        return found
+
+    async def begin(self) -> None:
+        """Open the gate, and wait until the command has begun: shielded, and a matter of milliseconds.
+
+        Raises LaunchFailed if it could not be executed. If this raises a cancellation, nothing has run.
+        """
+        await self.release()
+        with anyio.move_on_after(START_TIMEOUT, shield=True):
+            while not self._has_begun and self._failure is None and await self._receive():
+                pass
+        if self._failure is not None:
+            raise self._failure
+
+    def _open_output(self) -> int:
+        return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    async def _conclude(self) -> None:
+        if not self.is_released:
+            await super()._conclude()
+
+
+def look_at(job: JobStarted) -> Seen:
+    """Say how a job is. Blocks for some milliseconds where there is no /proc."""
+    folder = Path(job.log).parent
+    # Its end is looked for again at last: it is written before the warden goes.
+    for is_last in (False, True):
+        if (end := _read_end(folder)) is not None:
+            return Seen(state="ended", end=end, by=_read_by(folder))
+        if not is_last and any(_is_alive(pid, start) for pid, start in _processes(job)):
+            return Seen(state="running", by=_read_by(folder))
+    return Seen(state="lost", by=_read_by(folder))
+
+
+async def end_job(job: JobStarted, by: str) -> Answer:
+    """End a job and all it started; returns when that is done, or nothing more can be done (see `end_survivor`)."""
+    folder = Path(job.log).parent
+    with suppress(OSError):
+        (folder / "by").write_text(by)
+    warden = await anyio.to_thread.run_sync(find, job.guard)
+    if warden is not None and warden.started_at == job.guard_started_at and not warden.is_zombie:
+        answer = await anyio.to_thread.run_sync(partial(send, warden, END_JOB))
+        if answer == "refused":
+            return "refused"
+        give_up_at = time.monotonic() + GRACE + GIVE_UP_AFTER + _MARGIN
+        while answer == "sent" and time.monotonic() < give_up_at:
+            if (await anyio.to_thread.run_sync(look_at, job)).state != "running":
+                return "ended"
+            await anyio.sleep(_PAUSE)
+    return await end_survivor(job.process, job.process_started_at, GRACE)
+
+
+def read_log(log: str, limit: int, offset: int | None = None) -> tuple[bytes, int, int]:
+    """Return up to `limit` bytes of a log, where they begin, and how long it is: its end, or from `offset` on.
+
+    Raises OSError.
+    """
+    with Path(log).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = max(0, size - limit) if offset is None else min(offset, size)
+        file.seek(start)
+        return file.read(limit), start, size
+
+
+def _processes(job: JobStarted) -> tuple[tuple[int, float | None], ...]:
+    return (job.guard, job.guard_started_at), (job.process, job.process_started_at)
+
+
+def _is_alive(pid: int, started_at: float | None) -> bool:
+    seen = find(pid)
+    return seen is not None and started_at is not None and seen.started_at == started_at and not seen.is_zombie
+
+
+def _read_end(folder: Path) -> End | None:
+    try:
+        return msgspec.json.decode((folder / "end").read_bytes(), type=End)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _read_by(folder: Path) -> str | None:
+    try:
+        return (folder / "by").read_text("utf-8", "backslashreplace")
+    except OSError:
+        return None
