@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error} (see supervisor --help)", 2)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
+    except UnicodeEncodeError as error:  # bytes on the command line that are no text; files may have such names
+        return _fail(f"{error.object!r} is not UTF-8 text, which ids and JSON are", 2)
     except BrokenPipeError:  # `supervisor sessions | head`: whoever read has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -33,7 +33,8 @@ from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
 from supervisor.cli.signals import run_until_stopped
 from supervisor.cli.story import ending
-from supervisor.core.errors import NotFound
+from supervisor.core.errors import NotFound, UnknownAgent
+from supervisor.core.specs import AgentSpec
 from supervisor.core.values import SessionView
 
 if TYPE_CHECKING:
@@ -76,12 +77,12 @@ def run(
     """
     settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
 
-    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
-        from supervisor.runtime.agents import load_agent
+    with answers.stdout_for_json(is_json=json):
+        spec = _load(agent)
+    values = spec.decode_input(spec.default_input() if input is None else input.encode())
 
-        spec = load_agent(agent)
-        raw = spec.default_input() if input is None else input.encode()
-        return [await supervisor.start(spec, *spec.decode_input(raw), session=session)]
+    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+        return [await supervisor.start(spec, *values, session=session)]
 
     return _one(settings, begin)
 
@@ -140,6 +141,16 @@ def demo(
         return [run]
 
     return _one(settings, begin)
+
+
+def _load(agent: str) -> AgentSpec[Any, Any]:
+    """Import an agent, before anything is opened that its module could upset."""
+    from supervisor.runtime.agents import load_agent
+
+    try:
+        return load_agent(agent)
+    except SystemExit as error:
+        raise UnknownAgent(f"{visible(agent)} ends the program when it is imported (exit code {error.code})") from None
 
 
 def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import anyio
+
 from supervisor import Context, agent, tool
 
 
@@ -18,6 +20,16 @@ async def approve_myself(approval: str) -> int:
     env = {name: value for name, value in os.environ.items() if name != "SUPERVISOR_CALL"}
     command = [sys.executable, "-m", "supervisor", "approve", approval]
     return subprocess.run(command, env=env, capture_output=True).returncode
+
+
+@tool(approval="never", timeout=600)
+async def take_long() -> None:
+    await anyio.sleep_forever()
+
+
+@agent
+async def taking_long(ctx: Context) -> str:
+    return (await ctx.call(take_long)).kind
 
 
 @agent

@@ -23,6 +23,7 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
         (["run", "missing.py:agent"], 2),
         (["run", "no_such_module_x:agent"], 2),
         (["run", "broken.py:agent"], 2),
+        (["run", "exiting.py:agent"], 2),
         (["run", f"{AGENTS}:missing"], 2),
         (["run", f"{AGENTS}:printing", "{nonsense"], 2),
         (["run", f"{AGENTS}:printing", "[1]"], 2),
@@ -31,6 +32,7 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
         (["run", f"{AGENTS}:failing", "--backend", "twisted"], 2),
         (["approve", "x", "--edit", "{nonsense"], 2),
         (["approve", "x", "--edit", "[]"], 2),
+        (["run", f"{AGENTS}:printing", '{"\udcff": 1}'], 2),
         (["approve", "x", "--nonsense"], 2),
         (["approve", "x"], 5),
         (["deny", "x"], 5),
@@ -42,6 +44,7 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
 def test_bad_input_is_one_clear_line(supervisor, tmp_path: Path, arguments, code):
     """Never a traceback, nothing on stdout, and the exit code says whose fault it is."""
     (tmp_path / "broken.py").write_text("def agent(:\n")
+    (tmp_path / "exiting.py").write_text("raise SystemExit(9)\n")
     answer = supervisor(*arguments)
     assert answer.code == code, answer
     assert answer.out == ""

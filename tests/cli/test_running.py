@@ -78,6 +78,32 @@ def test_a_signal_stops_gracefully_and_says_how_to_go_on(supervisor, backend, nu
     assert (found["id"], found["status"]) == (approval, "pending")
 
 
+@BACKENDS
+def test_a_second_signal_stops_at_once_and_loses_nothing(supervisor, backend):
+    """The first waits for the call that runs, the second does not; the call is lost, and told so (R8, T2)."""
+    process = supervisor.start("run", f"{AGENTS}:taking_long", "--session", "s", "--backend", backend)
+    next(line for line in process.stderr if "runs take_long" in line)
+    process.send_signal(signal.SIGINT)
+    process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=5)
+    assert process.returncode == 143
+    assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "interrupted"
+
+
+def test_an_agent_that_is_gone_is_refused_before_its_tree_is_taken(supervisor, tmp_path):
+    """The session is left untouched, and goes on when the file is back."""
+    moved = tmp_path / "moved.py"
+    moved.write_bytes(AGENTS.read_bytes())
+    assert supervisor("run", "moved.py:asking", '["it"]', "--session", "s").code == 3
+    before = supervisor("show", "s", "--json").json
+    moved.rename(tmp_path / "elsewhere.py")
+    assert supervisor("resume", "s").code == 2
+    assert supervisor("show", "s", "--json").json == before
+    (tmp_path / "elsewhere.py").rename(moved)
+    assert supervisor("resume", "s", "--approve", "all").code == 0
+
+
 def test_a_tree_that_another_process_runs_is_refused_and_can_be_decided(supervisor):
     """`--wait` stays for decisions made elsewhere; a second owner is told who has it (R6)."""
     process = supervisor.start("run", f"{AGENTS}:asking", '["it"]', "--session", "s", "--wait", "--json")
