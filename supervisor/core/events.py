@@ -65,6 +65,9 @@ class OperationStarted(Event, frozen=True, kw_only=True):
     operation: str
     kind: WaitKind
     due_at: datetime
+    given: int | None = None
+    """How many results the agent had been given, since its last save, when it asked for the operation. It may be less
+    than lie before this event: a result that came in between may have been what ended the operation."""
 
 
 class OperationFinished(Event, frozen=True, kw_only=True):
@@ -77,6 +80,8 @@ class OperationFinished(Event, frozen=True, kw_only=True):
     child: str | None = None
     message: str | None = None
     """The message that a `receive` took."""
+    given: int | None = None
+    """As in OperationStarted."""
 
 
 class OperationAbandoned(Event, frozen=True, kw_only=True):
@@ -101,6 +106,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     approval: str | None = None
     options: tuple[Option, ...] = ()
     expires_at: datetime | None = None
+    given: int | None = None
+    """As in OperationStarted."""
 
 
 class ApprovalDecided(Event, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ class Memory:
     __slots__ = ("_begun", "_given", "_next", "_oldest", "_saves", "unclaimed")
 
     def __init__(self, state: SessionState) -> None:
-        self._begun = [(record.begun, operation) for operation, record in state.operations.items()]
+        begun = [(record.begun, operation) for operation, record in state.operations.items()]
+        self._begun = sorted(begun, key=lambda entry: entry[0])
         """What the journal held when the attempt began, in the order in which it had begun."""
         self.unclaimed = set(state.operations)
         self._oldest = 0
@@ -54,6 +55,11 @@ class Memory:
         if self.unclaimed and self._oldest_unclaimed() < state.operations[operation].answered:
             return None
         return operation
+
+    def count_given(self, state: SessionState) -> int:
+        """Return how many results the agent was given, since its last save."""
+        self.front(state)
+        return self._next
 
     def _oldest_unclaimed(self) -> int:
         while self._begun[self._oldest][1] not in self.unclaimed:

@@ -6,7 +6,8 @@ nothing. The state keeps the events themselves rather than copies of their field
 Rules
 - `order` is the order in which results reach the agent: that of the events that hold them.
 - `begun` and `answered` are places in the journal. A result may be given to the agent again only when everything that
-  had begun before it was asked for again; else an agent that races its operations would take another path.
+  had begun before it was asked for again; else an agent that races its operations would take another path. An operation
+  has begun when the agent asked for it: behind the last result that it had been given by then, wherever its event is.
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
 - A StateSaved forgets the operations that lie before it, but no call without its result (T1).
 """
@@ -216,7 +217,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         state = advance(OPERATION, "" if old is None else old.state, event)
         if old is None:
             kind = "call" if isinstance(event, e.ToolCallRequested) else event.kind
-            old = Operation(state="", kind=kind, begun=self.length)
+            old = Operation(state="", kind=kind, begun=self._place_behind(event.given))
         match event:
             case e.ToolCallRequested() | e.OperationStarted():
                 new = replace(old, state=state, request=event)
@@ -238,6 +239,13 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.children.setdefault(event.child, None)
             if event.message is not None:
                 self.inbox.pop(event.message, None)
+
+    def _place_behind(self, given: int | None) -> int:
+        """Return the place in the journal of the last of so many results."""
+        if given is None:
+            return self.length
+        last = min(given, len(self.order))
+        return self.operations[self.order[last - 1]].answered if last else 0
 
     def _forget(self, event: e.StateSaved) -> None:
         kept = {}

@@ -17,7 +17,7 @@ Rules
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -36,6 +36,8 @@ from supervisor.runtime.hub import Hub
 from supervisor.runtime.journal import Entry, Journal, Plan, View
 from supervisor.runtime.tasks import Claimant
 from supervisor.runtime.watchdog import Watch, Watchdog
+
+E = TypeVar("E")
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -75,6 +77,7 @@ class Host(Protocol):
 class Attempt:
     __slots__ = (
         "_claimants",
+        "_given",
         "_held",
         "_turns",
         "_waiters",
@@ -127,6 +130,8 @@ class Attempt:
         self.is_check_planned = False
         self.is_finishing = False
         """The agent function has returned: what is left is waiting for children."""
+        self._given: dict[str, int] = {}
+        """How many results the agent had been given when it asked for operations that are new."""
         self._waiters: dict[str, anyio.Event] = {}
         self._turns: dict[str, anyio.Event] = {}
         self._held = anyio.Event()
@@ -197,6 +202,7 @@ class Attempt:
         await self.check()
         record = self.state.operations.get(operation)
         if record is None:
+            self._given[operation] = self.memory.count_given(self.state)
             await self.pass_barrier()
             return None
         self.memory.claim(operation)
@@ -242,13 +248,21 @@ class Attempt:
         def unless_sealed(view: View) -> Iterable[Entry]:
             if bound and self.is_sealed:
                 raise Suspended
-            return plan(view)
+            return [(to, self._stamped(event) if to == self.session else event) for to, event in plan(view)]
 
         try:
             await self.host.journal.append(unless_sealed)
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error
+
+    def _stamped(self, event: E) -> E:
+        """Say in the event that begins an operation what the agent had been given when it asked for it."""
+        match event:
+            case e.ToolCallRequested() | e.OperationStarted() | e.OperationFinished() if event.operation in self._given:
+                return msgspec.structs.replace(event, given=self._given[event.operation])
+            case _:
+                return event
 
     async def abandon(self, event: e.OperationAbandoned) -> None:
         """A scope of the agent's own ended an operation that the journal knows."""
@@ -300,7 +314,7 @@ class Attempt:
         if self.is_sealed:
             raise Suspended
         try:
-            return await self.host.journal.note(self.session, make)
+            return await self.host.journal.note(self.session, lambda: self._stamped(make()))
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error
