@@ -6,7 +6,8 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
@@ -18,11 +19,12 @@ from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.specs import JSON_NULL, AgentSpec, printable, to_json
 from supervisor.core.values import Approval, Approve, Decision, Outcome, Receipt, SessionView, Verdict, check_identity
 from supervisor.runtime.agents import locate
-from supervisor.runtime.children import first_events, outcome_of
+from supervisor.runtime.children import first_events
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.runner import Runner
+from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
 from supervisor.runtime.views import session_views
@@ -74,11 +76,13 @@ class LocalSupervisor(Supervisor):
         root = check_session_id(session) if session is not None else new_session_id()
         reference, _ = locate(agent)
         has_begun: list[str] = []
+        runs = [1]
 
         def plan(view: View) -> list[Entry]:
             has_begun.clear()
             known = view.find_session(root)
             if known is not None:
+                runs[:] = [known.runs]
                 self._check_same(root, known.facts, known.input, reference, given)
                 if known.is_open:
                     view.claim(root)
@@ -100,7 +104,7 @@ class LocalSupervisor(Supervisor):
                 self._runner.forget(root)
         if not has_begun:
             await self._runner.take_up(root)
-        return LocalRun(self, root, agent)
+        return LocalRun(self, root, agent, runs[0])
 
     def _check_same(
         self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, reference: str, given: msgspec.Raw
@@ -135,7 +139,7 @@ class LocalSupervisor(Supervisor):
         await self._runner.journal.append(plan)
         for root in roots:
             await self._runner.take_up(root)
-        return [LocalRun(self, root, None) for root in roots]
+        return [self.get_run(root) for root in roots]
 
     async def decide(self, approval: str, decision: Decision) -> Verdict:
         by = printable(check_identity(decision.by))
@@ -211,27 +215,18 @@ class LocalSupervisor(Supervisor):
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     async def outcome(self, session: str) -> Outcome[Any]:
-        return await self.outcome_as(session, None)
+        return await self.get_run(session).outcome()
 
-    async def outcome_as(self, session: str, spec: AgentSpec[Any, R] | None) -> Outcome[R]:
-        """Wait for an outcome, its value as the agent's annotation says."""
+    @contextmanager
+    def awaiting(self, session: str) -> Iterator[None]:
+        """Note that this program waits for an outcome of this tree."""
         root = self.get_row(session).root
         self.awaited[root] += 1
         self.began_to_wait(root)
         try:
-            return await self._wait_for_outcome(session, spec)
+            yield
         finally:
             self.awaited -= Counter((root,))
-
-    async def _wait_for_outcome(self, session: str, spec: AgentSpec[Any, R] | None) -> Outcome[R]:
-        while True:
-            news = self.hub.news(session)
-            row = self.get_row(session)
-            if row.outcome is not None:
-                kind, value = row.outcome.kind, to_json(row.outcome.returned, "a result")
-                return outcome_of(kind, value, row.outcome.cause, to_json(row.outcome.partial, "a partial"), spec)
-            self.check_running(session)
-            await news.wait()
 
     def check_running(self, session: str | None) -> None:
         """Raise if waiting is of no use: the store has died, or the session cannot be run here."""
@@ -252,8 +247,14 @@ class LocalSupervisor(Supervisor):
         return row
 
     def get_run(self, session: str) -> Run[Any]:
-        """Return the run of a session. Raises NotFound."""
-        return LocalRun(self, self.get_row(session).id, None)
+        """Return the latest run of a session. Raises NotFound."""
+        return LocalRun(self, self.get_row(session).id, None, self._count_runs(session))
+
+    def _count_runs(self, session: str) -> int:
+        live = self._runner.journal.states.get(session)
+        if live is not None:
+            return live.runs
+        return sum(isinstance(row.event, e.RunStarted) for row in self.store.journal(session))
 
     def is_below(self, session: str, top: str | None) -> bool:
         """Whether `session` is `top` or somewhere below it."""
@@ -296,35 +297,6 @@ class LocalSupervisor(Supervisor):
         roots = {row.root for row in self.store.find_sessions(is_open=True)}
         found = {owner.id: owner for root in roots if (owner := self.store.get_owner(root)) is not None}
         return list(found.values())
-
-
-class LocalRun(Run[R]):
-    """A root's run, as the program that started or resumed it sees it."""
-
-    def __init__(self, supervisor: LocalSupervisor, session: str, spec: AgentSpec[Any, R] | None) -> None:
-        self.session = session
-        self._supervisor = supervisor
-        self._spec = spec
-
-    def __repr__(self) -> str:
-        return f"<run on {self.session}, {'finished' if self.is_finished else 'open'}>"
-
-    @property
-    def is_finished(self) -> bool:
-        return self._supervisor.get_row(self.session).outcome is not None
-
-    async def outcome(self) -> Outcome[R]:
-        return await self._supervisor.outcome_as(self.session, self._spec)
-
-    async def result(self) -> R:
-        return (await self.outcome()).value
-
-    async def cancel(self, reason: str | None = None) -> None:
-        await self._supervisor.cancel(self.session, reason)
-
-    def approvals(self) -> AsyncIterator[Approval]:
-        self._supervisor.has_readers = True
-        return PendingApprovals(self._supervisor, self.session)
 
 
 def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:

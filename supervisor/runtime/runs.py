@@ -1,0 +1,74 @@
+"""A run as the program that started or resumed it sees it: its own outcome, whatever the session does afterwards.
+
+A session may have gone on to its next turn in the very commit in which a run ended. So a handle counts the outcomes in
+the journal, from its own cursor, and takes the one that belongs to its run.
+"""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from supervisor.abc import Run
+from supervisor.core import events as e
+from supervisor.core.specs import AgentSpec
+from supervisor.core.values import Approval, Outcome
+from supervisor.runtime.children import outcome_of
+from supervisor.runtime.streams import PendingApprovals
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+R = TypeVar("R")
+
+
+class LocalRun(Run[R]):
+    """The `number`-th run of a session, counting from 1."""
+
+    def __init__(
+        self, supervisor: "LocalSupervisor", session: str, spec: AgentSpec[Any, R] | None, number: int
+    ) -> None:
+        self.session = session
+        self._supervisor = supervisor
+        self._spec = spec
+        self._left = number
+        """How many outcomes of the session's journal are still to be passed, the run's own included."""
+        self._cursor = 0
+        self._ended: e.RunFinished | None = None
+
+    def __repr__(self) -> str:
+        return f"<run on {self.session}, {'finished' if self.is_finished else 'open'}>"
+
+    @property
+    def is_finished(self) -> bool:
+        return self._look() is not None
+
+    async def outcome(self) -> Outcome[R]:
+        with self._supervisor.awaiting(self.session):
+            while True:
+                news = self._supervisor.hub.news(self.session)
+                if (ended := self._look()) is not None:
+                    return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
+                self._supervisor.check_running(self.session)
+                await news.wait()
+
+    async def result(self) -> R:
+        return (await self.outcome()).value
+
+    async def cancel(self, reason: str | None = None) -> None:
+        if not self.is_finished:
+            await self._supervisor.cancel(self.session, reason)
+
+    def approvals(self) -> AsyncIterator[Approval]:
+        self._supervisor.has_readers = True
+        return PendingApprovals(self._supervisor, self.session)
+
+    def _look(self) -> e.RunFinished | None:
+        """Read on in the journal until the run's own outcome."""
+        if self._ended is None:
+            for row in self._supervisor.store.journal(self.session, self._cursor):
+                self._cursor = row.position
+                if isinstance(row.event, e.RunFinished):
+                    self._left -= 1
+                    if not self._left:
+                        self._ended = row.event
+                        break
+        return self._ended
