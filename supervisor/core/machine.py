@@ -17,7 +17,8 @@ agent runs (R1).
 
 Runs
     created -> open -> finished; a cancel in between makes it `stopping`, where nothing may begin that needs a person
-    or a sub-agent (W8). A finished session may begin another run: a turn of a conversation. That a run is passivated is no state of its own: it follows from what it waits for.
+    or a sub-agent (W8). A finished session may begin another run: a turn of a conversation. That a run is passivated is
+    no state of its own: it follows from what it waits for.
 """
 
 from typing import Final, TypeVar

@@ -194,14 +194,19 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def _begin_run(self, event: e.RunStarted) -> None:
         """A run's memory is its own: what the run before it did is in the journal, and nowhere else."""
+        if event.message is not None:
+            self._take_message(event.message)
         fresh = SessionState(id=self.id)
         for name in ("attempts", "operations", "order", "children", "saved", "counts", "cancel", "outcome"):
             setattr(self, name, getattr(fresh, name))
         self.saves += 1
         self.runs += 1
         self.input = event.input
-        if event.message is not None:
-            self.inbox.pop(event.message)
+
+    def _take_message(self, message: str) -> None:
+        """Each message is taken once: by a `receive`, or by the turn that it begins."""
+        if self.inbox.pop(message, None) is None:
+            raise IllegalEvent(f"message {message} is not in the inbox of {self.id}")
 
     def _note_job(self, event: e.JobStarted | e.JobEnded) -> None:
         known = self.jobs.get(event.job)
@@ -218,6 +223,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         if old is None:
             kind = "call" if isinstance(event, e.ToolCallRequested) else event.kind
             old = Operation(state="", kind=kind, begun=self._place_behind(event.given))
+        if isinstance(event, e.OperationFinished) and event.message is not None:
+            self._take_message(event.message)
         match event:
             case e.ToolCallRequested() | e.OperationStarted():
                 new = replace(old, state=state, request=event)
@@ -234,11 +241,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 if state == "finished":
                     self.order.append(operation)
         self.operations[operation] = new
-        if isinstance(event, e.OperationFinished):
-            if event.child is not None and event.kind == "spawn":
-                self.children.setdefault(event.child, None)
-            if event.message is not None:
-                self.inbox.pop(event.message, None)
+        if isinstance(event, e.OperationFinished) and event.child is not None and event.kind == "spawn":
+            self.children.setdefault(event.child, None)
 
     def _place_behind(self, given: int | None) -> int:
         """Return the place in the journal of the last of so many results."""

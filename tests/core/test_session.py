@@ -17,16 +17,28 @@ def is_lawful(events, event, state):
     """Whether an event may follow, by the tables and by what children there are."""
     if (state.phase, symbol(event)) not in RUN:
         return False
+    if (message := getattr(event, "message", None)) and not isinstance(event, e.MessageReceived):
+        told = [isinstance(other, e.MessageReceived) for other in events if getattr(other, "message", None) == message]
+        if not told or not told[-1]:
+            return False
     if isinstance(event, e.ChildEnded):
-        born = [other.child for other in events if isinstance(other, e.OperationFinished)]
-        ended = [other.child for other in events if isinstance(other, e.ChildEnded)]
-        return event.child in born and event.child not in ended
+        lives = [other for other in of_this_run(events) if getattr(other, "child", None) == event.child]
+        return bool(lives) and not any(isinstance(other, e.ChildEnded) for other in lives)
+    if isinstance(event, (e.JobStarted, e.JobEnded)):
+        lives = [type(other) for other in events if getattr(other, "job", None) == event.job]
+        return lives == ([] if isinstance(event, e.JobStarted) else [e.JobStarted])
     if isinstance(event, e.StateSaved):
         return not any(is_forgotten(call, event) and state.operations[call].is_open for call in calls_of(state))
     if symbol(event) not in {name for _, name in OPERATION}:
         return True
     record = state.operations.get(event.operation)
     return ("" if record is None else record.state, symbol(event)) in OPERATION
+
+
+def of_this_run(events):
+    """Return the events of the session's latest run: its memory is its own."""
+    starts = [place for place, event in enumerate(events) if isinstance(event, e.RunStarted)]
+    return events[starts[-1] :] if starts else []
 
 
 def calls_of(state):
@@ -114,6 +126,7 @@ def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_t
         is_woken = isinstance(event, (e.AttemptStarted, e.CancelRequested, e.RunFinished))
         is_woken |= isinstance(event, e.ApprovalDecided) and event.operation in (waiting_for or ())
         is_woken |= isinstance(event, e.ChildEnded) and event.child in (waiting_for or ())
+        is_woken |= isinstance(event, e.MessageReceived) and e.MESSAGE in (waiting_for or ())
         if isinstance(event, e.RunPassivated):
             waiting_for = event.waiting_for
         elif is_woken:
@@ -127,7 +140,9 @@ def test_an_approval_is_pending_exactly_while_its_call_is_asked(events):
     """The table that stores keep their index by, and the fold, never contradict each other."""
     status, saves = dict.fromkeys(CALLS, ""), 0
     for length, event in enumerate(events, start=1):
-        if getattr(event, "operation", None) in status:
+        if isinstance(event, e.RunStarted):
+            status = dict.fromkeys(CALLS, "")
+        elif getattr(event, "operation", None) in status:
             status[event.operation] = next_approval_status(status[event.operation], event)
         state = replay("s", events[:length])
         saves += isinstance(event, e.StateSaved)
@@ -226,9 +241,37 @@ def test_a_child_is_open_from_its_spawn_to_its_outcome():
         state.apply(event_of("ChildEnded", child=child))
 
 
+@pytest.mark.parametrize("taken_by", ["receive", "turn"])
+def test_a_message_is_taken_once(taken_by):
+    """R7: by a receive, or by the turn that it begins; never by both, and never one that nobody sent."""
+    takes = {
+        "receive": [event_of("OperationFinished", "receive::0#1", kind="receive", message="message1"), "RunFinished"],
+        "turn": ["RunFinished", event_of("RunStarted", message="message1"), "RunFinished"],
+    }
+    state = replay("s", story("MessageReceived", *takes[taken_by]))
+    with pytest.raises(IllegalEvent):
+        state.apply(event_of("RunStarted", message="message1"))
+    assert (state.inbox, state.is_open) == ({}, False)
+
+
+def test_a_turn_begins_with_an_empty_memory_and_the_messages_that_nobody_received():
+    """What the run before it did is not asked for again."""
+    spoken = [event_of("MessageReceived", message=message) for message in ("message1", "message2")]
+    turn = event_of("RunStarted", message="message1", input=msgspec.Raw(b'"go on"'))
+    state = replay("s", story(*spoken, "OperationFinished", "StateSaved", "RunFinished", turn))
+    assert (state.runs, bytes(state.input), [*state.inbox]) == (2, b'"go on"', ["message2"])
+    assert (state.operations, state.order, state.saved, state.counts, state.outcome) == ({}, [], None, {}, None)
+
+
 @pytest.mark.parametrize(
     ("event", "key"),
-    [("ApprovalDecided.deny", CALLS[0]), ("ChildEnded", "child1"), ("CardPosted", None), ("ApprovalWithdrawn", None)],
+    [
+        ("ApprovalDecided.deny", CALLS[0]),
+        ("ChildEnded", "child1"),
+        ("MessageReceived", e.MESSAGE),
+        ("CardPosted", None),
+        ("ApprovalWithdrawn", None),
+    ],
 )
 def test_a_waiting_run_knows_an_answer_by_its_key(event, key):
     """Cards and withdrawals wake nobody."""
