@@ -144,14 +144,16 @@ class Store(ABC):
         """Return a session's entries, in order. Raises StoreUnreadable for that session only."""
 
     @abstractmethod
-    def last_position(self) -> int: ...
+    def last_position(self) -> int:
+        """Return the position of the last entry, 0 in an empty store."""
 
     @abstractmethod
     def has_changed(self) -> bool:
         """Whether another process has committed since the last call. Cheap: it is asked several times a second."""
 
     @abstractmethod
-    def get_session(self, session: str) -> SessionRow | None: ...
+    def get_session(self, session: str) -> SessionRow | None:
+        """Return a session as the index knows it, None if there is none."""
 
     @abstractmethod
     def find_sessions(
@@ -164,7 +166,8 @@ class Store(ABC):
         """Return the passivated sessions that a timer will wake, and when, earliest first."""
 
     @abstractmethod
-    def get_approval(self, approval: str) -> Approval | None: ...
+    def get_approval(self, approval: str) -> Approval | None:
+        """Return an approval in whatever state it is, None if there is none."""
 
     @abstractmethod
     def find_approvals(

@@ -14,12 +14,11 @@
     |-- LimitExceeded           the agent: a limit of its declaration is reached
     |-- RunStopping             the agent: it began something new after it was told to stop
     |-- ToolFailed              a tool: says how it failed, keeping its output
-    |-- StoreError              the disk, or another process
-    |   |-- StoreUnreadable     ... corrupt, newer than this program, or not ours; left untouched
-    |   |-- StoreRefused        ... a commit was refused cleanly (disk full); nothing is lost, runs are suspended
-    |   |-- StoreDied           ... a sync failed: nothing in memory is trusted; start the program again
-    |   `-- TreeOwned           ... another process holds the tree
-    `-- NobodyCanAnswer         the set-up: an approval that nobody could ever decide
+    `-- StoreError              the disk, or another process
+        |-- StoreUnreadable     ... corrupt, newer than this program, or not ours; left untouched
+        |-- StoreRefused        ... a commit was refused cleanly (disk full); nothing is lost, runs are suspended
+        |-- StoreDied           ... a sync failed: nothing in memory is trusted; start the program again
+        `-- TreeOwned           ... another process holds the tree
 
 `Suspended` is a BaseException: it unwinds an agent that will be run again, and no `except Exception` may stop it.
 """
@@ -124,10 +123,6 @@ class TreeOwned(StoreError):
         super().__init__(f"session {root} is being run by {owner}; stop that process, or decide and cancel from here")
         self.root = root
         self.owner = owner
-
-
-class NobodyCanAnswer(SupervisorError):
-    """Nobody could ever decide this approval."""
 
 
 class Suspended(BaseException):

@@ -154,6 +154,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
 
     @property
     def takes_input(self) -> bool:
+        """Whether a start gives it an input."""
         return self._input is not None
 
     def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:

@@ -104,6 +104,7 @@ class ToolResult(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
     @property
     def is_error(self) -> bool:
+        """Whether it is anything but ok: a failure, a denial, or an interruption."""
         return self.kind != "ok"
 
 
@@ -132,7 +133,7 @@ _FAILURES: Final[dict[str, type[RunFailed]]] = {
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a session's transcript: what was said to it, what it said, or what it asked and what was answered."""
+    """What was said to a session, what it said, or what it asked and what was answered: one entry of its transcript."""
 
     kind: Literal["received", "sent", "approval"]
     text: str

@@ -1,0 +1,160 @@
+"""The public face as a type checker sees it. Never run: mypy --strict must accept every line (test_typing.py)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, assert_type
+
+from supervisor import (
+    AgentSpec,
+    Approval,
+    Approve,
+    Context,
+    Deny,
+    MemoryStore,
+    Outcome,
+    Run,
+    SessionView,
+    Supervisor,
+    Terminal,
+    Timer,
+    ToolContext,
+    ToolResult,
+    ToolSpec,
+    Verdict,
+    agent,
+    open_supervisor,
+    shell,
+    tool,
+)
+
+
+@dataclass
+class Order:
+    item: str
+    count: int = 1
+
+
+@tool
+async def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@tool(timeout=5, idempotent=True)
+async def fetch(url: str) -> ToolResult[bytes]:
+    return ToolResult(kind="ok", content=url, value=b"")
+
+
+@tool(approval="never")
+async def charge(context: ToolContext, order: Order) -> str:
+    return context.operation + order.item
+
+
+def is_risky(path: str, force: bool = False) -> bool:
+    return force or path.startswith("/")
+
+
+@tool(approval=is_risky)
+async def remove(path: str, force: bool = False) -> None: ...
+
+
+@tool(approval=is_risky)
+async def watched(context: ToolContext, path: str, force: bool = False) -> ToolResult[int]:
+    return ToolResult(kind="ok", content="", value=1)
+
+
+async def look_up(zone: str, *, offset: int = 0) -> float:
+    return float(len(zone) + offset)
+
+
+@agent(inactivity_timeout=60, max_depth=2)
+async def cleaner(ctx: Context, folder: str) -> str:
+    result = await ctx.call(shell, command=["find", folder, "-name", "*.tmp", "-print", "-delete"])
+    assert_type(result, ToolResult[str])
+    assert_type(result.kind, Literal["ok", "error", "denied", "interrupted"])
+    assert_type(result.is_error, bool)
+    assert_type(result.details, Mapping[str, Any])
+    return result.content
+
+
+@agent
+async def optional(ctx: Context, order: Order | None = None) -> Order:
+    return order or Order("")
+
+
+@agent
+async def clock(ctx: Context) -> datetime:
+    return await ctx.now()
+
+
+@agent
+async def janitor(ctx: Context, folders: list[str]) -> list[str]:
+    children = [await ctx.spawn(cleaner, folder) for folder in folders]
+    assert_type(children, list[Run[str]])
+    assert_type(await children[0].outcome(), Outcome[str])
+    assert_type((await children[0].outcome()).value, str)
+    assert_type(await children[0].result(), str)
+    assert_type(await children[0].cancel("enough"), None)
+    assert_type(await ctx.spawn(clock), Run[datetime])
+    assert_type(await ctx.run(cleaner, folder="/srv"), str)
+    assert_type(await ctx.run(optional), Order)
+    assert_type(await ctx.run(optional, Order("a")), Order)
+    return [await child.result() for child in children]
+
+
+@agent
+async def caller(ctx: Context) -> None:
+    assert_type((await ctx.call(add, 1)).value, int | None)
+    assert_type((await ctx.call(add, a=1, b=2)).value, int | None)
+    assert_type((await ctx.call(fetch, "http://a")).value, bytes | None)
+    assert_type((await ctx.call(charge, Order("a"))).value, str | None)
+    assert_type(await ctx.call(remove, "/tmp/a", force=True), ToolResult[None])
+    assert_type((await ctx.call(watched, path="/tmp/a")).value, int | None)
+    assert_type((await ctx.call(shell, "ls", cwd="/", env={"A": "b"}, timeout=3)).value, str | None)
+    assert_type(await ctx.step(look_up, "UTC", offset=3), float)
+    assert_type(await ctx.now(), datetime)
+    assert_type(await ctx.random(), float)
+    async with ctx.move_on_after(3) as timer:
+        assert_type(timer, Timer)
+        await ctx.sleep(1)
+    async with ctx.task_group() as group, ctx.model_call():
+        group.start_soon(in_a_branch, 3)
+        ctx.heartbeat(keepalive=True)
+    assert_type(ctx.branch("left"), Context)
+    await ctx.save({"done": [1, 2]})
+    assert_type(ctx.saved, Any)
+
+
+async def in_a_branch(ctx: Context, number: int) -> None:
+    await ctx.call(add, number)
+
+
+async def main(anybodys: AgentSpec[..., int], unknown: AgentSpec[Any, Any], some_tool: ToolSpec[[int], str]) -> None:
+    async with open_supervisor("state.db", channels=[Terminal()], passivate_after=5) as supervisor:
+        await serve(supervisor)
+        run = await supervisor.start(janitor, ["/srv/a"], session="cleanup", requester="ana")
+        assert_type(run, Run[list[str]])
+        assert_type(await run.result(), list[str])
+        assert_type(await run.outcome(), Outcome[list[str]])
+        assert_type(run.is_finished, bool)
+        async for approval in run.approvals():
+            assert_type(approval, Approval)
+            assert_type(await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": "/"})), Verdict)
+            await supervisor.decide(approval.id, Deny(by="ana", reason="no"))
+        assert_type(await (await supervisor.start(anybodys, 3)).result(), int)
+        assert_type(await (await supervisor.start(unknown, *(), session="a")).result(), Any)
+    async with open_supervisor(MemoryStore(), unattended="deny") as supervisor:
+        assert_type(await supervisor.start(clock), Run[datetime])
+
+
+async def serve(supervisor: Supervisor) -> None:
+    assert_type(await supervisor.start(janitor, []), Run[list[str]])
+    assert_type(await supervisor.start(clock, session="clock"), Run[datetime])
+    assert_type(await supervisor.start(optional), Run[Order])
+    assert_type(await supervisor.start(optional, None), Run[Order])
+    assert_type(await supervisor.start(optional, Order("a", 3)), Run[Order])
+    assert_type(await supervisor.resume("cleanup"), list[Run[Any]])
+    assert_type(await supervisor.outcome("cleanup"), Outcome[Any])
+    assert_type(supervisor.get_session("cleanup"), SessionView)
+    assert_type(supervisor.find_sessions(is_open=True), list[SessionView])
+    assert_type(supervisor.find_approvals(pending=False), list[Approval])
