@@ -97,6 +97,17 @@ def test_the_terminal_gets_its_mode_back_after_a_signal(on_terminal, backend, nu
     assert termios.tcgetattr(program.slave) == program.mode
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_the_command_line_gives_the_terminal_back_too(on_terminal, backend, tmp_path: Path, number, code):
+    """With handlers of its own it stops gracefully, and leaves the terminal as it was (R8)."""
+    program = on_terminal(backend, demo=True, TMPDIR=str(tmp_path))
+    program.see("watcher cancelled")  # nothing runs any more that stopping would wait for
+    program.see("3 waiting")
+    assert program.end(number) == (code, b"")
+    program.see("supervisor resume demo")
+    assert termios.tcgetattr(program.slave) == program.mode
+
+
 def test_nothing_that_an_agent_writes_is_obeyed_by_the_terminal(on_terminal, backend):
     """An escape sequence in an argument is shown, not sent."""
     program = on_terminal(backend, "\x1b]0;owned\x07\u202e")
