@@ -21,10 +21,9 @@ SELECT e.position, f.id, e.body FROM event AS e CROSS JOIN event AS f ON f.posit
 SELECT position, body FROM event
  WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? ORDER BY position;
 
--- session_entry: the index entry of a session, to change it
-SELECT c.id, r.id, s.number, s.last_at, s.waiting_for, s.due_at, s.finished
-  FROM event AS c CROSS JOIN session AS s ON s.number = c.position CROSS JOIN event AS r ON r.position = s.root
- WHERE c.id = ?;
+-- session_entries: the index entries of some sessions, to change them; their roots do not change and are not read
+SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished
+  FROM json_each(?) AS k CROSS JOIN event AS c ON c.id = k.value CROSS JOIN session AS s ON s.number = c.position;
 
 -- add_session: put a new session into the index
 INSERT INTO session (number, root, last_at, waiting_for, due_at, finished)
@@ -36,9 +35,9 @@ UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ? WHERE 
 -- clear_sessions: forget the index, to rebuild it
 DELETE FROM session;
 
--- approval_entry: the index entry of an approval, to change it
-SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown
-  FROM approval AS a CROSS JOIN event AS c ON c.position = a.session WHERE a.id = ?;
+-- approval_entries: the index entries of some approvals, to change them; their sessions do not change and are not read
+SELECT a.id, '', a.operation, a.asked, a.status, a.decided, a.shown
+  FROM json_each(?) AS k CROSS JOIN approval AS a ON a.id = k.value;
 
 -- approval_of_call: the same, where an event names the call alone; a later run of the session may use its name again
 SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown

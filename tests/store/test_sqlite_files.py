@@ -279,10 +279,15 @@ def test_no_query_reads_a_whole_table(path, query):
     statement = schema.QUERIES[query]
     parameters = statement.count("?") - statement.count("'?'")
     connection = sqlite3.connect(path)
-    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", (0,) * parameters)]
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", ("[]",) * parameters)]
     connection.close()
     meant = {"sessions": "SCAN s", "clear_owners": "SCAN owner"}
-    assert [step for step in plan if "SCAN" in step and "INDEX" not in step and step != meant.get(query)] == []
+    given = "SCAN k VIRTUAL TABLE"
+    assert [
+        step
+        for step in plan
+        if "SCAN" in step and "INDEX" not in step and step != meant.get(query) and given not in step
+    ] == []
     assert not any("TEMP B-TREE" in step for step in plan if query != "approvals_of_tree")
 
 
