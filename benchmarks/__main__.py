@@ -1,0 +1,66 @@
+"""`python -m benchmarks [NAME...] [--json] [--smoke] [--peers] [--plot FILE]`: run what is named, or everything.
+
+Every benchmark goes through the public face, on asyncio and on trio, and prints what it compares, the medians with
+their spread, the ratio, and what durability that bought. `--smoke` runs everything small; no figure of it says
+anything. `--peers` adds other programs, each in a virtual environment that is made for it.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+import time
+import traceback
+from typing import Any
+
+from benchmarks.measure import machine
+
+NAMES = (
+    "decision",
+    "lag",
+    "rates",
+    "cycles",
+    "heartbeat",
+    "watching",
+    "memory",
+    "starting",
+    "months",
+    "frozen",
+    "trees",
+    "repair",
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}, peers, curves")
+    parser.add_argument("--json", action="store_true", help="print one JSON document at the end, on stdout")
+    parser.add_argument("--smoke", action="store_true", help="everything small, in seconds: does it still run?")
+    parser.add_argument("--peers", action="store_true", help="also measure other programs")
+    parser.add_argument("--plot", metavar="FILE", help="measure the scale curves, and draw them")
+    options = parser.parse_args()
+    names = options.names or [*NAMES, *(["peers"] if options.peers else []), *(["curves"] if options.plot else [])]
+    out, sys.stdout = sys.stdout, sys.stderr if options.json else sys.stdout
+    results: dict[str, Any] = {"machine": machine(), "smoke": options.smoke}
+    print(" ".join(f"{key}={value}" for key, value in results["machine"].items()))
+    failed = 0
+    for name in names:
+        begun = time.monotonic()
+        try:
+            results[name] = importlib.import_module(f"benchmarks.{name}").run(options.smoke)
+        except Exception:
+            failed += 1
+            results[name] = {"failed": traceback.format_exc()}
+            traceback.print_exc()
+        print(f"  [{name}: {time.monotonic() - begun:.1f} s]", flush=True)
+    if options.plot:
+        from benchmarks.curves import draw
+
+        draw(results["curves"], results["machine"], options.plot)
+    if options.json:
+        json.dump(results, out, indent=1)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""The agents that are measured, and when they got where. Importable, since a start in a new process resumes them."""
+
+from time import perf_counter
+
+import anyio
+
+from supervisor import Context, agent, tool
+
+effects: dict[str, float] = {}
+"""When the approved call of each note began."""
+went_on: dict[str, float] = {}
+"""When the agent of each note ran on with its call's result."""
+
+
+@tool
+async def act(note: str) -> str:
+    """Ask a person, and do nothing."""
+    effects[note] = perf_counter()
+    return note
+
+
+@agent
+async def asker(ctx: Context, note: str) -> str:
+    """Ask once: the sub-agent whose cost is measured."""
+    result = await ctx.call(act, note)
+    went_on[note] = perf_counter()
+    return result.content
+
+
+@agent(max_children=1_000_000, max_live_children=1_000_000, inactivity_timeout=3600)
+async def parent(ctx: Context, count: int) -> int:
+    """Have sub-agents that each ask, and wait for all."""
+    children = [await ctx.spawn(asker, str(number)) for number in range(count)]
+    return sum([(await child.outcome()).kind == "succeeded" for child in children])
+
+
+@agent(inactivity_timeout=3600)
+async def worker(ctx: Context, number: int) -> None:
+    """Work without an end, and show progress now and then."""
+    while True:
+        ctx.heartbeat()
+        await anyio.sleep(30 + number % 17)

@@ -1,0 +1,129 @@
+"""How everything here is measured: sides interleaved (A B A B ...), medians with their spread, ratios within one run.
+
+Machines are shared and drift by tens of per cent, so that a figure alone says little: what counts is the ratio between
+two sides of the same run, and it is computed within each repetition before the median is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+BACKENDS = ("asyncio", "trio")
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    packages = {name: version(name) for name in ("anyio", "trio", "msgspec")}
+    return {
+        "cpus": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "disk": _file_system(scratch_root()),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "load": [round(load, 1) for load in os.getloadavg()],
+        **packages,
+    }
+
+
+def scratch_root() -> Path:
+    """Return where stores are made: a real disk, whatever /tmp is (BENCHMARK_FOLDER says otherwise)."""
+    return Path(os.environ.get("BENCHMARK_FOLDER", "/var/tmp"))
+
+
+def _file_system(folder: Path) -> str:
+    said = subprocess.run(["df", "-PT", folder], capture_output=True, text=True, check=False).stdout.splitlines()
+    return said[-1].split()[1] if len(said) > 1 else "unknown"
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Give a folder on a real disk."""
+    with tempfile.TemporaryDirectory(dir=scratch_root(), prefix="benchmark-") as folder:
+        yield Path(folder)
+
+
+def interleave(sides: Mapping[str, Callable[[], Any]], repetitions: int) -> dict[str, list[Any]]:
+    """Measure every side in turn, again and again; returns what each side returned."""
+    found: dict[str, list[Any]] = {name: [] for name in sides}
+    for _ in range(repetitions):
+        for name, side in sides.items():
+            found[name].append(side())
+    return found
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+class Report:
+    """Prints rows as they are measured, and keeps them for `--json`."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def compare(self, question: str, durability: str = "") -> None:
+        print(f"\n{question}" + (f"\n  durability: {durability}" if durability else ""), flush=True)
+
+    def values(self, label: str, values: Sequence[float], unit: str = "", scale: float = 1.0) -> float:
+        """Print the median of some values and their spread; returns the median."""
+        scaled = [value * scale for value in values]
+        middle = statistics.median(scaled)
+        spread = f"  ({_short(min(scaled))} to {_short(max(scaled))}, n={len(scaled)})" if len(scaled) > 1 else ""
+        print(f"  {label:58} {_short(middle):>9} {unit}{spread}", flush=True)
+        return middle
+
+    def ratio(
+        self,
+        name: str,
+        ours: Sequence[float],
+        theirs: Sequence[float] | None = None,
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        unit: str = "x",
+        **more: Any,
+    ) -> float:
+        """Judge the median of the ratios of each repetition (or of values that are none) by its target."""
+        pairs = [a / b for a, b in zip(ours, theirs, strict=True)] if theirs is not None else list(ours)
+        middle = statistics.median(pairs)
+        met = (at_most is None or middle <= at_most) and (at_least is None or middle >= at_least)
+        goal = (
+            f"<= {_short(at_most)}" if at_most is not None else f">= {_short(at_least)}" if at_least is not None else ""
+        )
+        said = f"target {goal} {'reached' if met else 'MISSED'}" if goal else ""
+        spread = f"({_short(min(pairs))} to {_short(max(pairs))})"
+        print(f"  = {name:56} {_short(middle):>9} {unit} {spread} {said}", flush=True)
+        row = {"name": name, "value": middle, "low": min(pairs), "high": max(pairs), "unit": unit, "target": goal}
+        self.rows.append({**row, "reached": met if goal else None, **more})
+        return middle
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return ""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def in_new_process(code: str, *arguments: object) -> str:
+    """Run a program of its own and return its last line: for what only a fresh process can show."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent, timeout=600
+    )
+    if done.returncode:
+        raise RuntimeError(f"a measured process failed:\n{done.stderr[-2000:]}")
+    return done.stdout.splitlines()[-1]

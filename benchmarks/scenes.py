@@ -1,0 +1,94 @@
+"""What is measured stands here: a store on a disk, and any number of sub-agents that wait for a person in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+
+from benchmarks.agents import asker
+from supervisor import Approval, Store, open_supervisor
+from supervisor.runtime.local import LocalSupervisor
+
+FOREVER = 1e9
+"""Seconds after which nothing that is measured here is passivated."""
+PAYLOAD = "x" * 200
+ROW = b"x" * 300
+"""A row of what we are compared with: about as long as an entry of a journal."""
+
+
+class Left(Exception):
+    """Ends a scene without waiting: what waits is left waiting."""
+
+
+@asynccontextmanager
+async def waiting(
+    store: str | Path | Store, count: int, *, passivate_after: float = FOREVER, payload: str = PAYLOAD
+) -> AsyncIterator[tuple[LocalSupervisor, list[Approval]]]:
+    """Open a supervisor with so many sub-agents, each of which waits for a decision."""
+    try:
+        async with open_supervisor(store, passivate_after=passivate_after) as supervisor:
+            await start(supervisor, range(count), payload)
+            yield supervisor, supervisor.find_approvals()
+            raise Left
+    except Left:
+        pass
+
+
+async def start(supervisor: LocalSupervisor, numbers: range, payload: str = PAYLOAD, at_once: int = 500) -> None:
+    """Start sub-agents, many at once, and return when all of them wait."""
+    for first in range(numbers.start, numbers.stop, at_once):
+        last = min(first + at_once, numbers.stop)
+        async with anyio.create_task_group() as tasks:
+            for number in range(first, last):
+                tasks.start_soon(_start, supervisor, number, payload)
+        while count_pending(supervisor) < last - numbers.start:  # nothing is measured here
+            await anyio.sleep(0.002)
+
+
+async def _start(supervisor: LocalSupervisor, number: int, payload: str) -> None:
+    await supervisor.start(asker, f"{number} {payload}", session=f"s{number}")
+
+
+def count_pending(supervisor: LocalSupervisor) -> int:
+    store: Any = supervisor.store
+    if hasattr(store, "_pending"):
+        return len(store._pending)
+    (count,) = store._reader.execute("SELECT count(*) FROM approval WHERE status = 'pending'").fetchone()
+    return int(count)
+
+
+def plain_sqlite(path: Path, synchronous: str = "FULL") -> sqlite3.Connection:
+    """Open what we are compared with: the smallest durable table there is."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("CREATE TABLE IF NOT EXISTS row (id INTEGER PRIMARY KEY, body BLOB NOT NULL)")
+    return connection
+
+
+def commit(connection: sqlite3.Connection) -> float:
+    """Return the seconds that a commit of one row takes."""
+    begun = perf_counter()
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO row (body) VALUES (?)", (ROW,))
+    connection.execute("COMMIT")
+    return perf_counter() - begun
+
+
+def sqlite_rows_per_second(folder: Path, count: int, batch: int = 1000) -> float:
+    """Return how many rows SQLite takes in a second, in durable batches."""
+    connection = plain_sqlite(folder / "plain.db")
+    begun = perf_counter()
+    for _ in range(count // batch):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("INSERT INTO row (body) VALUES (?)", [(ROW,)] * batch)
+        connection.execute("COMMIT")
+    took = perf_counter() - begun
+    connection.close()
+    return count / took

@@ -1,0 +1,115 @@
+"""How long after a start with 100,000 pending are all listed, and does any decision take effect?
+
+From the exec of the interpreter: a process that opens the store and lists the inbox; and one that opens it, decides one
+approval in the middle, takes its tree up and sees it end. Durability: SQLite WAL synchronous=FULL; the decision, the
+call and the outcome are on disk.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from benchmarks.measure import BACKENDS, Report, interleave, scratch
+from benchmarks.scenes import Left, start
+from supervisor import open_supervisor
+
+_LIST = """
+import sys, anyio
+from supervisor import open_supervisor
+async def main():
+    async with open_supervisor(sys.argv[1]) as supervisor:
+        assert len(supervisor.find_approvals()) == int(sys.argv[2])
+        raise SystemExit
+anyio.run(main, backend=sys.argv[3])
+"""
+_DECIDE = """
+import sys, anyio
+from supervisor import Approve, open_supervisor
+async def main():
+    async with open_supervisor(sys.argv[1]) as supervisor:
+        session = sys.argv[4]
+        approval, = supervisor.get_session(session).pending_approvals
+        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
+        run, = await supervisor.resume(session)
+        assert (await run.outcome()).kind == "succeeded"
+        raise SystemExit
+anyio.run(main, backend=sys.argv[3])
+"""
+_EMPTY = "import sys, anyio, supervisor; anyio.run(anyio.sleep, 0, backend=sys.argv[3])"
+
+
+def run(smoke: bool) -> dict[str, Any]:
+    report = Report()
+    count, repetitions = (300, 1) if smoke else (100_000, 5)
+    with scratch() as folder:
+        path = folder / "state.db"
+        make(path, count)
+        numbers = iter(range(count // 2, count))
+        sides = {
+            f"{backend} {name}": partial(_timed, code, path, count, backend, numbers)
+            for backend in BACKENDS
+            for name, code in (("import", _EMPTY), ("decide", _DECIDE), ("list", _LIST))
+        }
+        found = _measure(sides, repetitions, count)
+    report.compare(f"A start with {count} pending", "SQLite WAL synchronous=FULL")
+    for backend in BACKENDS:
+        report.values(f"{backend}: a process that only imports", found[f"{backend} import"], "s")
+        listed, decided = found[f"{backend} list"], found[f"{backend} decide"]
+        report.ratio(f"start with {count} pending, {backend}: all listed", listed, at_most=1.0, unit="s")
+        report.ratio(f"start with {count} pending, {backend}: any decision goes on", decided, at_most=1.0, unit="s")
+    return {"rows": report.rows}
+
+
+def make(path: Path, count: int) -> None:
+    """Fill a store with pending approvals whose runs are asleep."""
+    gc.freeze()
+    anyio.run(_fill, path, count)
+
+
+async def _fill(path: Path, count: int, slice_: int = 2_000) -> None:
+    for first in range(0, count, slice_):
+        try:
+            async with open_supervisor(path, passivate_after=0.0) as supervisor:
+                await start(supervisor, range(first, min(first + slice_, count)))
+                while supervisor._runner.live:  # nothing is timed
+                    await anyio.sleep(0.01)
+                raise Left
+        except Left:
+            pass
+
+
+def _measure(sides: dict[str, Any], repetitions: int, count: int) -> dict[str, list[float]]:
+    found = interleave(sides, repetitions)
+    return {name: list(values) for name, values in found.items()}
+
+
+def _timed(code: str, path: Path, count: int, backend: str, numbers: Any) -> float:
+    # A decided approval is pending no more: what is listed is what is left.
+    if code is _LIST:
+        count = _pending(path)
+    session = f"s{next(numbers)}" if code is _DECIDE else ""
+    begun = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", code, str(path), str(count), backend, session],
+        check=True,
+        timeout=120,
+        cwd=Path(__file__).parent.parent,
+    )
+    return time.perf_counter() - begun
+
+
+def _pending(path: Path) -> int:
+    import sqlite3
+
+    connection = sqlite3.connect(path)
+    (count,) = connection.execute("SELECT count(*) FROM approval WHERE status = 'pending'").fetchone()
+    connection.close()
+    return int(count)
