@@ -15,7 +15,7 @@ Rules
 
 import os
 from collections.abc import Iterable, Mapping
-from math import inf
+from math import inf, nextafter
 from typing import Any, Final, Literal, get_args, get_origin
 
 import anyio
@@ -146,7 +146,8 @@ class Call:
         timeout = self.tool.timeout
         if timeout is not None:
             timeout = self.attempt.spec.call_timeout or timeout
-        deadline = anyio.current_time() + timeout if timeout is not None else inf
+        # Just behind the instant itself: what ends exactly with it has ended (T3).
+        deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
         try:
             with anyio.CancelScope(deadline=deadline) as scope:
                 value = await self.tool.fn(*((context,) if self.tool.takes_context else ()), **arguments)

@@ -100,14 +100,21 @@ class Quiet:
                 return  # it was stopped meanwhile, which is all that this could have done
 
     def look_for_divergence(self, attempt: Attempt) -> None:
-        claims = attempt.claims
+        """Look again in a while whether a re-run that is blocked has asked for anything.
+
+        Neither a model call nor a loop that was held is divergence: one has a budget, the other is nobody's fault.
+        """
+        alarm, claims = self._runner.alarm, attempt.claims
+        lag = alarm.lag
 
         def look() -> None:
             if attempt.fate is not None or not attempt.blocked or not attempt.memory.is_replaying:
                 return
-            if attempt.claims == claims and attempt.in_flight == attempt.blocked + sum(attempt.waiting.values()):
+            is_all_blocked = attempt.in_flight == attempt.blocked + sum(attempt.waiting.values())
+            could_ask = not attempt.watch.is_working and alarm.lag == lag
+            if is_all_blocked and could_ask and attempt.claims == claims:
                 attempt.stop(attempt.diverged())
             else:
                 self.look_for_divergence(attempt)
 
-        self._runner.alarm.at(anyio.current_time() + DIVERGED_AFTER, look)
+        alarm.at(anyio.current_time() + DIVERGED_AFTER, look)
