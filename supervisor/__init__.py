@@ -29,6 +29,7 @@ from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec, agent, tool
 from supervisor.core.values import Approval, Approve, Deny, Option, Outcome, SessionView, ToolResult, Verdict
 from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore
+from supervisor.tools.jobs import job_kill, job_output, jobs
 from supervisor.tools.shell import shell
 
 __all__ = [
@@ -73,6 +74,9 @@ __all__ = [
     "UnknownAgent",
     "Verdict",
     "agent",
+    "job_kill",
+    "job_output",
+    "jobs",
     "open_supervisor",
     "shell",
     "tool",

@@ -101,6 +101,8 @@ class Store(ABC):
     """For messages to people: where it is."""
     is_durable: bool
     """Whether another process, or a later one, could answer what is asked here (A6)."""
+    jobs_folder: str | None = None
+    """Where logs of background jobs may lie, made when it is needed; None if the store is nowhere."""
     unreadable: Mapping[str, str]
     """Sessions of which `rows` left out an entry that it cannot read, and why; `journal` refuses them and no others."""
 

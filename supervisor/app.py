@@ -20,6 +20,8 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
 from supervisor.store.sqlite import SqliteStore
+from supervisor.tools.job_watch import JobWatch
+from supervisor.tools.survivors import end_survivor
 
 log = FactLog(__name__)
 
@@ -53,11 +55,18 @@ async def open_supervisor(
         runner = Runner(opened, passivate_after)
         supervisor = LocalSupervisor(runner)
         posting = Posting(runner, supervisor, channels, unattended)
-        runner.took_up = posting.take_up
+        runner.jobs = jobs = JobWatch(runner)
+        runner.survivors.end_one = end_survivor
+
+        def take_up(root: str) -> None:
+            posting.take_up(root)
+            jobs.take_up(root)
+
+        runner.took_up = take_up
         body: BaseException | None = None
         async with anyio.create_task_group() as outer:
             ready, leaving = anyio.Event(), anyio.Event()
-            outer.start_soon(_host, runner, supervisor, posting, channels, ready, leaving)
+            outer.start_soon(_host, runner, supervisor, posting, jobs, channels, ready, leaving)
             await ready.wait()
             try:
                 yield supervisor
@@ -69,7 +78,10 @@ async def open_supervisor(
                 await _stop(runner)
                 body = error
             finally:
-                leaving.set()
+                try:
+                    await jobs.leave()
+                finally:
+                    leaving.set()
         if body is not None:
             raise body
         if runner.journal.death is not None:
@@ -82,6 +94,7 @@ async def _host(
     runner: Runner,
     supervisor: LocalSupervisor,
     posting: Posting,
+    jobs: JobWatch,
     channels: Sequence[Channel],
     ready: anyio.Event,
     leaving: anyio.Event,
@@ -96,6 +109,7 @@ async def _host(
                     async with anyio.create_task_group() as services:
                         services.start_soon(runner.alarm.run)
                         services.start_soon(posting.run)
+                        services.start_soon(jobs.run)
                         services.start_soon(_look_for_others, runner)
                         for channel in channels:
                             services.start_soon(_serve, channel, supervisor)

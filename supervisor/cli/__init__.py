@@ -29,6 +29,7 @@ _COMMANDS = {
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
     "sessions": ("reading", "List sessions and how they are."),
     "show": ("reading", "Show what happened in a session, from its journal."),
+    "jobs": ("jobs", "List background jobs, and how they are now."),
     "audit": ("reading", "List who asked, who decided what, and what then ran."),
 }
 """Name -> module, and the line that the list of commands has for it without importing that module."""

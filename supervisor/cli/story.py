@@ -120,6 +120,10 @@ class Story:
             case e.ToolCallFinished():
                 content = "" if self._brief and event.kind in ("ok", "interrupted") else event.content
                 return f"{self._called(session, event.operation)}: {event.kind}{_because(content)}"
+            case e.JobStarted():
+                return f"has job {event.job} in the background, process {event.process}: {quote(event.command)}"
+            case e.JobEnded():
+                return f"job {event.job} {job_ending(event)}"
             case e.OperationAbandoned():
                 return f"gave up {self._called(session, event.operation)}"
         return None
@@ -168,6 +172,17 @@ def ending(kind: str, cause: str | None) -> str:
     if kind == "succeeded" or not cause:
         return kind
     return quote(cause) if cause.startswith(kind) else f"{kind}: {quote(cause)}"
+
+
+def job_ending(event: e.JobEnded) -> str:
+    """Return how a background job ended."""
+    match event.how:
+        case "lost":
+            return "is lost: its process is gone, and nobody knows how it ended"
+        case "failed":
+            return "could not begin"
+    code = f"signal {event.signal}" if event.signal is not None else f"exit code {event.exit_code}"
+    return f"{event.how} with {code}" + (f", because of {visible(event.by)}" if event.by else "")
 
 
 def _because(text: str | None) -> str:

@@ -41,6 +41,8 @@ AUDITED = (
     e.CardRetired,
     e.ToolCallStarted,
     e.ToolCallFinished,
+    e.JobStarted,
+    e.JobEnded,
     e.CancelRequested,
 )
 """Who asked, who was shown what, who decided what, and what then ran (A15)."""

@@ -5,8 +5,9 @@ that the job starts, but it no longer ends with us. What a later process must kn
 names job and warden by pid and start time, the warden writes down the end, and the log has the output.
 
 Rules
-- The job's folder (0700) holds `log`, its output as it comes (0600, without a bound); `end`, written by the warden when
-  nothing of the job is left; and `by`, who wanted its end, if somebody did.
+- The job's folder (0700) holds `session`, whose it is; `log`, its output as it comes (0600, without a bound); `end`,
+  written by the warden when nothing of the job is left; `by`, who wanted its end, if somebody did; and `told`, once its
+  session was told.
 - A job is alive if its warden is, or the process itself, by pid *and* start time. Else its `end` says how it ended;
   without one it is lost: killed together with its warden, or gone with its machine.
 - A job ends when its command has exited: what that leaves behind is ended, as everywhere.
@@ -36,7 +37,9 @@ from supervisor.tools.warden import END_JOB
 
 GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL
 _MARGIN: Final = 10.0  # seconds beyond its own bounds that a warden gets on a busy machine
-_PAUSE: Final = 0.02
+_PAUSE: Final = 0.02  # seconds between two looks at a job that is ending
+SESSION: Final = "session"
+TOLD: Final = "told"
 _ID_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # read aloud, none is taken for another
 
 
@@ -55,15 +58,33 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     end: End | None = None
     by: str | None = None
 
+    @property
+    def how(self) -> Literal["exited", "ended", "failed", "lost"]:
+        """How a job that is over has ended, as JobEnded says it."""
+        if self.end is None:
+            return "lost" if self.by is None else "ended"
+        if self.end.was_ended:
+            return "ended"
+        return "failed" if self.end.code is None else "exited"
 
-def make_job_folder(parent: str) -> tuple[str, str]:
-    """Return the id of a new job and its folder (0700). Raises OSError."""
+    @property
+    def exit_code(self) -> int | None:
+        return self.end.code if self.end is not None and self.end.code is not None and self.end.code >= 0 else None
+
+    @property
+    def signal(self) -> int | None:
+        return -self.end.code if self.end is not None and self.end.code is not None and self.end.code < 0 else None
+
+
+def make_job_folder(parent: str, session: str) -> tuple[str, str]:
+    """Return the id of a new job of a session, and its folder. Raises OSError."""
     Path(parent).mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         job = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
         folder = Path(parent, job)
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
+            _write(folder / SESSION, session)
             return job, str(folder)
 
 
@@ -125,7 +146,7 @@ async def end_job(job: JobStarted, by: str) -> Answer:
     """End a job and all it started; returns when that is done, or nothing more can be done (see `end_survivor`)."""
     folder = Path(job.log).parent
     with suppress(OSError):
-        (folder / "by").write_text(by)
+        _write(folder / "by", by)
     warden = await anyio.to_thread.run_sync(find, job.guard)
     if warden is not None and warden.started_at == job.guard_started_at and not warden.is_zombie:
         answer = await anyio.to_thread.run_sync(partial(send, warden, END_JOB))
@@ -149,6 +170,11 @@ def read_log(log: str, limit: int, offset: int | None = None) -> tuple[bytes, in
         start = max(0, size - limit) if offset is None else min(offset, size)
         file.seek(start)
         return file.read(limit), start, size
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, "utf-8")
 
 
 def _processes(job: JobStarted) -> tuple[tuple[int, float | None], ...]:

@@ -2,9 +2,15 @@
 
 Order: the process exists and waits at its gate; its pid and start time are committed with `executing`; the gate opens;
 its end, whichever way, is the call's result. If we die before the gate opens, nothing has run.
+
+A background job goes the same way to its gate, and is committed with `executing`; the call's result is that it has
+begun, and from then on it belongs to nobody's call (see `background` and `job_watch`).
 """
 
+import base64
 import os
+import shlex
+import shutil
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,8 +18,11 @@ import anyio
 
 from supervisor.core.errors import ToolFailed
 from supervisor.core.marker import CALL_MARKER
-from supervisor.core.specs import ToolContext, tool
+from supervisor.core.specs import tool
+from supervisor.core.toolcontext import NewJob, ToolContext
 from supervisor.core.values import ToolResult
+from supervisor.tools.ampersand import without_ampersand
+from supervisor.tools.background import BackgroundProcess, make_job_folder
 from supervisor.tools.finished import Finished, LaunchFailed
 from supervisor.tools.process import Process, open_process
 
@@ -28,24 +37,35 @@ async def shell(
     cwd: str | None = None,
     env: dict[str, str] | None = None,
     timeout: float = 30.0,
+    background: bool = False,
 ) -> ToolResult[str]:
     """Run a command and return its output; asks a person first.
 
     `command`: a string runs in /bin/sh, a list of words without a shell. `cwd`: the folder it runs in, default the
     supervisor's. `env`: variables added to the supervisor's environment, less our own secrets. `timeout`: seconds from
-    the command's start until it is ended, together with everything that it started.
+    the command's start until it is ended, together with everything that it started. `background`: begin a job, which
+    goes on after the call and has no deadline; so does a string that ends in a single `&`.
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, UTF-8, what is not escaped; capped, head and tail). Otherwise it is an error that keeps the output.
-    `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, left_behind, refused_kills.
+    `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, left_behind, refused_kills;
+    and of output that is not text output_base64, its bytes as far as they were kept (of a cut one its end, too:
+    output_tail_base64).
+    A job's result is ok once it has begun; `details`: job (its id), pid, log (path of the file that gets its output).
     On macOS a process that leaves its session cannot be found once its parent has ended, and is not ended.
     """
     if not timeout > 0:
         raise ToolFailed(
             f"timeout must be more than 0 seconds, not {timeout}", reason="invalid_arguments", effect="none"
         )
+    in_background = without_ampersand(command) if isinstance(command, str) else None
     try:
-        async with open_process(command, cwd=cwd, env=_environment(context, env)) as process:
+        if background or in_background is not None:
+            return await _begin_job(context, in_background or command, cwd, env)
+        beat = context.heartbeat
+        async with open_process(
+            command, cwd=cwd, env=_environment(context, env), on_output=lambda chunk: beat()
+        ) as process:
             await context.started(process.pid, process.started_at)
             await process.release()
             return _result(await _wait(process, context, timeout), process.pid, timeout)
@@ -53,6 +73,42 @@ async def shell(
         where = f": {failure.filename}" if failure.filename else ""
         text = f"the command could not be started: {failure.strerror}{where}"
         raise ToolFailed(text, reason="launch", effect="none", errno=failure.errno) from None
+
+
+async def _begin_job(
+    context: ToolContext, command: str | list[str], cwd: str | None, env: dict[str, str] | None
+) -> ToolResult[str]:
+    try:
+        job, folder = make_job_folder(context.job_folder, context.session)
+    except OSError as error:
+        raise ToolFailed(f"there is no place for a job's log: {error}", reason="launch", effect="none") from None
+    is_committed = False
+    try:
+        async with BackgroundProcess(command, folder, cwd=cwd, env=_environment(context, env)) as process:
+            text = command if isinstance(command, str) else shlex.join(command)
+            new = NewJob(
+                id=job,
+                command=text,
+                guard=process.guard,
+                guard_started_at=process.guard_started_at,
+                log=process.log,
+            )
+            await context.started(process.pid, process.started_at, new)
+            is_committed = True
+            await process.begin()
+    finally:
+        if not is_committed:
+            shutil.rmtree(folder, ignore_errors=True)
+    content = f"[job {job} has begun as process {process.pid}; its output goes to {process.log}]"
+    details = {
+        "reason": None,
+        "effect": "done",
+        "background": True,
+        "job": job,
+        "pid": process.pid,
+        "log": process.log,
+    }
+    return ToolResult(kind="ok", content=content, value=content, details=details)
 
 
 async def _wait(process: Process, context: ToolContext, timeout: float) -> Finished:
@@ -87,6 +143,10 @@ def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:
         ],
         "refused_kills": list(finished.refused_kills),
     }
+    if not output.is_text:
+        details["output_base64"] = base64.b64encode(output.head).decode()
+        if output.is_truncated:
+            details["output_tail_base64"] = base64.b64encode(output.tail).decode()
     ok = finished.exit_code == 0 and not finished.timed_out
     text = output.text
     content = "\n".join([*([text] if text else []), *_remarks(finished, timeout)])

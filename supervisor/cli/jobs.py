@@ -1,0 +1,78 @@
+"""The command that lists background jobs: what calls began that outlives them, and how it is now."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import anyio
+import msgspec
+from cyclopts import Parameter
+
+from supervisor.channels.cards import ago, visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.cli.reading import reading
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+
+def jobs(
+    *,
+    all: Annotated[bool, Parameter(negative=(), help="Those that have ended, too.")] = False,  # noqa: A002 # --all
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """List background jobs, and how they are now."""
+    place = find_store(store)
+    found = anyio.run(_find, place)
+    shown = [job for job in found if all or job["state"] == "running"]
+    if json:
+        answers.print_json(shown)
+    elif shown:
+        _print(shown)
+    else:
+        ended = f" ({len(found)} have ended: supervisor jobs --all{place.option})" if found else ""
+        say(f"No background jobs in {place.path}{ended}.")
+    return Exit.DONE
+
+
+async def _find(place: Place) -> list[dict[str, Any]]:
+    async with reading(place) as supervisor:
+        return [] if supervisor is None else await _look_at_all(supervisor)
+
+
+async def _look_at_all(supervisor: "LocalSupervisor") -> list[dict[str, Any]]:
+    from supervisor.core.events import JobEnded, JobStarted
+    from supervisor.core.session import Job
+    from supervisor.tools.jobs import view_of
+
+    began: dict[str, tuple[str, Job]] = {}
+    for row in supervisor.audit():
+        match row.event:
+            case JobStarted(job=job):
+                began[job] = (row.session, Job(started=row.event))
+            case JobEnded(job=job) if job in began:
+                began[job] = (row.session, Job(started=began[job][1].started, ended=row.event))
+            case _:
+                pass
+    return [
+        {"session": session, "began_at": job.started.at, **msgspec.to_builtins(await view_of(job))}
+        for session, job in began.values()
+    ]
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    from datetime import datetime
+
+    from rich.text import Text
+
+    now, console = datetime.now().astimezone(), answers.open_console()
+    for job in found:
+        text = Text(job["job"], style="bold")
+        text.append(f"  {job['state']}", style="green" if job["state"] == "running" else "")
+        if job["signal"] is not None or job["exit_code"] is not None:
+            text.append(f" (exit code {job['exit_code']})" if job["signal"] is None else f" (signal {job['signal']})")
+        text.append(f"  process {job['pid']}, began {ago(job['began_at'], now)}, session {job['session']}", style="dim")
+        text.append(f"\n  {visible(job['command'])}\n  {visible(job['log'])}")
+        console.print(text)

@@ -1,0 +1,32 @@
+"""Whether a shell command puts itself into the background: the one question that is asked of its text (T6).
+
+Rules
+- Read as /bin/sh reads it: quotes, escapes and comments hide an ampersand; `&&`, `|&`, `>&` and `<&` are other things.
+- In doubt (a quote or bracket that does not end, a here-document) it does not.
+"""
+
+import re
+from typing import Final
+
+_TOKEN: Final = re.compile(
+    r"""(?P<gap>\s+) | (?P<comment>(?:(?<=[\s;&|()])|\A)\#[^\n]*)
+    | (?P<word>\\. | '[^']*' | "(?:\\.|[^"\\])*" | `(?:\\.|[^`\\])*`)
+    | (?P<operator>&&|\|\||;;|\|&|>&|<&|&>|;&|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_OPENING, _CLOSING = "({", ")}"
+_SEPARATORS: Final = ("&", ";", "|", "\n")
+
+
+def without_ampersand(command: str) -> str | None:
+    """Return the command without the single `&` that it ends in; None if it does not end so."""
+    said = [token for token in _TOKEN.finditer(command) if token.lastgroup in ("word", "operator")]
+    plain = [token[0] for token in said if token.lastgroup == "operator"]
+    if not said or said[-1].lastgroup != "operator" or said[-1][0] != "&" or "<<" in command:
+        return None
+    if {"'", '"', "`", "\\"} & {*plain}:
+        return None  # a quote that does not end
+    if sum((each in _OPENING) - (each in _CLOSING) for each in plain if len(each) == 1):
+        return None
+    rest = command[: said[-1].start()].rstrip()
+    return rest if rest and not rest.endswith(_SEPARATORS) else None

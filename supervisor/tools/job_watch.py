@@ -1,0 +1,153 @@
+"""Background jobs as their supervisor sees them: taken up again after a restart, ended by policy, told of once (T6).
+
+Theory: the journal says which jobs there are, the folder beside the store which of them nobody was told the end of. A
+job is looked at several times a second while there is one; nothing of it needs this process to live.
+
+Rules
+- Only jobs of trees that this process owns. A job found by pid and start time is watched again; one that has ended
+  meanwhile is told how; one that is gone without a word is told to be lost.
+- Told once: JobEnded is refused by the fold for a job that has ended, and a job that was told of is marked in its
+  folder, so that no later start reads its journal for it.
+- A job that is not to be kept ends with its root session: when that has ended and can be given no further turn; a
+  conversation at rest, when the supervisor is left. While its root can go on it is left alone, by a shutdown too.
+- Where the store dies with the process, so do its jobs, unless they are to be kept: nobody would find them again.
+"""
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from supervisor.core import events as e
+from supervisor.core.errors import StoreDied, StoreError
+from supervisor.logs import FactLog
+from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.runner import Runner
+from supervisor.tools.background import SESSION, TOLD, Seen, end_job, look_at
+
+log = FactLog(__name__)
+
+LOOK_AGAIN: Final = 0.2  # seconds between two looks at the jobs there are
+LEAVE_TIMEOUT: Final = 20.0  # seconds that ending jobs may hold up who leaves
+SESSION_ENDED: Final = "the end of its session"
+
+
+class JobWatch:
+    """Implements what a call needs of background jobs, and watches them."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._store = runner.journal.store
+        self._parent: str | None = self._store.jobs_folder
+        self._watched: dict[str, tuple[str, e.JobStarted]] = {}
+        self._has_jobs = anyio.Event()
+        self._looking = anyio.Lock()
+
+    def folder(self) -> str:
+        if self._parent is None:
+            self._parent = tempfile.mkdtemp(prefix="supervisor-jobs-")
+        return self._parent
+
+    def began(self, session: str, job: e.JobStarted) -> None:
+        self._watched[job.job] = (session, job)
+        self._has_jobs.set()
+
+    def take_up(self, root: str) -> None:
+        """Watch the jobs again that a tree has and nobody was told the end of."""
+        for session, names in self._untold().items():
+            with suppress(StoreError):  # unreadable: its session says so to whoever asks for it
+                row = self._store.get_session(session)
+                if row is not None and row.root == root:
+                    self._take_up(session, names)
+
+    def _untold(self) -> dict[str, set[str]]:
+        """Return the jobs that are not marked as told of, by session."""
+        found: dict[str, set[str]] = {}
+        if self._store.jobs_folder is None:
+            return found
+        for marker in Path(self._store.jobs_folder).glob(f"*/{SESSION}"):
+            with suppress(OSError):
+                if not (marker.parent / TOLD).exists():
+                    found.setdefault(marker.read_text(), set()).add(marker.parent.name)
+        return found
+
+    def _take_up(self, session: str, names: set[str]) -> None:
+        events = [row.event for row in self._store.journal(session)]
+        ended = {event.job for event in events if isinstance(event, e.JobEnded)}
+        for event in events:
+            if isinstance(event, e.JobStarted) and event.job in names:
+                if event.job in ended:
+                    _mark_told(event)
+                else:
+                    self.began(session, event)
+
+    async def run(self) -> None:
+        """Look at the jobs until cancelled; sleeps while there is none."""
+        while True:
+            await self._has_jobs.wait()
+            await anyio.sleep(LOOK_AGAIN)
+            try:
+                await self.look()
+            except StoreDied:
+                return  # whoever runs the tree says so
+            except (StoreError, OSError) as error:
+                log.warning("jobs.unseen", reason=str(error))  # what was not told is told at the next look
+            if not self._watched:
+                self._has_jobs = anyio.Event()
+
+    async def leave(self) -> None:
+        """The supervisor is being left: end what ends with it, and tell what has ended, for a bounded time."""
+        with anyio.move_on_after(LEAVE_TIMEOUT, shield=True), suppress(StoreError, OSError):
+            await self.look(is_leaving=True)
+
+    async def look(self, *, is_leaving: bool = False) -> None:
+        """Tell of the jobs that are over, and end those whose time has come."""
+        async with self._looking:
+            for name, (session, job) in list(self._watched.items()):
+                seen = await anyio.to_thread.run_sync(look_at, job)
+                if seen.state == "running" and not job.keep and self._is_over(session, is_leaving=is_leaving):
+                    log.debug("job.ended", job=name, session=session)
+                    await end_job(job, SESSION_ENDED)
+                    seen = await anyio.to_thread.run_sync(look_at, job)
+                if seen.state != "running":
+                    await self._tell(session, job, seen)
+                    self._watched.pop(name, None)
+
+    def _is_over(self, session: str, *, is_leaving: bool) -> bool:
+        row = self._store.get_session(session)
+        root = self._store.get_session(row.root) if row is not None else None
+        if root is None or (is_leaving and not self._store.is_durable):
+            return True
+        if root.outcome is None:
+            return False
+        return is_leaving or root.outcome.kind == "cancelled" or not self._takes_text(root.id)
+
+    def _takes_text(self, root: str) -> bool:
+        first = self._store.journal(root)[0].event
+        return isinstance(first, e.SessionCreated) and first.takes_text
+
+    async def _tell(self, session: str, job: e.JobStarted, seen: Seen) -> None:
+        event = e.JobEnded(
+            at=self._runner.clock.now(),
+            job=job.job,
+            how=seen.how,
+            exit_code=seen.exit_code,
+            signal=seen.signal,
+            duration=seen.end.duration if seen.end is not None else None,
+            by=seen.by,
+        )
+
+        def plan(view: View) -> list[Entry]:
+            known = view.session(session).jobs.get(job.job)
+            return [(session, event)] if known is not None and known.ended is None else []
+
+        await self._runner.journal.append(plan)
+        _mark_told(job)
+
+
+def _mark_told(job: e.JobStarted) -> None:
+    with suppress(OSError):  # without the mark a later start reads the journal, and finds it told
+        Path(job.log).with_name(TOLD).touch(mode=0o600)
