@@ -130,8 +130,8 @@ class Attempt:
         self.is_check_planned = False
         self.is_finishing = False
         """The agent function has returned: what is left is waiting for children."""
-        self._given: dict[str, int] = {}
-        """How many results the agent had been given when it asked for operations that are new."""
+        self._given: dict[str, tuple[int, int]] = {}
+        """How many results the agent had been given since which of its saves, when it asked for what is new."""
         self._waiters: dict[str, anyio.Event] = {}
         self._turns: dict[str, anyio.Event] = {}
         self._held = anyio.Event()
@@ -202,7 +202,7 @@ class Attempt:
         await self.check()
         record = self.state.operations.get(operation)
         if record is None:
-            self._given[operation] = self.memory.count_given(self.state)
+            self._given[operation] = self.state.saves, self.memory.count_given(self.state)
             await self.pass_barrier()
             return None
         self.memory.claim(operation)
@@ -248,7 +248,8 @@ class Attempt:
         def unless_sealed(view: View) -> Iterable[Entry]:
             if bound and self.is_sealed:
                 raise Suspended
-            return [(to, self._stamped(event) if to == self.session else event) for to, event in plan(view)]
+            saves = view.session(self.session).saves
+            return [(to, self._stamped(event, saves) if to == self.session else event) for to, event in plan(view)]
 
         try:
             await self.host.journal.append(unless_sealed)
@@ -256,11 +257,13 @@ class Attempt:
             self.host.suspend_tree(self, error)
             raise Suspended from error
 
-    def _stamped(self, event: E) -> E:
-        """Say in the event that begins an operation what the agent had been given when it asked for it."""
+    def _stamped(self, event: E, saves: int) -> E:
+        """Say in the event that begins an operation what the agent had been given when it asked for it: nothing of what
+        is still remembered, if there was a save in between."""
         match event:
             case e.ToolCallRequested() | e.OperationStarted() | e.OperationFinished() if event.operation in self._given:
-                return msgspec.structs.replace(event, given=self._given[event.operation])
+                asked_after, given = self._given[event.operation]
+                return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
             case _:
                 return event
 
@@ -314,7 +317,7 @@ class Attempt:
         if self.is_sealed:
             raise Suspended
         try:
-            return await self.host.journal.note(self.session, lambda: self._stamped(make()))
+            return await self.host.journal.note(self.session, lambda: self._stamped(make(), self.state.saves))
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error

@@ -1,0 +1,161 @@
+"""Memory order and barrier: whatever the tasks of an agent race, a re-run is given the same, and never gets stuck."""
+
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from journals import event_of, story
+
+from supervisor.core.memory import Memory
+from supervisor.core.session import replay
+
+
+class Racing(RuleBasedStateMachine):
+    """An agent whose tasks ask, wait, give up waiting, save and crash in any order; results come in any order, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.state = replay("s", story())
+        self.count = 0
+        self.known = {}  # what the agent had been given when it asked for an operation, in the order of the asking
+        self.live = []  # what the agent was given, in order
+        self.crash()
+
+    @rule()
+    def crash(self):
+        self.memory = Memory(self.state)
+        self.asked, self.given = set(), []
+
+    @precondition(lambda self: not self.memory.is_replaying)
+    @rule()
+    def ask(self):
+        """The agent asks for something new; its entry may come to the journal later."""
+        self.count += 1
+        operation = f"call:t{self.count}:0#1"
+        self.known[operation] = self.memory.count_given(self.state)
+        self.asked.add(operation)
+
+    @precondition(lambda self: self.unwritten)
+    @rule(data=st.data(), is_call=st.booleans())
+    def write(self, data, is_call):
+        """A call is journaled when it begins; a step with its result."""
+        operation = data.draw(st.sampled_from(self.unwritten))
+        name = "ToolCallRequested" if is_call else "OperationFinished"
+        self.state.apply(event_of(name, operation, given=self.known[operation]))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), how=st.sampled_from(["ToolCallFinished", "ToolCallFinished", "OperationAbandoned"]))
+    def answer(self, data, how):
+        operation = data.draw(st.sampled_from(self.open))
+        self.state.apply(event_of(how, operation))
+        if how == "OperationAbandoned":
+            self.memory.give(operation)
+
+    @precondition(lambda self: self.again)
+    @rule(data=st.data())
+    def ask_again(self, data):
+        """The agent asks again for what it had asked for by then; in any order, for its tasks race."""
+        operation = data.draw(st.sampled_from(self.again))
+        self.memory.claim(operation)
+        self.asked.add(operation)
+
+    @precondition(lambda self: self.memory.front(self.state) in self.asked)
+    @rule()
+    def take(self):
+        """The waiter whose turn has come gets its result."""
+        operation = self.memory.front(self.state)
+        self.memory.give(operation)
+        self.given.append(operation)
+        assert [*self.state.order[: len(self.given)]] == self.given, "in journal order"
+        assert all(self.known[other] >= len(self.given) for other in self.memory.unclaimed), "nothing before its time"
+
+    @precondition(lambda self: self.given and not self.memory.is_replaying)
+    @rule()
+    def save(self):
+        """What lies behind the agent is forgotten; what it has asked for lies before all that is still to come."""
+        unwritten = self.unwritten
+        behind = {name.partition("#")[0]: 1 for name in self.state.operations if self.memory.is_given(name)}
+        self.state.apply(event_of("StateSaved", counts={**self.state.counts, **behind}))
+        self.known = dict.fromkeys([*self.state.operations, *unwritten], 0)
+        self.given = []
+
+    @property
+    def unwritten(self):
+        return [name for name in self.known if name in self.asked and name not in self.state.operations]
+
+    @property
+    def open(self):
+        return [name for name, record in self.state.operations.items() if record.is_open and name in self.asked]
+
+    @property
+    def again(self):
+        """What the agent, which goes by what it was given, asks for now."""
+        return [name for name in sorted(self.memory.unclaimed) if self.known[name] <= len(self.given)]
+
+    @invariant()
+    def never_stuck(self):
+        """Something can be asked for again, or a result be given, until the agent is where its journal ends."""
+        if self.memory.is_replaying:
+            assert self.again or self.memory.front(self.state) in self.asked
+        elif self.memory.front(self.state) is None:
+            assert all(self.memory.is_given(name) for name in self.state.order)
+
+
+TestRacing = Racing.TestCase
+TestRacing.settings = settings(deadline=None, max_examples=120, stateful_step_count=40)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.permutations(range(4)), st.sets(st.integers(0, 3)))
+def test_a_waiter_that_is_gone_holds_nobody_up(turns, gone):
+    """A cancelled waiter marks its turn as taken, before or after its result has come."""
+    operations = [f"call:t{n}:0#1" for n in turns]
+    state = replay("s", story(*(event_of("ToolCallRequested", name, given=0) for name in operations)))
+    memory = Memory(replay("s", story()))
+    for place in gone:
+        memory.give(operations[place])
+    for name in operations:
+        state.apply(event_of("ToolCallFinished", name))
+    for name in [name for place, name in enumerate(operations) if place not in gone]:
+        assert memory.front(state) == name
+        memory.give(name)
+    assert memory.front(state) is None
+
+
+def test_nothing_new_begins_before_the_whole_journal_was_asked_for_again():
+    """The barrier: also for what has no result yet, and for what a scope of the agent's own ended."""
+    asked = [event_of("ToolCallRequested", f"call:t{n}:0#1", given=0) for n in (1, 2, 3)]
+    ended = [event_of("OperationAbandoned", "call:t2:0#1"), event_of("ToolCallFinished", "call:t3:0#1")]
+    memory = Memory(replay("s", story(*asked, *ended)))
+    for n in (3, 1, 2):
+        assert memory.is_replaying
+        memory.claim(f"call:t{n}:0#1")
+    assert not memory.is_replaying
+
+
+def test_what_was_asked_for_early_and_journaled_late_is_asked_for_before_the_results_in_between():
+    """The place of an operation is where the agent asked for it, wherever its entry is."""
+    step, call = event_of("OperationFinished", "step:f:0#1", given=0), event_of("ToolCallRequested", given=1)
+    late = event_of("ToolCallRequested", "call:late:0#1", given=0)
+    state = replay("s", story(step, call, late))
+    memory = Memory(state)
+    memory.claim("step:f:0#1")
+    assert memory.front(state) is None
+    memory.claim("call:late:0#1")
+    assert memory.front(state) == "step:f:0#1"
+
+
+def test_children_awaited_in_turn_that_end_in_reverse_do_not_wait_for_each_other():
+    """What arrives unasked has its place in the order when it is delivered, not when it came."""
+    spawned = [
+        event_of("OperationFinished", f"spawn:a:0#{n}", kind="spawn", child=f"child{n}", given=0) for n in (1, 2)
+    ]
+    ended = [event_of("ChildEnded", child=child) for child in ("child2", "child1")]
+    awaited = [event_of("OperationFinished", f"outcome:child{n}:0#1", kind="outcome", given=n + 1) for n in (1, 2)]
+    state = replay("s", story(*spawned, *ended, *awaited))
+    memory = Memory(state)
+    for name in ("spawn:a:0#1", "spawn:a:0#2", "outcome:child1:0#1", "outcome:child2:0#1"):
+        memory.claim(name)
+        if name != "spawn:a:0#1":
+            assert memory.front(state) == name
+        else:
+            assert memory.front(state) is None
+        memory.give(name)
