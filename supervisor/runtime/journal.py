@@ -33,6 +33,7 @@ from supervisor.core.errors import (
     StoreDied,
     StoreError,
     StoreRefused,
+    StoreUnreadable,
     Suspended,
     TreeOwned,
 )
@@ -93,6 +94,8 @@ class View:
             encode_event(event)
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{type(event).__name__} cannot be written to the journal: {error}") from None
+        if (reason := self.store.unreadable.get(session)) is not None:
+            raise StoreUnreadable(reason)
         draft = self._draft(session)
         if session not in self.noted and (notes := self._journal.notes.get(session)):
             self.noted[session] = len(notes)
@@ -142,10 +145,16 @@ class _Slot:
 
 
 class Journal:
-    """Live states of the sessions that are `pinned`, and the writer. `publish` gets what was committed, in order; `die`
-    is called once if the store has died."""
+    """Live states of the sessions that are `pinned`, and the writer. `publish` gets what was committed, in order;
+    `refuse` the pinned sessions whose journals cannot be read any more; `die` is called once if the store has died."""
 
-    def __init__(self, store: Store, publish: Callable[[list[Row]], None], die: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        publish: Callable[[list[Row]], None],
+        refuse: Callable[[str, str], None],
+        die: Callable[[], None],
+    ) -> None:
         self.store = store
         self.states: dict[str, SessionState] = {}
         self.pinned: set[str] = set()
@@ -153,6 +162,7 @@ class Journal:
         self.position = store.last_position()
         self.death: StoreError | None = None
         self._publish = publish
+        self._refuse = refuse
         self._die = die
         self._queue: list[_Slot] = []
         self._work = anyio.Event()
@@ -275,7 +285,7 @@ class Journal:
         view = View(self)
         error: StoreError | None = None
         try:
-            self._take_foreign()
+            self._take_foreign(is_locked=True)
             for slot in batch:
                 self._run_plan(view, slot)
             self.store.write(view.rows)
@@ -297,12 +307,18 @@ class Journal:
             slot.finish(error)
         self._publish(view.rows)
 
-    def _take_foreign(self) -> None:
+    def _take_foreign(self, *, is_locked: bool = False) -> None:
+        """Take in entries of other processes. One that cannot be read (a newer program wrote it) is left out by the
+        store: its session stops here, and under the lock our next position is behind it."""
         rows = self.store.rows(self.position)
         for row in rows:
             self.position = row.position
             if row.session in self.states:
                 self.states[row.session].apply(row.event)
+        for session in self.store.unreadable.keys() & self.pinned:
+            self._refuse(session, self.store.unreadable[session])
+        if is_locked and self.store.unreadable:
+            self.position = self.store.last_position()
         if rows:
             self._publish(rows)
 

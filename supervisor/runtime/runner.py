@@ -52,7 +52,7 @@ class Runner:
         self.alarm = Alarm()
         self.watchdog = Watchdog(self.alarm)
         self.hub = Hub()
-        self.journal = Journal(store, self._published, self._die)
+        self.journal = Journal(store, self._published, self._stop_unreadable, self._die)
         self.quiet = Quiet(self, passivate_after)
         self.live: dict[str, Attempt] = {}
         self.launching: set[str] = set()
@@ -220,6 +220,13 @@ class Runner:
             if session not in self.live:
                 self.journal.unpin(session)
             self._note_change()
+
+    def _stop_unreadable(self, session: str, reason: str) -> None:
+        """A newer program wrote into a journal of ours: that session stops, and only that one."""
+        attempt = self.live.get(session)
+        if attempt is not None and attempt.fate is None:
+            attempt.stop(Fate("suspended", reason))
+            self._refuse(session, reason)
 
     def _refuse(self, session: str, reason: str) -> None:
         log.error("session.refused", session=session, reason=reason)

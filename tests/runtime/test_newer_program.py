@@ -1,0 +1,49 @@
+"""R1, A5: what this program cannot read stops that session only, and is left untouched."""
+
+import anyio
+import pytest
+
+from supervisor import Approve, Context, SqliteStore, SupervisorError, agent, open_supervisor, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    """In real time: another connection writes to the file."""
+    return request.param
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def asks(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).content
+
+
+def write_as_a_newer_program(path, session):
+    """Commit an entry whose tag this program does not know, as another process would."""
+    import sqlite3
+
+    with sqlite3.connect(path) as connection:
+        number = connection.execute("SELECT session FROM event WHERE id = ?", (session,)).fetchone()[0]
+        connection.execute("INSERT INTO event (session, body) VALUES (?, ?)", (number, b'{"event":"RunTeleported"}'))
+    connection.close()
+
+
+async def test_an_entry_of_a_newer_program_stops_its_session_and_no_other(tmp_path):
+    """R1: the session is refused with the reason; its neighbour goes on, and nothing is overwritten."""
+    path = tmp_path / "state.db"
+    async with open_supervisor(SqliteStore(path)) as supervisor:
+        one = await supervisor.start(asks, "a", session="one")
+        two = await supervisor.start(asks, "b", session="two")
+        asked = [await anext(run.approvals()) for run in (one, two)]
+        write_as_a_newer_program(path, "one")
+        with anyio.fail_after(10):
+            with pytest.raises(SupervisorError):
+                await one.outcome()
+            await supervisor.decide(asked[1].id, Approve(by="ana"))
+            assert await two.result() == "b"
