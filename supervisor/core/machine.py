@@ -66,6 +66,7 @@ _ENDING: Final = (
     "CardFailed",
     "CardRetired",
     "MessageReceived",
+    "MessageSent",
     "JobStarted",
     "JobEnded",
 )
@@ -79,7 +80,6 @@ _LIVING: Final = (
     "ApprovalDecided.approve",
     "ApprovalDecided.deny",
     "StateSaved",
-    "MessageSent",
     "RunPassivated",
 )
 

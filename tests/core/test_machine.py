@@ -56,7 +56,7 @@ CardFailed                .         .         open      stopping  finished
 CardRetired               .         .         open      stopping  finished
 RunFinished               .         .         finished  finished  .
 MessageReceived           .         .         open      stopping  finished
-MessageSent               .         .         open      .         .
+MessageSent               .         .         open      stopping  .
 JobStarted                .         .         open      stopping  .
 JobEnded                  .         .         open      stopping  finished
 """
