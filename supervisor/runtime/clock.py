@@ -7,16 +7,25 @@ the machine's monotonic one; where it does, wall time runs ahead by as much, or 
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import anyio
+from anyio.lowlevel import RunVar
+
+_START: Final[RunVar[tuple[float, float]]] = RunVar("supervisor_clock_start")
+"""Where both clocks stood when this loop was first asked: every clock in it must tell the same time."""
 
 
 class Clock:
     """Wall time and the loop's time, kept in step. Made inside the event loop that it reads."""
 
     def __init__(self) -> None:
-        self._loop_start = anyio.current_time()
-        self._real_start = time.monotonic()
+        try:
+            start = _START.get()
+        except LookupError:
+            start = (anyio.current_time(), time.monotonic())
+            _START.set(start)
+        self._loop_start, self._real_start = start
 
     def now(self) -> datetime:
         """Return wall time, aware UTC."""

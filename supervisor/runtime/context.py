@@ -71,9 +71,11 @@ class LocalContext(Context):
         """Do the work of a step; a failure is its result, too."""
         value, error = JSON_NULL, None
         try:
-            value = to_json(await fn(*args, **kwargs), f"the result of step {fn.__qualname__}")
+            what = f"the result of step {fn.__qualname__}"
+            value = to_json(await fn(*args, **kwargs), what)
+            from_json(value, hint_of(fn, "return"), what)
         except Exception as failure:  # noqa: BLE001 # a step is the agent's code: whatever it raises is journaled
-            error = (type(failure).__name__, printable(str(failure)))
+            value, error = JSON_NULL, (type(failure).__name__, printable(str(failure)))
         return self._finished(operation, "step", value, error)
 
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
@@ -93,7 +95,9 @@ class LocalContext(Context):
         with timer.scope:
             try:
                 yield timer
-            except anyio.get_cancelled_exc_class():
+            except GeneratorExit:
+                raise  # nobody is left who could await
+            except BaseException:
                 await timer.interrupt()
                 raise
         await timer.finish()

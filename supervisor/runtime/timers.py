@@ -112,8 +112,8 @@ class DurableTimer:
             with self._firing:
                 if not self.expired:
                     await attempt.pass_barrier()
-                    if not attempt.state.operations[self._operation].is_open:
-                        return
+                    if self._firing.cancel_called or not attempt.state.operations[self._operation].is_open:
+                        return  # the block was left before it could be cut off
                     await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=True))
                 await attempt.take(self._operation)
                 self.scope.cancel()
@@ -122,7 +122,7 @@ class DurableTimer:
             pass  # the attempt is told so itself, and unwinds
 
     async def interrupt(self) -> None:
-        """The block is being cancelled, by this timer or from outside."""
+        """The block was left by a cancellation, by this timer or from outside, or by an error of the agent's."""
         self._end()
         if not self.scope.cancel_called and self._attempt.fate is None:
             now = self._attempt.host.clock.now()
