@@ -145,7 +145,7 @@ async def _stop(runner: Runner) -> None:
             await runner.wait_until(lambda: not runner.is_executing)
         for attempt in list(runner.live.values()):
             attempt.stop(Fate("suspended", "the supervisor was stopped"))
-        await runner.wait_until(lambda: not runner.live and not runner.launching)
+        await runner.wait_until(lambda: not runner.live and not runner.launcher.under_way)
 
 
 async def _look_for_others(runner: Runner) -> None:

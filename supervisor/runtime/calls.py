@@ -57,8 +57,9 @@ class Call:
         self.tool = tool
         self.arguments = to_json(full, f"an argument of tool {tool.name}")
         self.typed = tool.decode_arguments(self.arguments)
-        self.digest = digest(msgspec.to_builtins(full))
-        self.operation = attempt.name_operation(branch, "call", tool.name, msgspec.to_builtins(passed))
+        self.digest = digest(msgspec.to_builtins(full, order="deterministic"))
+        named = msgspec.to_builtins(passed, order="deterministic")
+        self.operation = attempt.name_operation(branch, "call", tool.name, named)
 
     async def run(self) -> ToolResult[Any]:
         attempt = self.attempt

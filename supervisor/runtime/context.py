@@ -55,7 +55,7 @@ class LocalContext(Context):
         if "<" in fn.__qualname__:
             raise InvalidInput(f"step {name} is a closure; steps are functions at the top of a module")
         bound = inspect.signature(fn).bind(*args, **kwargs)
-        arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}"))
+        arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}", canonical=True))
         attempt = self._attempt
         operation = attempt.name_operation(self._branch, "step", fn.__qualname__, arguments)
         with attempt.operating():

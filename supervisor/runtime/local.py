@@ -105,7 +105,7 @@ class LocalSupervisor(Supervisor):
             elif has_begun:
                 self._runner.forget(root)
         if not has_begun:
-            await self._runner.take_up(root)
+            await self._runner.launcher.take_up(root)
         return LocalRun(self, root, agent, runs[0])
 
     def _check_same(
@@ -140,7 +140,7 @@ class LocalSupervisor(Supervisor):
 
         await self._runner.journal.append(plan)
         for root in roots:
-            await self._runner.take_up(root)
+            await self._runner.launcher.take_up(root)
         return [self.get_run(root) for root in roots]
 
     async def decide(self, approval: str, decision: Decision) -> Verdict:

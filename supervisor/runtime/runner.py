@@ -4,16 +4,13 @@ All attempts live in one flat task group inside a shielded host task; the tree i
 reaches them, and a stray cancellation out of one agent fails that run alone.
 
 Rules
-- A session has at most one attempt in memory. It is launched when its tree is taken up and when something that it waits
-  for has come; never when it was told to end, never while what it was passivated for is unanswered.
-- Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
+- A session has at most one attempt in memory. Which one begins, and when, is runtime/launching.py's.
 - A run that ends in any way but success cancels its children first; outcomes are written deepest first. An attempt
   whose parent is ending, too, leaves its ending to the parent, so that a tree ends in one append however deep it is.
 - An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from datetime import datetime
 from typing import Any
 
 import anyio
@@ -21,27 +18,24 @@ from anyio.abc import TaskGroup
 
 from supervisor.abc import Row, Store
 from supervisor.core import events as e
-from supervisor.core.errors import StoreError, Suspended, UnknownAgent
+from supervisor.core.errors import StoreError, Suspended
 from supervisor.core.session import SessionState
 from supervisor.core.specs import AgentSpec
 from supervisor.logs import FactLog
-from supervisor.runtime.agents import load_agent
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt, Fate
 from supervisor.runtime.background import Jobs, NoJobs
-from supervisor.runtime.children import attempt_started
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
 from supervisor.runtime.hub import INBOX, Hub
 from supervisor.runtime.journal import Entry, Journal, View
+from supervisor.runtime.launching import Launcher
 from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.watchdog import Watchdog
 
 log = FactLog(__name__)
-
-BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
 
 
 class Runner:
@@ -55,7 +49,7 @@ class Runner:
         self.journal = Journal(store, self._published, self._stop_unreadable, self._die)
         self.quiet = Quiet(self, passivate_after)
         self.live: dict[str, Attempt] = {}
-        self.launching: set[str] = set()
+        self.launcher = Launcher(self)
         self.endings: dict[str, Ending] = {}
         self.refusals: dict[str, str] = {}
         """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
@@ -65,10 +59,6 @@ class Runner:
         """Called when a tree has become ours to run."""
         self.jobs: Jobs = NoJobs()
         self.survivors = Survivors()
-        self._sleepers: set[str] = set()
-        """Sessions that a timer is going to wake."""
-        self._again: set[str] = set()
-        """Sessions to be launched when their attempt, which was told to pause, has left."""
         self._running = 0
         self._changed = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -94,15 +84,15 @@ class Runner:
             raise
         finally:
             self._running -= 1
-            self._note_change()
+            self.note_change()
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing can go on without a person: no task is at work, and no timer will wake a run of ours."""
         if self._running:
             return False
-        self._sleepers.intersection_update(session for session, _ in self.journal.store.next_due())
-        return not self._sleepers
+        self.launcher.sleepers.intersection_update(session for session, _ in self.journal.store.next_due())
+        return not self.launcher.sleepers
 
     @property
     def is_executing(self) -> bool:
@@ -114,7 +104,7 @@ class Runner:
         while not condition():
             await self._changed.wait()
 
-    def _note_change(self) -> None:
+    def note_change(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -123,16 +113,16 @@ class Runner:
     def expect(self, session: str) -> None:
         """A plan makes this session; until `begin`, or `forget` if it came to nothing, nobody else launches it."""
         self.journal.pinned.add(session)
-        self.launching.add(session)
+        self.launcher.under_way.add(session)
 
     def forget(self, session: str) -> None:
         """What was expected did not come to be."""
-        self.launching.discard(session)
+        self.launcher.under_way.discard(session)
         self.journal.unpin(session)
 
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         """Run an attempt whose beginning is committed."""
-        self.launching.discard(session)
+        self.launcher.under_way.discard(session)
         self.endings.pop(session, None)  # that of an earlier attempt, which the store did not take
         attempt = self.live[session] = Attempt(self, session, spec)
         self.start_soon(self._run, attempt)
@@ -172,121 +162,17 @@ class Runner:
         attempt = self.live.get(session)
         return attempt.waiting if attempt is not None else ()
 
-    # -- taking up ---------------------------------------------------------------------------------------------------
-
-    async def take_up(self, root: str) -> None:
-        """Run what can go on of a tree that this process owns, and wake the rest when it can."""
-        self.refusals.pop(root, None)
-        self.took_up(root)
-        for row in self.journal.store.find_sessions(root=root, is_open=True):
-            if not row.is_asleep:
-                self.launch(row.id)
-            elif row.due_at is not None:
-                self._wake_at(row.id, self.clock.deadline(row.due_at))
-
-    def _wake_at(self, session: str, deadline: float) -> None:
-        self._sleepers.add(session)
-        self.alarm.at(deadline, lambda: self._come_due(session))
-
-    def _come_due(self, session: str) -> None:
-        self._sleepers.discard(session)
-        self.launch(session)
-        self._note_change()
-
-    def launch(self, session: str) -> None:
-        """Begin another attempt, if the session can go on."""
-        if self.is_closed or session in self.launching:
-            return
-        if (attempt := self.live.get(session)) is not None:
-            if attempt.fate is not None and attempt.fate.is_pause:
-                self._again.add(session)
-            return
-        self.refusals.pop(session, None)
-        self.launching.add(session)
-        self.start_soon(self._launch, session)
-
-    async def _launch(self, session: str) -> None:
-        try:
-            with anyio.CancelScope(shield=True):
-                spec = await self._prepare(session)
-                if spec is not None:
-                    await self._begin_again(session, spec)
-        except UnknownAgent as error:
-            self._refuse(session, f"its agent cannot be run here: {error}")
-        except StoreError as error:
-            self._refuse(session, str(error))
-        finally:
-            self.launching.discard(session)
-            if session not in self.live:
-                self.journal.unpin(session)
-            self._note_change()
-
     def _stop_unreadable(self, session: str, reason: str) -> None:
         """A newer program wrote into a journal of ours: that session stops, and only that one."""
         attempt = self.live.get(session)
         if attempt is not None and attempt.fate is None:
             attempt.stop(Fate("suspended", reason))
-            self._refuse(session, reason)
+            self.refuse(session, reason)
 
-    def _refuse(self, session: str, reason: str) -> None:
+    def refuse(self, session: str, reason: str) -> None:
         log.error("session.refused", session=session, reason=reason)
         self.refusals[session] = reason
         self.hub.publish(session)
-
-    async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:
-        """Load a session and its agent; None if it was told to end, which is then seen to."""
-        self.journal.pinned.add(session)
-        found: list[SessionState] = []
-
-        def plan(view: View) -> list[Entry]:
-            found.append(view.session(session))
-            return []
-
-        await self.journal.append(plan)
-        state = found[-1]
-        await self.survivors.end(state)
-        if state.cancel is not None and state.is_open:
-            if state.cancel.origin == session or state.facts.parent is None:
-                self.start_soon(self.end_tree, session)
-            return None
-        return load_agent(state.facts.agent, state.facts.file) if state.is_open else None
-
-    async def _begin_again(self, session: str, spec: AgentSpec[Any, Any]) -> None:
-        has_begun: list[str] = []
-        given_up: list[Ending] = []
-
-        def plan(view: View) -> list[Entry]:
-            has_begun.clear()
-            given_up.clear()
-            state = view.session(session)
-            now = self.clock.now()
-            if self.is_closed or not state.is_open or state.cancel is not None:
-                return []
-            if self._must_sleep(session, state, now):
-                return []
-            if state.barren >= BARREN_ATTEMPTS:
-                cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
-                given_up.append(Ending(kind="abandoned", cause=cause))
-                return list(cancel_children(view, session, now))
-            has_begun.append(session)
-            lost = [(session, event) for event in self.survivors.lost_calls(state, now)]
-            return [*lost, (session, attempt_started(now))]
-
-        await self.journal.append(plan)
-        if given_up:
-            self.endings[session] = given_up[0]
-            self.start_soon(self.end_tree, session)
-        if has_begun:
-            self.begin(session, spec)
-
-    def _must_sleep(self, session: str, state: SessionState, now: datetime) -> bool:
-        """Whether nothing that a passivated run waits for has come, and none of its timers is due."""
-        due_at = state.next_due_at
-        if state.waiting_for is None or (due_at is not None and due_at <= now):
-            return False
-        if due_at is not None:
-            self._wake_at(session, self.clock.deadline(due_at))
-        return True
 
     # -- facts come up -----------------------------------------------------------------------------------------------
 
@@ -300,12 +186,12 @@ class Runner:
             if isinstance(row.event, e.RunFinished):
                 self.endings.pop(row.session, None)
                 self.survivors.forget(row.session)
-                if attempt is None and row.session not in self.launching:
+                if attempt is None and row.session not in self.launcher.under_way:
                     self.journal.unpin(row.session)
             self.hub.publish(row.session)
             if isinstance(row.event, INBOX_EVENTS):
                 self.hub.publish(INBOX)
-        self._note_change()
+        self.note_change()
 
     def _tell(self, attempt: Attempt, event: e.AnyEvent) -> None:
         if (key := e.answers(event)) is not None:
@@ -324,7 +210,7 @@ class Runner:
         if row is None or row.outcome is not None or not self.journal.store.owns(row.root) or self.is_closed:
             return
         if not isinstance(event, e.CancelRequested):
-            self.launch(session)
+            self.launcher.launch(session)
         elif event.origin == session:
             self.start_soon(self.end_tree, session)
 
@@ -332,7 +218,7 @@ class Runner:
         for attempt in list(self.live.values()):
             attempt.stop(Fate("suspended", "the store has died"))
         self.hub.publish_all()
-        self._note_change()
+        self.note_change()
 
     # -- one attempt -------------------------------------------------------------------------------------------------
 
@@ -345,7 +231,7 @@ class Runner:
             elif not attempt.has_ended.is_set():
                 await self._conclude(attempt, ending)
         except (StoreError, Suspended) as error:
-            self._refuse(attempt.session, str(error))
+            self.refuse(attempt.session, str(error))
         finally:
             self._leave(attempt)
 
@@ -386,7 +272,7 @@ class Runner:
             return []
 
         def is_still() -> bool:
-            return not any(s in self.launching or (s in self.live and s not in self.endings) for s in found)
+            return not any(s in self.launcher.under_way or (s in self.live and s not in self.endings) for s in found)
 
         try:
             await self.journal.append(look)
@@ -397,7 +283,7 @@ class Runner:
                 lambda view: list(end_events(view, top, self.endings, self.clock.now(), self.survivors))
             )
         except StoreError as error:
-            self._refuse(top, str(error))
+            self.refuse(top, str(error))
 
     def _overdue(self, attempt: Attempt) -> None:
         """An attempt was told to end, and has not: give it up, loudly (W13)."""
@@ -422,20 +308,20 @@ class Runner:
         if not state.is_open or session not in self.endings:
             self.endings.pop(session, None)
             self.journal.unpin(session)
-        is_wanted = session in self._again
-        self._again.discard(session)
+        is_wanted = session in self.launcher.again
+        self.launcher.again.discard(session)
         if state.is_open and (is_wanted or state.runs != attempt.run):
-            self.launch(session)
+            self.launcher.launch(session)
         elif state.is_open and attempt.fate is not None and attempt.fate.kind == "passivated" and not self.is_closed:
             if state.cancel is not None and state.cancel.origin == session:
                 self.start_soon(self.end_tree, session)
             elif state.cancel is None and state.waiting_for is None:
-                self.launch(session)
+                self.launcher.launch(session)
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
                 # Not before it has left, since a live attempt cannot be woken; and by what is on disk, since a note
                 # that came after the passivation goes with the attempt.
-                self._wake_at(session, self.clock.deadline(row.due_at))
-        self._note_change()
+                self.launcher.wake_at(session, self.clock.deadline(row.due_at))
+        self.note_change()
 
 
 WAKING_EVENTS = (e.ApprovalDecided, e.ChildEnded, e.MessageReceived, e.CancelRequested)

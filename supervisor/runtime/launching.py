@@ -1,0 +1,141 @@
+"""Launches attempts after the first: when a tree is taken up, and when something has come that a session waits for.
+
+Rules
+- Never for a session that was told to end (its end is seen to instead), nor while what it was passivated for has not
+  come.
+- Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
+- What an earlier process left executing is seen to first: its survivors are ended, its calls answered (R1, T2, T9).
+- An agent that cannot be imported leaves its session untouched, and says so.
+"""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from supervisor.core.errors import StoreError, UnknownAgent
+from supervisor.core.session import SessionState
+from supervisor.core.specs import AgentSpec
+from supervisor.runtime.agents import load_agent
+from supervisor.runtime.children import attempt_started
+from supervisor.runtime.ending import Ending, cancel_children
+from supervisor.runtime.journal import Entry, View
+
+if TYPE_CHECKING:
+    from supervisor.runtime.runner import Runner
+
+BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
+
+
+class Launcher:
+    def __init__(self, runner: "Runner") -> None:
+        self._runner = runner
+        self.under_way: set[str] = set()
+        """Sessions whose next attempt is being prepared, or whose first one is being committed."""
+        self.sleepers: set[str] = set()
+        """Sessions that a timer is going to wake."""
+        self.again: set[str] = set()
+        """Sessions to be launched when their attempt, which was told to pause, has left."""
+
+    async def take_up(self, root: str) -> None:
+        """Run what can go on of a tree that this process owns, and wake the rest when it can."""
+        self._runner.refusals.pop(root, None)
+        self._runner.took_up(root)
+        for row in self._runner.journal.store.find_sessions(root=root, is_open=True):
+            if not row.is_asleep:
+                self.launch(row.id)
+            elif row.due_at is not None:
+                self.wake_at(row.id, self._runner.clock.deadline(row.due_at))
+
+    def wake_at(self, session: str, deadline: float) -> None:
+        """Launch a passivated session at an instant of the loop's clock."""
+        self.sleepers.add(session)
+        self._runner.alarm.at(deadline, lambda: self._come_due(session))
+
+    def _come_due(self, session: str) -> None:
+        self.sleepers.discard(session)
+        self.launch(session)
+        self._runner.note_change()
+
+    def launch(self, session: str) -> None:
+        """Begin another attempt, if the session can go on."""
+        if self._runner.is_closed or session in self.under_way:
+            return
+        if (attempt := self._runner.live.get(session)) is not None:
+            if attempt.fate is not None and attempt.fate.is_pause:
+                self.again.add(session)
+            return
+        self._runner.refusals.pop(session, None)
+        self.under_way.add(session)
+        self._runner.start_soon(self._launch, session)
+
+    async def _launch(self, session: str) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                spec = await self._prepare(session)
+                if spec is not None:
+                    await self._begin_again(session, spec)
+        except UnknownAgent as error:
+            self._runner.refuse(session, f"its agent cannot be run here: {error}")
+        except StoreError as error:
+            self._runner.refuse(session, str(error))
+        finally:
+            self.under_way.discard(session)
+            if session not in self._runner.live:
+                self._runner.journal.unpin(session)
+            self._runner.note_change()
+
+    async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:
+        """Load a session and its agent; None if it was told to end, which is then seen to."""
+        self._runner.journal.pinned.add(session)
+        found: list[SessionState] = []
+
+        def plan(view: View) -> list[Entry]:
+            found.append(view.session(session))
+            return []
+
+        await self._runner.journal.append(plan)
+        state = found[-1]
+        await self._runner.survivors.end(state)
+        if state.cancel is not None and state.is_open:
+            if state.cancel.origin == session or state.facts.parent is None:
+                self._runner.start_soon(self._runner.end_tree, session)
+            return None
+        return load_agent(state.facts.agent, state.facts.file) if state.is_open else None
+
+    async def _begin_again(self, session: str, spec: AgentSpec[Any, Any]) -> None:
+        has_begun: list[str] = []
+        given_up: list[Ending] = []
+
+        def plan(view: View) -> list[Entry]:
+            has_begun.clear()
+            given_up.clear()
+            state = view.session(session)
+            now = self._runner.clock.now()
+            if self._runner.is_closed or not state.is_open or state.cancel is not None:
+                return []
+            if self._must_sleep(session, state, now):
+                return []
+            if state.barren >= BARREN_ATTEMPTS:
+                cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
+                given_up.append(Ending(kind="abandoned", cause=cause))
+                return list(cancel_children(view, session, now))
+            has_begun.append(session)
+            lost = [(session, event) for event in self._runner.survivors.lost_calls(state, now)]
+            return [*lost, (session, attempt_started(now))]
+
+        await self._runner.journal.append(plan)
+        if given_up:
+            self._runner.endings[session] = given_up[0]
+            self._runner.start_soon(self._runner.end_tree, session)
+        if has_begun:
+            self._runner.begin(session, spec)
+
+    def _must_sleep(self, session: str, state: SessionState, now: datetime) -> bool:
+        """Whether nothing that a passivated run waits for has come, and none of its timers is due."""
+        due_at = state.next_due_at
+        if state.waiting_for is None or (due_at is not None and due_at <= now):
+            return False
+        if due_at is not None:
+            self.wake_at(session, self._runner.clock.deadline(due_at))
+        return True
