@@ -44,6 +44,14 @@ async def asking_once(ctx: Context, name: str) -> str:
 
 
 @agent
+async def insisting(ctx: Context, name: str) -> str:
+    result = await ctx.call(note, name)
+    if result.is_error:
+        raise ValueError(result.content)
+    return result.content
+
+
+@agent
 async def printing(ctx: Context, values: dict[str, int]) -> int:
     print("an agent prints this")
     return sum(values.values())

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import AGENTS
+
+AGENTS = Path(__file__).with_name("agents.py")
 
 APPROVAL_FIELDS = {
     *("id", "session", "root_session", "path", "agent", "tool", "arguments", "options", "requester", "status"),

@@ -1,8 +1,10 @@
 """approve, deny and cancel: the first decision counts, and nothing that a call runs ever decides."""
 
-from conftest import AGENTS
+from pathlib import Path
 
 from supervisor.core.marker import CALL_MARKER
+
+AGENTS = Path(__file__).with_name("agents.py")
 
 
 def test_the_first_decision_counts_and_the_second_is_told(supervisor):

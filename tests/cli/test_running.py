@@ -1,9 +1,11 @@
 """run and resume: what they print, how they exit, and that nothing is lost when they are stopped."""
 
 import signal
+from pathlib import Path
 
 import pytest
-from conftest import AGENTS
+
+AGENTS = Path(__file__).with_name("agents.py")
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -54,13 +56,13 @@ def test_approve_none_denies_pending_ones_too_and_says_who(supervisor):
 
 def test_of_several_roots_a_failure_comes_before_a_wait(supervisor):
     """`resume` alone reports all of them, and exits with the worst."""
-    supervisor.ask("one", session="one")
-    (approval,) = supervisor.ask("two", session="two")
-    assert supervisor("resume").code == 3
-    assert supervisor("deny", approval).code == 0
+    assert supervisor("run", f"{AGENTS}:insisting", '"one"', "--session", "one").code == 3
+    assert supervisor("run", f"{AGENTS}:insisting", '"two"', "--session", "two").code == 3
+    assert supervisor("deny", supervisor("approvals", "--json").json[1]["id"]).code == 0
     answer = supervisor("resume", "--json")
-    assert answer.code == 3
-    assert {each["session"]: each["outcome"] is None for each in answer.json} == {"one": True, "two": False}
+    assert answer.code == 1
+    kinds = {each["session"]: each["outcome"] and each["outcome"]["kind"] for each in answer.json}
+    assert kinds == {"one": None, "two": "failed"}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
