@@ -1,0 +1,184 @@
+"""Leaving a supervisor: what can go on does, what waits sleeps, and nothing is lost or withdrawn."""
+
+import anyio
+import pytest
+from scenes import LONG, events, names, opened
+
+from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+effects: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    effects.clear()
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt: no Exception."""
+
+
+@tool
+async def deploy(target: str) -> str:
+    effects.append(target)
+    return target
+
+
+@tool(approval="never", timeout=None)
+async def slow(seconds: float) -> str:
+    await anyio.sleep(seconds)
+    effects.append("slow")
+    return "slow"
+
+
+@agent
+async def deployer(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+@agent
+async def works(ctx: Context, seconds: float) -> str:
+    kind = (await ctx.call(slow, seconds)).kind
+    await ctx.call(deploy, "after")
+    return kind
+
+
+async def test_leaving_normally_waits_for_what_can_go_on_and_puts_what_waits_to_sleep():
+    """W8: nothing is withdrawn, no outcome is written for what waits, and nobody waits a minute for it."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(works, 1000.0, session="works")
+        await supervisor.start(deployer, "x", session="waits")
+        left = anyio.current_time()
+    assert 1000 <= anyio.current_time() - left <= 1001
+    assert effects == ["slow"]
+    for session in ("works", "waits"):
+        assert names(store, session)[-1] == "RunPassivated"
+    assert [approval.status for approval in store.find_approvals()] == ["pending"] * 2
+
+
+async def test_leaving_is_as_quick_for_a_run_that_was_waiting_before():
+    """W8: a wait that begins while we leave is not kept for as long as one that began before."""
+    store = MemoryStore()
+
+    @agent
+    async def twice(ctx: Context) -> None:
+        await ctx.call(deploy, "first")
+        await ctx.call(slow, 5.0)
+        await ctx.call(deploy, "second")
+
+    async with opened(store) as supervisor:
+        run = await supervisor.start(twice, session="s")
+        approval = await anext(run.approvals())
+        await anyio.sleep(1)
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        left = anyio.current_time()
+    assert anyio.current_time() - left < 6
+    assert names(store, "s")[-1] == "RunPassivated"
+
+
+@pytest.mark.parametrize("error", [LookupError, Interrupted, KeyboardInterrupt, SystemExit])
+async def test_the_bodys_exception_leaves_bare_and_everything_can_be_resumed(error):
+    """W8: no group around it; nothing is withdrawn, no outcome is written."""
+    store = MemoryStore()
+    with pytest.raises(error) as raised:  # noqa: PT012 # what is tested is how the block is left
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(works, 5.0, session="works")
+            await supervisor.start(deployer, "x", session="waits")
+            await anyio.sleep(1)
+            raise error("mine")
+    assert type(raised.value) is error
+    assert effects == ["slow"]
+    for session in ("works", "waits"):
+        assert events(store, session, (e.RunFinished, e.ApprovalWithdrawn, e.OperationAbandoned)) == []
+    async with opened(store, unattended="approve") as supervisor:
+        runs = await supervisor.resume()
+        assert [await run.result() for run in runs] == ["ok", "ok"]
+    assert sorted(effects) == ["after", "slow", "x"]
+
+
+async def test_leaving_by_a_cancellation_stops_everything_resumably():
+    """W8: the cancellation is re-raised, and nothing is withdrawn."""
+    store = MemoryStore()
+    with anyio.CancelScope() as scope:
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(deployer, "x", session="waits")
+            await anyio.sleep(1)
+            scope.cancel()
+            await anyio.sleep(LONG)
+    assert scope.cancelled_caught
+    assert [approval.status for approval in store.find_approvals()] == ["pending"]
+    assert events(store, "waits", e.RunFinished) == []
+
+
+async def test_a_call_that_outlasts_the_shutdown_is_ended_and_its_result_says_so():
+    """R8: bounded time; the re-run sees `interrupted`, and the call does not run again."""
+    store = MemoryStore()
+    with pytest.raises(LookupError):  # noqa: PT012 # what is tested is how the block is left
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(works, 1000.0, session="s")
+            await anyio.sleep(1)
+            left = anyio.current_time()
+            raise LookupError
+    assert 10 <= anyio.current_time() - left <= 11
+    (finished,) = events(store, "s", e.ToolCallFinished)
+    assert finished.kind == "interrupted"
+    async with opened(store, unattended="approve") as supervisor:
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == "interrupted"
+    assert effects == ["after"]
+
+
+async def test_an_operation_in_an_agents_finally_does_nothing_during_suspension():
+    """W8: the context is sealed; what the clean-up would have done is done when the run has really ended."""
+
+    @agent
+    async def cleans_up(ctx: Context) -> str:
+        try:
+            return (await ctx.call(deploy, "x")).kind
+        finally:
+            with anyio.CancelScope(shield=True):
+                await ctx.call(slow, 0.0)
+                effects.append("clean")
+
+    store = MemoryStore()
+    with pytest.raises(LookupError):  # noqa: PT012 # what is tested is how the block is left
+        async with open_supervisor(store) as supervisor:
+            run = await supervisor.start(cleans_up, session="s")
+            approval = await anext(run.approvals())
+            raise LookupError
+    assert effects == []
+    async with opened(store) as supervisor:
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == "ok"
+    assert effects == ["x", "slow", "clean"]
+
+
+async def test_an_agent_that_takes_the_process_down_fails_nobody_else():
+    """W1: the others are suspended, not failed; so is the one that raised it."""
+
+    @agent
+    async def exits(ctx: Context) -> None:
+        await anyio.sleep(1)
+        raise Interrupted
+
+    store = MemoryStore()
+    with pytest.raises(BaseException) as raised:  # noqa: PT012 # what is tested is how the block is left
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(deployer, "x", session="waits")
+            await supervisor.start(works, 5.0, session="works")
+            await supervisor.start(exits, session="exits")
+            await anyio.sleep(LONG)
+    assert _leaves(raised.value) == [Interrupted]
+    for session in ("waits", "works", "exits"):
+        assert events(store, session, e.RunFinished) == []
+    assert len(store.find_approvals()) == 1
+
+
+def _leaves(error: BaseException) -> list[type[BaseException]]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [type(error)]

@@ -1,0 +1,191 @@
+"""Passivation: what only waits leaves memory, and what it waits for brings it back; nothing is lost on the way."""
+
+import anyio
+import pytest
+from scenes import events, fork, names, opened
+
+from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+effects: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    effects.clear()
+
+
+@tool
+async def deploy(target: str) -> str:
+    effects.append(target)
+    return f"deployed {target}"
+
+
+@agent
+async def deployer(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+@agent
+async def parent(ctx: Context) -> list[str]:
+    children = [await ctx.spawn(deployer, target) for target in "abc"]
+    return [await child.result() for child in children]
+
+
+async def test_a_run_that_waits_for_a_person_leaves_memory_and_only_the_answered_one_wakes():
+    """R2: a decision wakes the child, the child's outcome wakes the parent, and nobody else."""
+    store = MemoryStore()
+    async with opened(store, passivate_after=60) as supervisor:
+        run = await supervisor.start(parent)
+        reader = run.approvals()
+        asked = {approval.arguments["target"]: approval for approval in [await anext(reader) for _ in "abc"]}
+        await anyio.sleep(200)
+        assert supervisor._runner.journal.states == {}
+        assert supervisor._runner.live == {}
+        assert supervisor.get_session(run.session).status == "waiting_approval"
+        await supervisor.decide(asked["b"].id, Approve(by="ana"))
+        await anyio.sleep(1)
+        assert effects == ["b"]
+        attempts = [names(store, view.id).count("AttemptStarted") for view in supervisor.find_sessions()]
+        assert attempts == [1, 1, 2, 1]  # the parent waits for its first child, not for this one
+        await anyio.sleep(200)
+        for target in "ac":
+            await supervisor.decide(asked[target].id, Approve(by="ana"))
+        assert await run.result() == ["ok"] * 3
+        assert effects[0] == "b"
+        assert sorted(effects) == ["a", "b", "c"]
+
+
+async def test_what_a_passivated_run_waits_for_is_in_its_journal():
+    """R1: so that any process can tell whether it may sleep on."""
+    store = MemoryStore()
+    async with opened(store, passivate_after=60) as supervisor:
+        run = await supervisor.start(deployer, "a")
+        reader = run.approvals()
+        await anyio.sleep(100)
+        (asleep,) = events(store, run.session, e.RunPassivated)
+        (call,) = events(store, run.session, e.ToolCallRequested)
+        assert asleep.waiting_for == (call.operation,)
+        await supervisor.decide((await anext(reader)).id, Deny(by="ana"))
+        assert await run.result() == "denied"
+
+
+@pytest.mark.parametrize("target", ["child", "parent"])
+async def test_a_decision_at_any_instant_around_a_passivation_is_never_lost(target):
+    """R2: forty offsets, from well before it to well after it; each ends in the same way."""
+    started = deployer if target == "child" else parent
+    for n in range(40):
+        effects.clear()
+        store = MemoryStore()
+        async with opened(store, passivate_after=1.0) as supervisor:
+            run = await supervisor.start(started, *(["a"] if started is deployer else []))
+            reader = run.approvals()
+            begun = anyio.current_time()
+            found = [await anext(reader) for _ in range(1 if started is deployer else 3)]
+            await anyio.sleep_until(begun + 1.0 + (n - 20) * 0.0005)
+            for _ in range(n % 5):
+                await anyio.lowlevel.checkpoint()
+            for approval in found:
+                assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "won"
+            with anyio.fail_after(100):
+                assert await run.result() in ("ok", ["ok"] * 3)
+        assert len(effects) == len(found)
+
+
+async def test_a_decision_that_is_committed_with_the_passivation_wakes_the_run():
+    """R2: whichever of the two comes first in one batch, the run goes on."""
+    for first in ("decision", "passivation"):
+        async with opened(passivate_after=1.0) as supervisor:
+            run = await supervisor.start(deployer, "a")
+            approval = await anext(run.approvals())
+            attempt = supervisor._runner.live[run.session]
+            await anyio.sleep(0.9)
+            quiet = supervisor._runner.quiet
+            acts = [(supervisor.decide, approval.id, Approve(by="ana")), (quiet._passivate, attempt)]
+            async with anyio.create_task_group() as tasks:
+                for act in acts if first == "decision" else acts[::-1]:
+                    tasks.start_soon(*act)
+            with anyio.fail_after(10):
+                assert await run.result() == "ok"
+
+
+async def test_a_run_that_works_beside_its_wait_stays():
+    """W2: a step in flight is no wait."""
+
+    @agent(inactivity_timeout=1000)
+    async def busy(ctx: Context) -> str:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ctx.call, deploy, "a")
+            await ctx.step(_works)
+        return "done"
+
+    async with opened(passivate_after=60) as supervisor:
+        run = await supervisor.start(busy)
+        approval = await anext(run.approvals())
+        await anyio.sleep(200)
+        assert list(supervisor._runner.live) == [run.session]
+        await anyio.sleep(400)
+        assert supervisor._runner.live == {}
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "done"
+        assert effects == ["worked", "a"]
+
+
+async def _works() -> None:
+    await anyio.sleep(500)
+    effects.append("worked")
+
+
+async def test_a_cancel_ends_what_sleeps():
+    """W8: nobody of the tree is woken for it, and all of it has an outcome, deepest first."""
+    store = MemoryStore()
+    async with opened(store, passivate_after=60) as supervisor:
+        run = await supervisor.start(parent)
+        reader = run.approvals()
+        found = [await anext(reader) for _ in "abc"]
+        await anyio.sleep(DAY)
+        await run.cancel("never mind")
+        assert (await run.outcome()).kind == "cancelled"
+        assert [view.outcome["kind"] for view in supervisor.find_sessions()] == ["cancelled"] * 4
+        ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
+        assert ended[-1] == run.session
+        assert [names(store, view.id).count("AttemptStarted") for view in supervisor.find_sessions()] == [1] * 4
+        assert [(await supervisor.decide(approval.id, Approve(by="ana"))).kind for approval in found] == ["gone"] * 3
+
+
+async def test_a_passivated_run_is_still_asleep_after_a_restart():
+    """R1: `resume` begins no attempt of what has nothing to go on with; the decision does."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(parent, session="s")
+        reader = run.approvals()
+        found = [await anext(reader) for _ in "abc"]
+    async with opened(store) as supervisor:
+        (run,) = await supervisor.resume()
+        await anyio.sleep(DAY)
+        assert sum(len(events(store, view.id, e.AttemptStarted)) for view in supervisor.find_sessions()) == 4
+        for approval in found:
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == ["ok"] * 3
+
+
+async def test_killed_while_it_goes_to_sleep_it_is_found_asleep_or_awake():
+    """R1: a kill before the entry or after it loses nothing."""
+    store = MemoryStore()
+    async with opened(store, passivate_after=1) as supervisor:
+        run = await supervisor.start(deployer, "a", session="s")
+        approval = await anext(run.approvals())
+        awake = fork(store)
+        await anyio.sleep(10)
+        asleep = fork(store)
+    assert "RunPassivated" not in names(awake, "s")
+    assert names(asleep, "s")[-1] == "RunPassivated"
+    for killed in (awake, asleep):
+        effects.clear()
+        async with opened(killed) as supervisor:
+            (run,) = await supervisor.resume("s")
+            await supervisor.decide(approval.id, Approve(by="ana"))
+            assert await run.result() == "ok"
+        assert effects == ["a"]
