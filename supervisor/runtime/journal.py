@@ -313,14 +313,21 @@ class Journal:
         rows = self.store.rows(self.position)
         for row in rows:
             self.position = row.position
-            if row.session in self.states:
+            if row.session in self.states and row.session not in self.notes:
                 self.states[row.session].apply(row.event)
+        for session in {row.session for row in rows} & self.notes.keys() - self.store.unreadable.keys():
+            self._rebase(session)
         for session in self.store.unreadable.keys() & self.pinned:
             self._refuse(session, self.store.unreadable[session])
         if is_locked and self.store.unreadable:
             self.position = self.store.last_position()
         if rows:
             self._publish(rows)
+
+    def _rebase(self, session: str) -> None:
+        """Another process wrote to a session while its notes were not written: on disk they come behind."""
+        entries = [row.event for row in self.store.journal(session) if row.position <= self.position]
+        self.states[session] = replay(session, entries + self.notes[session])
 
     def _run_plan(self, view: View, slot: _Slot) -> None:
         length = len(view.rows)
