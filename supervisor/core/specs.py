@@ -12,7 +12,7 @@ Rules
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import (
     Any,
@@ -35,6 +35,7 @@ from supervisor.core.values import ToolResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 JSON_NULL: Final = msgspec.Raw(b"null")
 
@@ -44,10 +45,13 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def to_json(value: Any, what: str) -> msgspec.Raw:
-    """Encode a value for the journal; raises InvalidInput naming `what` if it cannot be."""
+def to_json(value: Any, what: str, *, canonical: bool = False) -> msgspec.Raw:
+    """Encode a value for the journal; raises InvalidInput naming `what` if it cannot be.
+
+    `canonical`: equal values give equal bytes, in every process (a set has another order in each).
+    """
     try:
-        return msgspec.Raw(msgspec.json.encode(value))
+        return msgspec.Raw(msgspec.json.encode(value, order="deterministic" if canonical else None))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} cannot be written to the journal: {error}; use values that JSON can hold") from None
 
@@ -71,8 +75,12 @@ def hint_of(fn: Callable[..., Any], name: str) -> Any:
     stub = SimpleNamespace(__annotations__={name: annotation})
     try:
         return get_type_hints(stub, globalns=getattr(fn, "__globals__", {}), include_extras=True)[name]
-    except NameError as error:
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
         raise InvalidInput(f"the annotation of {name} in {fn.__qualname__} cannot be resolved: {error}") from None
+
+
+def _given(value: T) -> T:
+    return value
 
 
 class _Function:
@@ -141,7 +149,11 @@ class AgentSpec(_Function, Generic[P, R_co]):
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
+        if not inspect.signature(fn).parameters:
+            raise TypeError(f"agent {self.name} takes no context: its first parameter is the Context")
         parameters = self._parameters(skip=1)
+        if parameters and parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+            raise TypeError(f"agent {self.name}: its input is passed by position; leave out the '*'")
         if len(parameters) > 1:
             raise TypeError(
                 f"agent {self.name} takes {len(parameters)} inputs; an agent takes its context and at most one: "
@@ -163,7 +175,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
         bound.apply_defaults()
         if self._input is None:
             return JSON_NULL
-        raw = to_json(bound.arguments[self._input.name], f"the input of agent {self.name}")
+        raw = to_json(bound.arguments[self._input.name], f"the input of agent {self.name}", canonical=True)
         self.decode_input(raw)
         return raw
 
@@ -216,11 +228,17 @@ class ToolSpec(_Function, Generic[P, R_co]):
         self.idempotent = idempotent
         self.starts_process = starts_process
         first = next(iter(inspect.signature(fn).parameters.values()), None)
-        self.takes_context = first is not None and first.annotation in (ToolContext, "ToolContext")
+        self.takes_context = first is not None and self._is_context(first)
         self._arguments = self._parameters(skip=int(self.takes_context))
 
     def __repr__(self) -> str:
         return f"<tool {self.name} of {self.__module__}>"
+
+    def _is_context(self, parameter: inspect.Parameter) -> bool:
+        try:
+            return hint_of(self.fn, parameter.name) is ToolContext
+        except InvalidInput:  # imported for type checkers only, or defined further down
+            return bool(parameter.annotation == "ToolContext")
 
     @property
     def keeps_deadline(self) -> bool:
@@ -241,7 +259,7 @@ class ToolSpec(_Function, Generic[P, R_co]):
             (
                 p.name,
                 hint_of(self.fn, p.name),
-                *(() if p.default is p.empty else (msgspec.field(default=p.default),)),
+                *(() if p.default is p.empty else (msgspec.field(default_factory=partial(_given, p.default)),)),
             )
             for p in self._arguments
         ]

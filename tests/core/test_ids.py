@@ -1,0 +1,93 @@
+"""Identities: what is made here is accepted, cannot be guessed, and is the same wherever it must be."""
+
+import re
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from supervisor.core.errors import IllegalEvent, InvalidInput
+from supervisor.core.ids import (
+    canonical_json,
+    check_session_id,
+    child_session_id,
+    digest,
+    new_approval_id,
+    new_session_id,
+    operation_id,
+    operation_key,
+    split_operation_id,
+)
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("make", [new_session_id, lambda: child_session_id("parent", "spawn:a:0#1")])
+def test_a_session_id_of_ours_is_22_lower_case_letters_and_digits(make):
+    """A2: at any depth, never a path; and it is one that a caller may give back."""
+    assert re.fullmatch("[a-z0-9]{22}", check_session_id(make()))
+
+
+def test_an_approval_id_has_160_random_bits_and_fits_a_button():
+    """A2: whoever sees one cannot guess another."""
+    made = {new_approval_id() for _ in range(500)}
+    assert len(made) == 500
+    assert all(re.fullmatch("[a-z2-7]{32}", approval) for approval in made)
+    assert [len({approval[place] for approval in made}) > 20 for place in range(32)] == [True] * 32
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
+def test_a_childs_id_is_its_parents_and_its_spawns_and_nobody_elses(parent, operation, other_parent, other_operation):
+    """A plan that runs twice makes one child, and two spawns never make the same."""
+    is_same = (parent, operation) == (other_parent, other_operation)
+    assert (child_session_id(parent, operation) == child_session_id(other_parent, other_operation)) == is_same
+
+
+@pytest.mark.parametrize("session", ["a", "0", "clean-up_2026.01", "a" * 64])
+def test_a_callers_session_id_is_taken_as_it_is(session):
+    """A2: [a-z0-9][a-z0-9._-]{0,63}."""
+    assert check_session_id(session) == session
+
+
+@pytest.mark.parametrize("session", ["", "A", "-a", ".a", "_a", "a/b", "../a", "a b", "ä", "a\n", "a" * 65])
+def test_what_could_be_a_path_or_hide_something_is_no_session_id(session):
+    """A2: refused before anything is written."""
+    with pytest.raises(InvalidInput):
+        check_session_id(session)
+
+
+@settings(deadline=None, max_examples=80)
+@given(JSON, JSON)
+def test_equal_values_have_one_digest_and_others_have_another(value, other):
+    """What a person approved is what runs (A9)."""
+    assert (digest(value) == digest(other)) == (canonical_json(value) == canonical_json(other))
+    assert re.fullmatch("[0-9a-f]{64}", digest(value))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.dictionaries(st.text(max_size=3), st.integers(), max_size=5))
+def test_the_order_of_names_does_not_count(arguments):
+    """A call with the same arguments is the same call."""
+    assert digest(arguments) == digest(dict(reversed(arguments.items())))
+    assert digest(arguments) != digest({**arguments, "one more": 1})
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(["", "left/", "left/right/"]), st.text(max_size=5), JSON, st.integers(1, 999))
+def test_an_operations_id_says_what_it_was_made_of(branch, name, arguments, count):
+    """Whatever is in the name: the count is what follows the last mark."""
+    key = operation_key(branch, "call", name, arguments)
+    assert split_operation_id(operation_id(key, count)) == (key, count)
+    assert operation_key("other/", "call", name, arguments) != key
+    assert operation_key(branch, "step", name, arguments) != key
+
+
+@pytest.mark.parametrize("operation", ["", "call:a:0", "call:a:0#", "call:a:0#x", "call:a:0#-1"])
+def test_what_was_not_made_here_is_no_operations_id(operation):
+    """It raises; it is never taken for a count of its own."""
+    with pytest.raises(IllegalEvent):
+        split_operation_id(operation)

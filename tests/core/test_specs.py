@@ -1,0 +1,259 @@
+"""Declarations: what is wrong with one is said when it is declared, and values are converted at one border."""
+
+import enum
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import supervisor.core.specs
+from supervisor.core.errors import InvalidInput
+from supervisor.core.specs import ToolContext, agent, from_json, printable, to_json, tool
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Order:
+    item: str
+    due: datetime
+    colour: Colour = Colour.RED
+    tags: frozenset[int] = frozenset()
+
+
+@tool(approval="never")
+async def ship(order: Order, count: int = 1, notes: list[str] = ["none"]) -> None:  # noqa: B006 # that it works is tested
+    ...
+
+
+@agent
+async def taker(ctx, order: Order) -> None: ...
+
+
+@agent
+async def optional(ctx, folder: str = ".") -> None: ...
+
+
+@agent
+async def clock(ctx) -> None: ...
+
+
+ORDER = Order("tea", datetime(2026, 1, 1, tzinfo=UTC), Colour.RED, frozenset({1, 2}))
+ORDERS = st.builds(
+    Order,
+    st.text(max_size=4),
+    st.datetimes(timezones=st.just(UTC)),
+    st.sampled_from(Colour),
+    st.frozensets(st.integers(), max_size=3),
+)
+
+
+async def two_inputs(ctx, a: int, b: int) -> None: ...
+async def no_context() -> None: ...
+async def keyword_input(ctx, *, a: int) -> None: ...
+async def any_inputs(ctx, *inputs: int) -> None: ...
+async def named_inputs(ctx, **inputs: int) -> None: ...
+async def nameless(a: int, /) -> None: ...
+def blocking(ctx) -> None: ...
+
+
+@pytest.mark.parametrize("fn", [two_inputs, no_context, keyword_input, any_inputs, named_inputs, blocking])
+def test_what_cannot_be_an_agent_is_refused_when_it_is_declared(fn):
+    """An agent is an async function of its context and at most one input, which has a name."""
+    with pytest.raises(TypeError):
+        agent(fn)
+
+
+@pytest.mark.parametrize("fn", [any_inputs, named_inputs, nameless, blocking])
+def test_what_cannot_be_a_tool_is_refused_when_it_is_declared(fn):
+    """Its arguments have names, for JSON and for people; its deadline could not end a function that blocks."""
+    with pytest.raises(TypeError):
+        tool(fn)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"approval": "maybe"}, {"approval": True}]
+)
+def test_a_tool_with_options_that_mean_nothing_is_refused(wrong):
+    """An approval that is misspelt never means that nobody is asked (A5)."""
+    with pytest.raises(ValueError):
+        tool(**wrong)(two_inputs)
+
+
+@pytest.mark.parametrize("budget", ["inactivity_timeout", "first_progress_timeout", "active_timeout", "stop_timeout"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_an_agent_with_a_budget_that_is_no_time_is_refused(budget, seconds):
+    """A budget that is never reached, or reached at once, is a mistake."""
+    with pytest.raises(ValueError):
+        agent(**{budget: seconds})(clock.fn)
+
+
+def test_a_declaration_keeps_its_functions_name_and_documentation():
+    """It can be found again where its function is, whatever it is called."""
+
+    @tool(name="rm")
+    async def remove(path: str) -> None:
+        """Remove a file."""
+
+    assert (remove.name, remove.__name__, remove.__doc__) == ("rm", "remove", "Remove a file.")
+    assert remove.__module__ == __name__
+    assert remove.__qualname__.endswith("remove")
+
+
+def test_arguments_are_bound_as_a_call_would_and_told_apart_from_defaults():
+    """An operation is named by what was passed; a person is shown what is going to be used (A2)."""
+    assert ship.bind((ORDER,), {"count": 2}) == (
+        {"order": ORDER, "count": 2},
+        {"order": ORDER, "count": 2, "notes": ["none"]},
+    )
+    for args, kwargs in [((), {}), ((ORDER, 1, [], 4), {}), ((ORDER,), {"order": ORDER}), ((ORDER,), {"size": 3})]:
+        with pytest.raises(TypeError):
+            ship.bind(args, kwargs)
+
+
+@settings(deadline=None, max_examples=60)
+@given(ORDERS, st.integers(-(2**53), 2**53))
+def test_what_a_tool_gets_is_what_was_passed_by_way_of_json(order, count):
+    """Types come back: dataclasses, instants, enums, sets."""
+    _, full = ship.bind((order, count), {})
+    assert ship.decode_arguments(to_json(full, "it")) == {"order": order, "count": count, "notes": ["none"]}
+
+
+@settings(deadline=None, max_examples=60)
+@given(ORDERS)
+def test_what_an_agent_gets_is_what_was_passed_by_way_of_json(order):
+    """One input, by position or by name."""
+    raw = taker.encode_input((order,), {})
+    assert taker.decode_input(raw) == (order,)
+    assert bytes(taker.encode_input((), {"order": order})) == bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "document", [b'{"order":{}}', b'{"count":1}', b"[]", b'{"order":null,"count":"2"}', b"{", b'{"x":1}']
+)
+def test_arguments_that_do_not_fit_are_named_in_one_error(document):
+    """Those of an approver's edit, for example (A8)."""
+    with pytest.raises(InvalidInput):
+        ship.decode_arguments(document)
+
+
+def test_an_argument_that_the_tool_does_not_take_is_refused():
+    """A typing error in an edit never goes by unseen."""
+    whole = to_json(ship.bind((ORDER,), {})[1], "it")
+    assert ship.decode_arguments(whole)["order"] == ORDER
+    with pytest.raises(InvalidInput):
+        ship.decode_arguments(bytes(whole).replace(b'"count"', b'"cuont"'))
+
+
+@pytest.mark.parametrize("value", [object(), {1, object()}, lambda: 0, "\ud800", {"a": [object]}])
+def test_what_json_cannot_hold_is_refused_by_name(value):
+    """Closures, handles, and text that is none."""
+    with pytest.raises(InvalidInput, match="the argument"):
+        to_json(value, "the argument")
+
+
+def test_a_value_that_holds_itself_is_refused():
+    """It is an error of the caller, not the end of the program."""
+    endless = []
+    endless.append(endless)
+    with pytest.raises(InvalidInput):
+        to_json(endless, "it")
+
+
+def test_an_agent_without_input_takes_none_and_one_with_a_default_needs_none():
+    """A start that gives nothing is checked before anything is journaled."""
+    assert (bytes(clock.default_input()), clock.decode_input(b"null"), clock.takes_input) == (b"null", (), False)
+    assert (bytes(optional.default_input()), optional.decode_input(b'"/srv"')) == (b'"."', ("/srv",))
+    with pytest.raises(InvalidInput):
+        taker.default_input()
+    with pytest.raises(InvalidInput):
+        clock.decode_input(b"3")
+    for wrong in [lambda: clock.encode_input((3,), {}), lambda: optional.encode_input(("a", "b"), {})]:
+        with pytest.raises(TypeError):
+            wrong()
+
+
+@pytest.mark.parametrize("value", [3, None, "text", {"item": "tea"}])
+def test_an_input_of_another_type_is_refused_when_it_is_given(value):
+    """Not when the agent first looks at it."""
+    with pytest.raises(InvalidInput):
+        taker.encode_input((value,), {})
+
+
+def test_equal_inputs_are_the_same_bytes_in_whatever_order_their_sets_and_names_are():
+    """A set has another order in every process, and a session goes on with the same input."""
+
+    @agent
+    async def adder(ctx, numbers: set[int] | dict[str, int]) -> None: ...
+
+    assert [*{0, 8}] != [*{8, 0}]
+    assert bytes(adder.encode_input(({0, 8},), {})) == bytes(adder.encode_input(({8, 0},), {}))
+    assert bytes(adder.encode_input(({"a": 1, "b": 2},), {})) == bytes(adder.encode_input(({"b": 2, "a": 1},), {}))
+
+
+async def by_class(context: ToolContext, n: int) -> int: ...
+async def by_name(context: "ToolContext", n: int) -> int: ...
+async def by_path(context: "supervisor.core.specs.ToolContext", n: int) -> int: ...
+async def without(n: int) -> int: ...
+async def of_another_kind(context: "Order", n: int) -> int: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "takes_context"),
+    [(by_class, True), (by_name, True), (by_path, True), (without, False), (of_another_kind, False)],
+)
+def test_a_tool_is_given_its_context_where_its_first_parameter_says_so(fn, takes_context):
+    """It is no argument: nobody passes it, and no card shows it."""
+    declared = tool(fn)
+    assert declared.takes_context == takes_context
+    names = {"n"} if takes_context or fn is without else {"context", "n"}
+    assert {*declared.bind((), dict.fromkeys(names, 1))[1]} == names
+
+
+@pytest.mark.parametrize(("approval", "asks"), [("ask", True), ("never", False)])
+def test_a_person_is_asked_unless_the_declaration_says_never(approval, asks):
+    """Asking is the default."""
+    assert tool(approval=approval)(without).needs_approval({"n": 1}) == asks
+    assert tool(without).needs_approval({"n": 1})
+
+
+def test_a_rule_decides_by_the_arguments_and_asks_when_it_fails():
+    """A5: a rule that raises has proved nothing."""
+    ruled = tool(approval=lambda n: 1 / n > 0)(without)
+    assert [ruled.needs_approval({"n": n}) for n in (-1, 1, 0)] == [False, True, True]
+
+
+@pytest.mark.parametrize("annotation", ["Missing", "Order.missing", "Order[", "Order + 1"])
+def test_an_annotation_that_cannot_be_resolved_is_one_clear_error_where_it_is_needed(annotation):
+    """And harms nothing else: what exists for type checkers only may be anywhere but on a value."""
+
+    async def lost(n, m): ...
+
+    lost.__annotations__ = {"n": annotation, "m": "int"}
+    declared = tool(lost)
+    with pytest.raises(InvalidInput):
+        declared.decode_arguments(b'{"n":1,"m":1}')
+    lost.__annotations__ = {"m": "int", "return": annotation}
+    assert tool(lost).decode_arguments(b'{"n":[1],"m":1}') == {"n": [1], "m": 1}
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(alphabet=st.characters() | st.characters(categories=["Cs"]), max_size=6))
+def test_any_text_can_be_made_printable_and_text_stays_as_it_is(text):
+    """What a program put out, or a person's system gave us, can always be journaled."""
+    shown = printable(text)
+    assert from_json(to_json(shown, "it"), str, "it") == shown
+    is_text = not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+    assert (shown == text) == is_text
+
+
+def test_a_message_begins_a_turn_only_where_the_input_may_be_text():
+    """Anything else could not be made of what a person says."""
+
+    @agent
+    async def listener(ctx, text: str | None) -> None: ...
+
+    assert [spec.takes_text for spec in (listener, optional, taker, clock)] == [True, True, False, False]

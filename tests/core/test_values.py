@@ -1,0 +1,52 @@
+"""What people and agents are given: values that say how it ended, and raise where there is none."""
+
+import pytest
+
+from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunFailed, RunStalled, SupervisorError
+from supervisor.core.values import Approve, Deny, Outcome, ToolResult, check_identity
+
+
+@pytest.mark.parametrize("returned", ["done", 0, None, [], False])
+def test_the_value_of_a_success_is_what_the_agent_returned(returned):
+    """Also where that is nothing, or counts as false."""
+    assert Outcome(kind="succeeded", returned=returned).value == returned
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("failed", RunFailed), ("stalled", RunStalled), ("cancelled", RunCancelled), ("abandoned", RunAbandoned)],
+)
+def test_the_value_of_anything_else_raises_and_says_how_it_ended(kind, error):
+    """W1: each end has an exception of its own kind, which carries the cause and what the run left."""
+    with pytest.raises(RunFailed) as caught:
+        _ = Outcome(kind=kind, cause="because", partial=[1], returned="never").value
+    assert type(caught.value) is error
+    assert (caught.value.kind, caught.value.cause, caught.value.partial) == (kind, "because", [1])
+    assert isinstance(caught.value, SupervisorError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_error"), [("ok", False), ("error", True), ("denied", True), ("interrupted", True)]
+)
+def test_every_result_but_ok_is_an_error(kind, is_error):
+    """T8: a denial and an interruption are results, too."""
+    assert ToolResult(kind=kind, content="").is_error == is_error
+
+
+@pytest.mark.parametrize("by", ["", " ", "\t\n"])
+def test_a_decision_without_a_name_is_refused(by):
+    """A4: the audit trail says who."""
+    with pytest.raises(InvalidInput):
+        check_identity(by)
+    assert check_identity(" ana ").strip() == "ana"
+
+
+@pytest.mark.parametrize("decide", [Approve, Deny])
+def test_a_decision_is_a_value_that_names_its_maker_and_cannot_be_changed(decide):
+    """It is no boolean: yes and no are never mistaken for each other."""
+    decision = decide(by="ana")
+    with pytest.raises(AttributeError):
+        decision.by = "ben"
+    with pytest.raises(TypeError):
+        decide()
+    assert Approve(by="ana") != Deny(by="ana")
