@@ -272,12 +272,14 @@ class Warden:
         if not is_ended and not self._report_exit(now, is_ended=False):
             return
         ending = Ending(term_at=now if is_ended else now + LINGER, grace=self._grace)
-        is_told, pause = not is_ended, 0.002
+        is_told, was_signalled, pause = not is_ended, False, 0.002
         while not self._is_nobody_left():
-            now = time.monotonic()
-            if self._has_exited() and not is_told:
-                is_told = self._report_exit(now, is_ended=True)
             alive = self._alive(ending)
+            now = time.monotonic()
+            # Asked last of all: who exits before the first signal was not ended by it, deadline or not.
+            if self._has_exited() and not is_told:
+                is_told = self._report_exit(now, is_ended=was_signalled)
+            was_signalled = is_ended
             # The group's number is surely its own while its leader has not been reaped.
             if ending.step(alive, now, group=None if self._status is not None else self._leader):
                 break
@@ -286,7 +288,7 @@ class Warden:
             self._wait(pause)
             pause = min(pause * 2, 0.05)
         if self._status is not None and not is_told:
-            self._report_exit(time.monotonic(), is_ended=True)
+            self._report_exit(time.monotonic(), is_ended=was_signalled)
         rows = [
             (each.pid, each.command, each.session != self._leader, each.how)
             for each in ending.ended()
@@ -296,7 +298,7 @@ class Warden:
         _tell(self._wire, "done", rows[:REPORTED], len(rows))
         if self._record is not None:
             code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
-            self._write_record(code, time.monotonic() - self._began, is_ended=is_ended)
+            self._write_record(code, time.monotonic() - self._began, is_ended=was_signalled)
 
     def _report_exit(self, now: float, *, is_ended: bool) -> bool:
         assert self._status is not None

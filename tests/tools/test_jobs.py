@@ -1,0 +1,236 @@
+"""Background jobs: they go on after their call, are found again after a crash, and their end is told once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from calling import call_shell, events, keeper, plain, sleeper
+from real_processes import new_marker, no_descriptor_left, process_state, real_backend  # noqa: F401 - fixtures
+
+from supervisor import Context, MemoryStore, SqliteStore, agent, job_kill, job_output, jobs, open_supervisor, shell
+from supervisor.core import events as e
+from supervisor.tools.ampersand import without_ampersand
+from supervisor.tools.background import end_job
+from supervisor.tools.descendants import find
+
+pytestmark = pytest.mark.anyio
+
+UNTIL_GO = "echo begun; while [ ! -e go ]; do sleep 0.02; done; exit 7"
+CRASHING = """
+import anyio, json, sys
+from calling import sleeper
+from supervisor import open_supervisor
+async def main(backend, store, call):
+    async with open_supervisor(store, unattended="approve") as supervisor:
+        await (await supervisor.start(sleeper, json.loads(call), session="s")).outcome()
+anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
+"""
+
+
+@pytest.fixture(name="call")
+def job_call(marker, tmp_path):
+    """The arguments of a call that begins a job, in an empty folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return {"command": UNTIL_GO, "background": True, "cwd": str(folder), "env": {"MARKER": marker}}
+
+
+def let_go(call):
+    Path(call["cwd"], "go").touch()
+
+
+async def told(store, session="s"):
+    """Wait until a session was told the end of a job; returns all that it was told."""
+    with anyio.fail_after(30):
+        while not (found := events(store, session, e.JobEnded)):
+            await anyio.sleep(0.02)
+    return found
+
+
+def crash_with_job(backend, store, call):
+    """Let a process begin a job, and be killed when the call's result is on disk; returns how the job began."""
+    here = Path(__file__).parent
+    env = {**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"}
+    with subprocess.Popen([sys.executable, "-c", CRASHING, backend, store, json.dumps(call)], env=env) as owner:
+        while not (
+            Path(store).exists() and reading(store, lambda s: s.journal("s") and events(s, "s", e.OperationStarted))
+        ):
+            assert owner.poll() is None
+        owner.kill()
+    return reading(store, lambda s: events(s, "s", e.JobStarted))[0]
+
+
+def reading(path, look):
+    store = SqliteStore(path, create=False)
+    store.open()
+    try:
+        return look(store)
+    finally:
+        store.close()
+
+
+async def test_a_job_begins_and_the_call_returns(call):
+    """With its id, its pid and the path of its log; the job is still at work."""
+    store = MemoryStore()
+    with anyio.fail_after(40):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            await supervisor.start(sleeper, call, session="s")
+            while not events(store, "s", e.ToolCallFinished):
+                await anyio.sleep(0.01)
+            (result,), (began,) = events(store, "s", e.ToolCallFinished), events(store, "s", e.JobStarted)
+            details = json.loads(bytes(result.details))
+            assert (result.kind, details["job"], details["pid"]) == ("ok", began.job, began.process)
+            assert process_state(began.process) in ("S", "R")
+            assert [oct(path.stat().st_mode)[-3:] for path in (Path(began.log), Path(began.log).parent)] == [
+                "600",
+                "700",
+            ]
+            let_go(call)
+            (ended,) = await told(store)
+            assert (ended.how, ended.exit_code) == ("exited", 7)
+            assert Path(details["log"]).read_text() == "begun\n"
+            await supervisor.cancel("s")
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        ("server &", "server"),
+        ("a; b &\n", "a; b"),
+        ("echo '&' & # forever", "echo '&'"),
+        ('echo "$(a &)" &', 'echo "$(a &)"'),
+        *((text, None) for text in ("a && b", "a &&", "echo '&'", 'echo "&"', "echo \\&", "a |&", "a 2>&", "a # &")),
+        *((text, None) for text in ("(a &)", "f() { a & }", "echo 'a &", "cat <<E &", "a & b", "a & &", "&", "")),
+    ],
+)
+def test_a_single_ampersand_at_the_end_is_told_from_all_others(command, rest):
+    """Parsed, not searched for."""
+    assert without_ampersand(command) == rest
+
+
+async def test_a_command_that_ends_in_an_ampersand_is_a_job(call):
+    """As if the call had said so; it ends with its session."""
+    store = MemoryStore()
+    result = await call_shell({**call, "background": False, "command": "setsid sleep 1000 &"}, store=store)
+    assert result["details"]["job"] == events(store, "s", e.JobStarted)[0].job
+    assert [event.how for event in events(store, "s", e.JobEnded)] == ["ended"]
+
+
+async def test_a_job_ends_with_its_root_session(call, tmp_path):
+    """Unless its agent says otherwise; its session is told, and nothing of it is left."""
+    store = SqliteStore(tmp_path / "state.db")
+    await call_shell(call, store=store)
+    ended = reading(store.path, lambda s: events(s, "s", e.JobEnded))
+    assert [(event.how, event.signal) for event in ended] == [("ended", 15)]
+
+
+async def test_a_kept_job_outlives_session_and_supervisor(call, tmp_path):
+    """It is ended by whoever wants to, later."""
+    store = SqliteStore(tmp_path / "state.db")
+    await call_shell(call, keeper, store)
+    (began,) = reading(store.path, lambda s: events(s, "s", e.JobStarted))
+    assert find(began.process) is not None
+    assert await end_job(began, "a test") == "ended"
+    assert find(began.guard) is None or process_state(began.guard) in ("Z", None)
+
+
+async def test_a_job_that_cannot_begin_is_a_failed_launch(call):
+    """Known at once, and no job of its session any more."""
+    store = MemoryStore()
+    result = await call_shell({**call, "command": ["no-such-program"]}, store=store)
+    assert (result["kind"], result["details"]["reason"]) == ("error", "launch")
+    assert [event.how for event in await told(store)] == ["failed"]
+
+
+@agent
+async def looking_after(ctx: Context, call: dict[str, Any]) -> list[Any]:
+    job = (await ctx.call(shell, **call)).details["job"]
+    output = await ctx.call(job_output, job)
+    while output.value != "begun\n":
+        await ctx.sleep(0.05)
+        output = await ctx.call(job_output, job)
+    listed = await ctx.call(jobs)
+    killed = await ctx.call(job_kill, job)
+    again = await ctx.call(job_kill, job)
+    unknown = await ctx.call(job_output, "another")
+    states = [output.details["state"], listed.value[0].state, killed.value.state, again.value.state]
+    return [*states, plain(unknown)["kind"]]
+
+
+async def test_a_session_lists_reads_and_ends_its_jobs(call):
+    """Without asking anybody: it was allowed to begin them. Nobody else's job has a name for it."""
+    store = MemoryStore()
+    with anyio.fail_after(40):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            run = await supervisor.start(looking_after, call, session="s")
+            assert await run.result() == ["running", "running", "ended", "ended", "error"]
+            (ended,) = await told(store)
+    assert (ended.how, ended.signal) == ("ended", 15)
+    assert len(store.find_approvals(pending=False)) == 1
+
+
+async def test_a_job_survives_a_crash_and_is_taken_up_again(anyio_backend_name, call, tmp_path):
+    """Found by pid and start time; its end is told once, with its exit code."""
+    path = str(tmp_path / "state.db")
+    began = crash_with_job(anyio_backend_name, path, call)
+    assert process_state(began.process) in ("S", "R")
+    store = SqliteStore(path)
+    with anyio.fail_after(40):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            await supervisor.resume("s")
+            await anyio.sleep(0.5)
+            assert events(store, "s", e.JobEnded) == []
+            let_go(call)
+            (ended,) = await told(store)
+            assert (ended.how, ended.exit_code) == ("exited", 7)
+            await supervisor.cancel("s")
+    assert len(reading(path, lambda s: events(s, "s", e.JobEnded))) == 1
+
+
+async def test_an_end_that_nobody_saw_is_told_at_the_next_start(anyio_backend_name, call, tmp_path):
+    """The warden wrote it down: exit code and all."""
+    path = str(tmp_path / "state.db")
+    began = crash_with_job(anyio_backend_name, path, call)
+    let_go(call)
+    with anyio.fail_after(40):
+        while find(began.guard) is not None and process_state(began.guard) != "Z":
+            await anyio.sleep(0.02)
+        store = SqliteStore(path)
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            await supervisor.resume("s")
+            assert [(event.how, event.exit_code) for event in await told(store)] == [("exited", 7)]
+            await supervisor.cancel("s")
+
+
+async def test_a_job_that_is_gone_without_a_word_is_lost_once(anyio_backend_name, call, tmp_path):
+    """Its warden was killed with it; two more starts say it one time."""
+    path = str(tmp_path / "state.db")
+    began = crash_with_job(anyio_backend_name, path, call)
+    os.kill(began.guard, signal.SIGKILL)
+    os.killpg(began.process, signal.SIGKILL)
+    with anyio.fail_after(40):
+        while find(began.process) is not None and process_state(began.process) not in ("Z", None):
+            await anyio.sleep(0.02)
+        for _ in range(2):
+            store = SqliteStore(path)
+            with anyio.CancelScope() as leaving:
+                async with open_supervisor(store, unattended="approve") as supervisor:
+                    await supervisor.resume("s")
+                    assert [event.how for event in await told(store)] == ["lost"]
+                    leaving.cancel()
+                    await anyio.sleep(1)
+    assert len(reading(path, lambda s: events(s, "s", e.JobEnded))) == 1
+
+
+async def test_a_job_whose_warden_was_killed_goes_on_and_can_be_ended(anyio_backend_name, call, tmp_path):
+    """By its own pid and start time."""
+    began = crash_with_job(anyio_backend_name, str(tmp_path / "state.db"), call)
+    os.kill(began.guard, signal.SIGKILL)
+    assert await end_job(began, "a test") == "ended"
+    assert process_state(began.process) in ("Z", None)

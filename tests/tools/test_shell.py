@@ -1,0 +1,205 @@
+"""Calls of the shell by an agent: whatever the command does, one result, no process left, and nobody hangs."""
+
+import base64
+import os
+import sys
+from typing import Any
+
+import anyio
+import pytest
+from calling import call_shell, caller, events, finished
+from real_processes import marked_env, new_marker, no_descriptor_left, real_backend  # noqa: F401 - fixtures
+from test_process_ending import DAEMON, needs_a_subreaper
+
+from supervisor import Context, MemoryStore, RunCancelled, agent, open_supervisor, shell
+from supervisor.core import events as e
+from supervisor.runtime.hub import sign_key
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(name="call")
+def call_in_folder(marker, tmp_path):
+    """Call the shell with the marker in the command's environment, in an empty folder."""
+
+    async def call(command, **options):
+        return await call_shell({"command": command, "env": {"MARKER": marker}, "cwd": str(tmp_path), **options})
+
+    return call
+
+
+async def test_what_a_shell_leaves_behind_is_ended_and_named(call):
+    """The pid, the command, and what to use instead, are in the result."""
+    result = await call("sleep 1000 & echo $!")
+    (left,) = result["details"]["left_behind"]
+    assert (result["kind"], result["details"]["exit_code"]) == ("ok", 0)
+    assert left["pid"] == int(result["value"])
+    assert "background=True" in result["content"]
+
+
+@needs_a_subreaper
+async def test_what_left_the_session_is_ended_and_named(call):
+    """setsid is no way out."""
+    result = await call("setsid sh -c 'touch ready; exec sleep 1000' & while [ ! -e ready ]; do sleep 0.01; done")
+    (left,) = result["details"]["left_behind"]
+    assert (left["escaped"], left["how"]) == (True, "terminated")
+
+
+@needs_a_subreaper
+async def test_daemonizing_twice_is_no_way_out(call, tmp_path, marker):
+    """A daemon deaf to SIGTERM, in a session of its own, without a living parent."""
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    wait = "while [ ! -e ready ]; do sleep 0.01; done"
+    result = await call(f"env -i {sys.executable} -I daemon.py {marker}; {wait}")
+    (left,) = result["details"]["left_behind"]
+    assert (left["pid"], left["how"]) == (int((tmp_path / "ready").read_text()), "killed")
+
+
+async def test_endless_output_ends_at_the_deadline(call):
+    """`yes` is bounded in memory, counted truly, and cut."""
+    details = (await call("yes", timeout=0.3))["details"]
+    assert (details["reason"], details["timeout"], details["truncated"]) == ("deadline", 0.3, True)
+    assert details["output_bytes"] > 30_000
+
+
+async def test_a_hundred_mebibytes_are_counted(call):
+    """And the journal holds no more of them than the cap."""
+    result = await call("head -c 104857600 /dev/zero | tr '\\0' x; echo last")
+    assert (result["kind"], result["details"]["output_bytes"]) == ("ok", 104857605)
+    assert result["value"].endswith("last\n")
+    assert len(result["content"]) < 31_000
+
+
+async def test_binary_output_survives(call):
+    """The text is escaped; the bytes themselves are beside it."""
+    details = (await call(r"printf '\377\000\200abc'"))["details"]
+    assert base64.b64decode(details["output_base64"]) == b"\xff\x00\x80abc"
+
+
+async def test_the_ends_of_cut_binary_output_survive(call):
+    """Both of them, as far as they are kept."""
+    details = (await call("printf 'a\\377'; head -c 100000 /dev/zero; printf '\\377z'"))["details"]
+    assert base64.b64decode(details["output_base64"]).startswith(b"a\xff\0")
+    assert base64.b64decode(details["output_tail_base64"]).endswith(b"\0\xffz")
+
+
+async def test_text_has_no_second_copy(call):
+    """Only what text cannot show is kept beside it."""
+    assert "output_base64" not in (await call("echo plain"))["details"]
+
+
+async def test_a_command_that_ignores_sigterm_is_killed(call):
+    """After the grace comes SIGKILL."""
+    details = (await call("trap '' TERM; while :; do sleep 0.05; done", timeout=0.3))["details"]
+    assert (details["reason"], details["signal"]) == ("deadline", 9)
+
+
+async def test_a_command_that_closes_its_output_is_waited_for(call):
+    """The end of the pipe is not the end of the process."""
+    result = await call("echo hi; exec >&- 2>&-; sleep 0.2; exit 5")
+    assert (result["kind"], result["details"]["exit_code"], result["details"]["reason"]) == ("error", 5, "exit_code")
+    assert result["details"]["duration"] >= 0.2
+
+
+async def test_exit_and_deadline_together_give_one_result(call):
+    """Whichever is first: an exit is no deadline, and a deadline no exit."""
+    for delay in (0.19, 0.2, 0.21):
+        result = await call(f"sleep {delay}", timeout=0.2)
+        assert (result["kind"], result["details"]["reason"]) in (("ok", None), ("error", "deadline"))
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["no-such-program"], {}),
+        (["./plain"], {}),
+        (["true"], {"cwd": "/no/such/folder"}),
+        (["true", "x" * 200_000], {}),
+        (["true", "\0"], {}),
+    ],
+    ids=["no such file", "not executable", "folder gone", "arguments too long", "not encodable"],
+)
+async def test_a_launch_failure_is_a_result(call, tmp_path, command, options):
+    """Nothing of it ran, and the result says so."""
+    (tmp_path / "plain").write_text("")
+    result = await call(command, **options)
+    assert (result["kind"], result["details"]["reason"], result["details"]["effect"]) == ("error", "launch", "none")
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 2, 4, 8, 16, 40])
+async def test_a_cancel_during_the_start_leaves_one_result(marker, tmp_path, milliseconds):
+    """Wherever it lands between the approval and the first moments of the command."""
+    store = MemoryStore()
+    call = {"command": "echo hi; sleep 1000", "env": {"MARKER": marker}, "cwd": str(tmp_path)}
+    with anyio.fail_after(40):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            run = await supervisor.start(caller, call, session="s")
+            await anyio.sleep(milliseconds / 1000)
+            await run.cancel("enough")
+            with pytest.raises(RunCancelled):
+                await run.result()
+    requested = events(store, "s", e.ToolCallRequested)
+    assert len(events(store, "s", e.ToolCallFinished)) == len(requested)
+
+
+async def test_a_cancelled_call_keeps_its_output(marker):
+    """The journal gets `interrupted` with what there was, the caller the cancellation."""
+    store = MemoryStore()
+    with anyio.fail_after(40):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            call = {"command": "echo partial; sleep 1000", "env": {"MARKER": marker}}
+            await supervisor.start(caller, call, session="s")
+            await supervisor.hub.news(sign_key("s")).wait()
+            await supervisor.cancel("s")
+    result = finished(store)
+    assert (result.kind, result.content.splitlines()[0]) == ("interrupted", "partial")
+
+
+async def test_output_is_a_sign_of_life_that_moves_no_deadline(marker):
+    """Whoever watches hears of it; the command ends at its time all the same."""
+    heard, command = [], "while :; do echo tick; sleep 0.05; done"
+
+    async def listen(supervisor):
+        while True:
+            await supervisor.hub.news(sign_key("s")).wait()
+            heard.append(supervisor.hub.signs["s"])
+
+    with anyio.fail_after(40):
+        async with open_supervisor(MemoryStore(), unattended="approve") as supervisor:
+            async with anyio.create_task_group() as group:
+                group.start_soon(listen, supervisor)
+                call = {"command": command, "timeout": 1.0, "env": {"MARKER": marker}}
+                result = await (await supervisor.start(caller, call)).result()
+                session = supervisor.find_sessions()[0].id
+                group.cancel_scope.cancel()
+    assert result["details"]["reason"] == "deadline"
+    assert session not in supervisor.hub.signs
+
+
+@agent(call_timeout=0.2)
+async def hurried(ctx: Context, own: float | None) -> list[Any]:
+    told = {} if own is None else {"timeout": own}
+    result = await ctx.call(shell, command="sleep 0.5", **told)
+    return [result.details["timeout"], result.details["exit_code"] is None]
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, [0.2, True]), (20.0, [20.0, False])])
+async def test_a_calls_own_deadline_goes_before_its_agents(own, expected):
+    """And its agent's before the tool's; a person is shown the one that will hold."""
+    store = MemoryStore()
+    with anyio.fail_after(40):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            run = await supervisor.start(hurried, own)
+            assert await run.result() == expected
+            assert store.find_approvals(pending=False)[0].arguments["timeout"] == expected[0]
+
+
+async def test_our_secrets_stay_ours(call, monkeypatch):
+    """Tokens and channel keys are not in a command's environment; the marker of a supervised call is."""
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "secret")
+    monkeypatch.setenv("KEPT", "kept")
+    result = await call("env")
+    names = {line.partition("=")[0] for line in result["value"].splitlines()}
+    assert {"KEPT", "SUPERVISOR_CALL"} <= names
+    assert "SLACK_BOT_TOKEN" not in names
+    assert os.environ["SLACK_BOT_TOKEN"] == "secret"
