@@ -1,0 +1,226 @@
+"""W8: a cancel ends a session and everything below it, once, for good."""
+
+import anyio
+import pytest
+from scenes import ForkingStore, events, fork, opened
+
+from supervisor import Approve, Context, MemoryStore, NotFound, RunStopping, agent, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+effects: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    effects.clear()
+
+
+@tool
+async def deploy(target: str) -> str:
+    effects.append(target)
+    return target
+
+
+@tool(approval="never", timeout=None)
+async def slow(name: str, seconds: float) -> str:
+    await anyio.sleep(seconds)
+    effects.append(name)
+    return name
+
+
+@agent
+async def leaf(ctx: Context, target: str) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ctx.call, deploy, target)
+        tasks.start_soon(ctx.call, slow, target, 1000.0)
+
+
+@agent
+async def middle(ctx: Context, name: str) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ctx.run, leaf, f"{name}1")
+        tasks.start_soon(ctx.run, leaf, f"{name}2")
+
+
+@agent
+async def top(ctx: Context) -> list[str]:
+    children = [await ctx.spawn(middle, name) for name in "ab"]
+    return [(await child.outcome()).kind for child in children]
+
+
+async def _asked(run, count: int) -> list:
+    reader = run.approvals()
+    return [await anext(reader) for _ in range(count)]
+
+
+async def test_a_cancel_takes_the_session_and_all_below_it_deepest_first():
+    """W8: waits end at once, approvals are withdrawn, each call has its one result, each run its one outcome."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(top)
+        found = await _asked(run, 4)
+        cancelled = anyio.current_time()
+        await supervisor.cancel(run.session, "enough", by="ana")
+        outcome = await run.outcome()
+        assert anyio.current_time() - cancelled < 1
+        assert outcome.kind == "cancelled"
+        assert "ana" in outcome.cause
+        assert "enough" in outcome.cause
+        views = supervisor.find_sessions()
+        assert [view.outcome["kind"] for view in views] == ["cancelled"] * 7
+        parents = {view.id: view.parent for view in views}
+        ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
+        assert len(ended) == 7
+        assert all(parents[session] not in ended[:n] for n, session in enumerate(ended))
+        assert {(await supervisor.decide(approval.id, Approve(by="bob"))).kind for approval in found} == {"gone"}
+        for view in views:
+            calls = events(store, view.id, e.ToolCallRequested)
+            assert len(events(store, view.id, (e.ToolCallFinished, e.OperationAbandoned))) == len(calls)
+    assert effects == []
+
+
+async def test_a_cancel_never_takes_parent_or_siblings():
+    """W8: the parent is told, and goes on."""
+    async with opened(unattended="ask") as supervisor:
+        run = await supervisor.start(top)
+        found = await _asked(run, 4)
+        first = next(view for view in supervisor.find_sessions() if view.path == ("top", "middle"))
+        await supervisor.cancel(first.id)
+        for approval in found:
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == ["cancelled", "succeeded"]
+        assert sorted(effects) == ["b1", "b1", "b2", "b2"]
+
+
+async def test_cancelling_twice_or_what_has_ended_changes_nothing():
+    """W8: the first cancel stands; of what is not there, NotFound."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(top)
+        await _asked(run, 4)
+        async with anyio.create_task_group() as tasks:
+            for n in range(10):
+                tasks.start_soon(supervisor.cancel, run.session, f"reason {n}")
+        assert (await run.outcome()).kind == "cancelled"
+        await run.cancel("again")
+        assert len(events(store, run.session, e.CancelRequested)) == 1
+        assert len(events(store, run.session, e.RunFinished)) == 1
+        with pytest.raises(NotFound):
+            await supervisor.cancel("nosuch")
+
+
+async def test_nothing_that_needs_a_person_or_a_child_begins_during_a_cancel():
+    """W8: spawn and calls that ask raise RunStopping, others are bounded by `stop_timeout`."""
+    raised = []
+
+    @agent(stop_timeout=10)
+    async def cleans_up(ctx: Context) -> None:
+        try:
+            await anyio.sleep(50)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for begin in (lambda: ctx.spawn(top), lambda: ctx.call(deploy, "late")):
+                    try:
+                        await begin()
+                    except RunStopping as error:
+                        raised.append(type(error))
+                await ctx.call(slow, "cleaned", 5.0)
+
+    async with opened() as supervisor:
+        run = await supervisor.start(cleans_up)
+        await anyio.sleep(1)
+        await run.cancel()
+        assert (await run.outcome()).kind == "cancelled"
+        assert raised == [RunStopping] * 2
+        assert effects == ["cleaned"]
+        assert len(supervisor.find_sessions()) == 1
+
+
+async def test_a_clean_up_that_takes_too_long_is_abandoned():
+    """W13: after `stop_timeout`, loudly; its parent learns of it at once."""
+    may_end = anyio.Event()
+
+    @agent(stop_timeout=10)
+    async def never_ends(ctx: Context) -> None:
+        with anyio.CancelScope(shield=True):
+            await may_end.wait()
+
+    @agent
+    async def parent(ctx: Context) -> str:
+        child = await ctx.spawn(never_ends)
+        await ctx.sleep(1)
+        await child.cancel()
+        return (await child.outcome()).kind
+
+    async with opened() as supervisor:
+        started = anyio.current_time()
+        run = await supervisor.start(parent)
+        with anyio.fail_after(20):
+            assert await run.result() == "abandoned"
+        assert 10.9 <= anyio.current_time() - started <= 11.5
+        may_end.set()
+
+
+async def test_a_cancel_that_was_accepted_is_finished_by_the_next_life():
+    """W8: killed at any commit after it, the tree is not resumed: it ends as it was told to."""
+    store = ForkingStore(look=lambda: any(isinstance(row.event, e.CancelRequested) for row in store.rows(0)))
+    async with opened(store) as supervisor:
+        run = await supervisor.start(top, session="s")
+        await _asked(run, 4)
+        await run.cancel()
+        await run.outcome()
+    accepted = [copy for copy, is_cancelled in store.copies if is_cancelled]
+    assert len(accepted) >= 2
+    for copy in accepted:
+        async with opened(copy) as supervisor:
+            await supervisor.resume()
+            assert (await supervisor.outcome("s")).kind == "cancelled"
+            assert {view.outcome["kind"] for view in supervisor.find_sessions()} == {"cancelled"}
+            assert supervisor.find_approvals() == []
+    assert effects == []
+
+
+async def test_a_cancel_of_a_tree_that_nobody_runs_ends_it():
+    """W8: whoever cancels takes it and finishes the job."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(top, session="s")
+        found = await _asked(run, 4)
+        await supervisor.decide(found[0].id, Approve(by="ana"))
+        await anyio.sleep(0.01)
+        killed = fork(store)
+        await run.cancel()
+    effects.clear()
+    async with opened(killed) as supervisor:
+        await supervisor.cancel("s", by="ana")
+        assert {view.outcome["kind"] for view in supervisor.find_sessions()} == {"cancelled"}
+    assert effects == []
+
+
+async def test_of_a_decision_and_a_cancel_at_once_the_call_runs_or_is_withdrawn():
+    """W8: whichever is committed first; never both, and the click is told."""
+    for order in range(10):
+
+        @agent
+        async def asks(ctx: Context) -> str:
+            return (await ctx.call(deploy, "x")).kind
+
+        effects.clear()
+        store = MemoryStore()
+        async with opened(store) as supervisor:
+            run = await supervisor.start(asks)
+            (approval,) = await _asked(run, 1)
+            verdicts = []
+
+            async def click(supervisor=supervisor, approval=approval, verdicts=verdicts) -> None:
+                verdicts.append((await supervisor.decide(approval.id, Approve(by="ana"))).kind)
+
+            async with anyio.create_task_group() as tasks:
+                for act in (click, run.cancel) if order % 2 else (run.cancel, click):
+                    tasks.start_soon(act)
+            outcome = await run.outcome()
+            assert outcome.kind == "cancelled"
+            assert verdicts[0] in ("won", "gone")
+            assert len(effects) == len(events(store, run.session, e.ToolCallStarted))
+            assert verdicts[0] == "won" or effects == []
