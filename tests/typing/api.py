@@ -121,6 +121,8 @@ async def caller(ctx: Context) -> None:
         group.start_soon(in_a_branch, 3)
         ctx.heartbeat(keepalive=True)
     assert_type(ctx.branch("left"), Context)
+    assert_type(await ctx.receive(), str)
+    assert_type(await ctx.send("done"), None)
     await ctx.save({"done": [1, 2]})
     assert_type(ctx.saved, Any)
 
@@ -154,6 +156,7 @@ async def serve(supervisor: Supervisor) -> None:
     assert_type(await supervisor.start(optional, None), Run[Order])
     assert_type(await supervisor.start(optional, Order("a", 3)), Run[Order])
     assert_type(await supervisor.resume("cleanup"), list[Run[Any]])
+    assert_type((await supervisor.send("cleanup", "go on", by="ana")).kind, Literal["delivered", "kept", "begun"])
     assert_type(await supervisor.outcome("cleanup"), Outcome[Any])
     assert_type(supervisor.get_session("cleanup"), SessionView)
     assert_type(supervisor.find_sessions(is_open=True), list[SessionView])

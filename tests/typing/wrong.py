@@ -34,8 +34,9 @@ async def wrong_calls(ctx: Context) -> None:
     await ctx.step(look_up, 3)  # error: the argument's type
     text: str = await ctx.step(look_up, "UTC")  # error: the result's type
     await ctx.sleep("3")  # error: seconds are a number
+    heard: int = await ctx.receive()  # error: a message is text
     ctx.move_on_after()  # error: no seconds
-    print(body, text)
+    print(body, text, heard)
 
 
 async def wrong_starts(supervisor: Supervisor) -> None:
@@ -48,6 +49,7 @@ async def wrong_starts(supervisor: Supervisor) -> None:
     await supervisor.start(janitor, ["/a"], sesion="a")  # error: misspelt
     await supervisor.start(add, 3)  # error: a tool is no agent
     text: str = await (await supervisor.start(janitor, ["/a"])).result()  # error: the result's type
+    await supervisor.send("a", 3)  # error: a message is text
     await supervisor.decide("id", "approve")  # error: a decision is a value
     await supervisor.decide("id", Approve())  # error: nobody decides
     await supervisor.decide("id", Deny(by="ana", scope="always"))  # error: a denial has no scope
