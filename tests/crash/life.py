@@ -1,0 +1,302 @@
+"""What the processes of the crash tests do. Each is a program as a user would write it, on a store that can do
+something to its own process before or after its n-th commit.
+
+At every transaction the store compares the live states with what the journals say, and records a difference.
+"""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+import scenario
+from nest import tell
+from scenario import record
+
+from supervisor import Approval, Run, SqliteStore, Supervisor, TreeOwned, Verdict, open_supervisor
+from supervisor.cli.signals import run_until_stopped
+from supervisor.core.session import replay
+from supervisor.runtime.journal import Journal
+
+HANGS = 60  # seconds after which a life is ended by its alarm, which fails its test
+
+
+@dataclass(kw_only=True)
+class Job:
+    """What a test tells a life to do."""
+
+    do: str
+    backend: Any
+    folder: str
+    session: str = "top"
+    act: str | None = None
+    """What happens at the commit: kill, term, stop."""
+    when: str = "after"
+    n: int = 0
+    kill_after: int = 0
+    """For cancel: kill at this many commits after it."""
+    passivate_after: float = 60.0
+    verdict: str = ""
+    """For a decider."""
+
+
+class Store(SqliteStore):
+    """Calls `act` before or after its n-th commit."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"{job.folder}/store.db")
+        self.watched: Journal | None = None
+        self.count = 0
+        self.doom = (job.when, job.n)
+        self.act = ACTS.get(job.act or "", lambda: None)
+
+    def begin(self) -> bool:
+        begun = super().begin()
+        if begun and self.watched is not None:
+            self._compare(self.watched)
+        return begun
+
+    def commit(self) -> None:
+        self.count += 1
+        if self.doom == ("before", self.count):
+            self.act()
+        super().commit()
+        if self.doom == ("after", self.count):
+            self.act()
+
+    def _compare(self, journal: Journal) -> None:
+        """Live state == replayed state: of all that this process has taken in, and of the notes not written yet."""
+        for session, live in journal.states.items():
+            state = replay(session, [r.event for r in self.journal(session) if r.position <= journal.position])
+            for note in journal.notes.get(session, ()):
+                state.apply(note)
+            for field in state.__struct_fields__:
+                if (was := getattr(live, field)) != (should := getattr(state, field)):
+                    record(f"{live.facts.path} {field}: live {was}, replayed {should}", "differences")
+
+
+def _send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+ACTS = {"kill": _send(signal.SIGKILL), "term": _send(signal.SIGTERM), "stop": _send(signal.SIGSTOP)}
+
+
+def main(job: dict[str, Any]) -> int:
+    """Do a job; returns the exit code."""
+    signal.alarm(HANGS)
+    os.environ["CRASH_FOLDER"] = job["folder"]
+    parsed = Job(**job)
+    return run_until_stopped(partial(JOBS[parsed.do], parsed), parsed.backend) or 0
+
+
+@asynccontextmanager
+async def opened(job: Job, store: Store | None = None) -> AsyncIterator[Any]:
+    store = store or Store(job)
+    async with open_supervisor(store, passivate_after=job.passivate_after) as supervisor:
+        store.watched = supervisor._runner.journal
+        yield supervisor
+    record(str(store.count), "commits")
+
+
+async def listen() -> str:
+    """Wait for what the test tells."""
+    await anyio.wait_readable(0)
+    return os.read(0, 1000).decode()
+
+
+# -- the person --------------------------------------------------------------------------------------------------------
+
+
+async def answer(supervisor: Supervisor, run: Run[Any], job: Job) -> None:
+    """Answer what a tree asks until it has ended; she remembers what she was shown, and what she was told."""
+    async with anyio.create_task_group() as tasks:
+        async for approval in run.approvals():
+            record(f"{approval.session} {approval.operation} {approval.id}", "shown")
+            if scenario.answer_to(approval) is not None:
+                tasks.start_soon(_decide, supervisor, approval, job)
+        tasks.cancel_scope.cancel()
+
+
+async def _decide(supervisor: Supervisor, approval: Approval, job: Job) -> None:
+    if job.passivate_after < 1:
+        await _until_asleep(supervisor, approval.session)
+    decision = scenario.answer_to(approval)
+    assert decision is not None
+    verdict = await supervisor.decide(approval.id, decision)
+    record(f"{approval.id} {verdict.kind}", "told")
+
+
+async def _until_asleep(supervisor: Any, session: str) -> None:
+    async for _ in supervisor.watch(session):
+        if supervisor.store.get_session(session).is_asleep:
+            return
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+async def run(job: Job) -> None:
+    """Start a tree, or go on with it, and answer to its end."""
+    async with opened(job) as supervisor:
+        await answer(supervisor, await supervisor.start(scenario.top, job.session, session=job.session), job)
+
+
+async def resume(job: Job) -> None:
+    """Go on with a tree, by nothing but its id, and answer to its end."""
+    async with opened(job) as supervisor:
+        for resumed in await supervisor.resume(job.session):
+            await answer(supervisor, resumed, job)
+
+
+async def cancel_midway(job: Job) -> None:
+    """Run a tree that another task cancels at the n-th commit; perhaps die some commits later."""
+    store, due = Store(job), anyio.Event()
+
+    def act() -> None:
+        if job.kill_after:
+            store.act, store.doom = ACTS["kill"], (job.when, store.count + job.kill_after)
+        _call_in_loop(due.set)
+
+    async def cancel(supervisor: Supervisor) -> None:
+        await due.wait()
+        await supervisor.cancel(job.session, "enough", by="ana")
+        record("accepted", "cancel")
+
+    store.act, store.doom = act, ("after", job.n)
+    async with opened(job, store) as supervisor, anyio.create_task_group() as tasks:
+        tasks.start_soon(cancel, supervisor)
+        await answer(supervisor, await supervisor.start(scenario.top, job.session, session=job.session), job)
+        tasks.cancel_scope.cancel()
+
+
+def _call_in_loop(fn: Callable[[], None]) -> None:
+    """A commit may be in a worker thread."""
+    if threading.current_thread() is threading.main_thread():
+        fn()
+    else:
+        anyio.from_thread.run_sync(fn)
+
+
+async def cancel(job: Job) -> None:
+    """Cancel a tree from outside."""
+    async with opened(job) as supervisor:
+        await supervisor.cancel(job.session, "enough", by="bob")
+
+
+async def begin_and_leave(job: Job) -> None:
+    """Start a tree and leave it as soon as it waits for people only."""
+    async with opened(job) as supervisor:
+        await supervisor.start(AGENTS[job.session], *INPUTS.get(job.session, ()), session=job.session)
+
+
+async def own(job: Job) -> None:
+    """Start a tree, say so when all that it asks is asked, and stay until it has ended."""
+    async with opened(job) as supervisor:
+        given = INPUTS.get(job.session, ())
+        run = await supervisor.start(AGENTS[job.session], *given, session=job.session)
+        questions = run.approvals()
+        for _ in range(given[0] if given else 1):
+            await anext(questions)
+        tell(said="asked")
+        outcome = await run.outcome()
+        tell(said=outcome.returned)
+
+
+async def finish(job: Job) -> None:
+    """Resume a tree and stay until it has ended, answering nothing."""
+    async with opened(job) as supervisor:
+        (run,) = await supervisor.resume(job.session)
+        await run.outcome()
+
+
+async def claim(job: Job) -> None:
+    """Try to start and to resume a tree that somebody else owns, and say what came of it."""
+    async with opened(job) as supervisor:
+        for attempt in (
+            partial(supervisor.resume, job.session),
+            partial(supervisor.start, AGENTS[job.session], session=job.session),
+        ):
+            try:
+                await attempt()
+            except TreeOwned as error:
+                tell(said=[error.root, error.owner])
+
+
+async def run_and_take_over(job: Job) -> None:
+    """Run a tree of one's own to its end beside another process; then, when told so, go on with the other's."""
+    async with opened(job) as supervisor:
+        await answer(supervisor, await supervisor.start(scenario.top, job.session, session=job.session), job)
+        tell(said="finished")
+        (other,) = await supervisor.resume(json.loads(await listen()))
+        await answer(supervisor, other, job)
+
+
+async def decide_all(job: Job) -> None:
+    """Decide every approval, one after another, each when told so, and say what came of it."""
+    async with opened(job) as supervisor:
+        for approval in supervisor.find_approvals():
+            tell(said=approval.id)
+            await listen()
+            tell(said=_words(await supervisor.decide(approval.id, _decision(job))))
+
+
+async def decide_one(job: Job) -> None:
+    async with opened(job) as supervisor:
+        (approval,) = supervisor.find_approvals()
+        tell(said=_words(await supervisor.decide(approval.id, _decision(job))))
+
+
+def _decision(job: Job) -> Any:
+    return scenario.Approve(by="ana") if job.verdict == "approve" else scenario.Deny(by="bob")
+
+
+def _words(verdict: Verdict) -> list[Any]:
+    return [verdict.kind, verdict.status, verdict.by, verdict.running]
+
+
+async def wait_to_be_killed(job: Job) -> None:
+    """Ask a person, and die at the first event of a kind that this life adds to the journal."""
+    async with opened(job) as supervisor:
+        before = supervisor.store.last_position()
+        run = await supervisor.start(scenario.asker, session=job.session)
+        async for approval in run.approvals():
+            record(approval.id, "shown")
+            break
+        async for row in supervisor.watch(job.session, after=before):
+            if type(row.event).__name__ == job.when:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+AGENTS: dict[str, Any] = {
+    "top": scenario.top,
+    "asker": scenario.asker,
+    "questioner": scenario.questioner,
+    "suicidal": scenario.suicidal,
+}
+INPUTS: dict[str, tuple[Any, ...]] = {"top": ("top",), "questioner": (20,)}
+"""Sessions are named after their agents here."""
+
+JOBS = {
+    fn.__name__: fn
+    for fn in (
+        begin_and_leave,
+        cancel,
+        cancel_midway,
+        claim,
+        decide_all,
+        decide_one,
+        finish,
+        own,
+        resume,
+        run,
+        run_and_take_over,
+        wait_to_be_killed,
+    )
+}

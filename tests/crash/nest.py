@@ -1,0 +1,133 @@
+"""Processes that begin at once: a nest has imported everything, and forks a life for each job that it is told.
+
+Run as a program it is the nest; imported it is the side of the tests. A life is a process of its own, with stores and
+event loops that nobody has touched before; only the imports are shared. One line of JSON is one message:
+
+    to the nest      {"do": ..., ...}                   a job: what life.main is called with
+    to the test      {"pid": 7}  {"said": ...}  {"stopped": true}  {"exit": -9}
+    to the life      whatever the test tells it while it listens
+
+Rules
+- A nest has one life at a time, so that its pipes are the life's own while it lives.
+- A life that hangs is ended by its alarm (life.py), so nothing here waits without end.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+
+def serve() -> None:
+    import life
+
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as jobs:
+        while line := jobs.readline():
+            _fork(life.main, json.loads(line))
+
+
+def _fork(main: Any, job: dict[str, Any]) -> None:
+    if (pid := os.fork()) == 0:
+        _live(main, job)
+    tell(pid=pid)
+    status = os.waitpid(pid, os.WUNTRACED)[1]
+    while os.WIFSTOPPED(status):
+        tell(stopped=True)
+        status = os.waitpid(pid, os.WUNTRACED)[1]
+    tell(exit=os.waitstatus_to_exitcode(status))
+
+
+def _live(main: Any, job: dict[str, Any]) -> None:
+    code = 70
+    try:
+        with open(f"{job['folder']}/log", "a") as log:  # noqa: PTH123 # a life begins with as little as can be
+            os.dup2(log.fileno(), 2)
+        code = main(job)
+    except BaseException:  # a fork must not go on as its parent
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def tell(**message: Any) -> None:
+    """Write one message to the test; short enough to be written at once."""
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+class Life:
+    """A process of a story, as its test sees it."""
+
+    def __init__(self, nest: "subprocess.Popen[bytes]", idle: "SimpleQueue[subprocess.Popen[bytes]]", job: Any) -> None:
+        self._nest, self._idle = nest, idle
+        self._code: int | None = None
+        self.tell(job)
+        self.pid: int = self._hear("pid")
+
+    def _next(self) -> dict[str, Any]:
+        assert self._nest.stdout is not None
+        message: dict[str, Any] = json.loads(self._nest.stdout.readline())
+        return message
+
+    def _hear(self, key: str) -> Any:
+        message = self._next()
+        assert key in message, f"expected {key}, got {message}"
+        return message[key]
+
+    def tell(self, message: Any) -> None:
+        assert self._nest.stdin is not None
+        self._nest.stdin.write(json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> Any:
+        """Return what the life says next."""
+        return self._hear("said")
+
+    def stops(self) -> bool:
+        """Wait until it has stopped itself (SIGSTOP), or ended without that."""
+        message = self._next()
+        self._code = message.get("exit")
+        return "stopped" in message
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def end(self) -> int:
+        """Wait for its end; returns the exit code, negative for a signal."""
+        code = self._code if self._code is not None else self._hear("exit")
+        self._idle.put(self._nest)
+        return int(code)
+
+
+class Nests:
+    """As many nests as there are lives at the same time."""
+
+    def __init__(self) -> None:
+        self._all: list[subprocess.Popen[bytes]] = []
+        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+
+    def begin(self, do: str, folder: Path, **job: Any) -> Life:
+        try:
+            nest = self._idle.get_nowait()
+        except Empty:
+            command = [sys.executable, __file__]
+            nest = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._all.append(nest)
+        return Life(nest, self._idle, {"do": do, "folder": str(folder), **job})
+
+    def live(self, do: str, folder: Path, **job: Any) -> int:
+        """Let a life begin and end; returns its exit code."""
+        return self.begin(do, folder, **job).end()
+
+    def close(self) -> None:
+        for nest in self._all:
+            nest.kill()  # its life, if a test has failed and left one, dies by its alarm
+            nest.communicate()
+
+
+if __name__ == "__main__":
+    serve()

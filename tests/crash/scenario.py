@@ -1,0 +1,158 @@
+"""The agents of the crash tests, and what must have happened in the world when a tree of them has ended.
+
+Every effect is a line of a file, on disk before the tool returns, so that one that happened twice is seen. A tree's
+lines carry its tag. What the person answers follows from a call's argument: "no" is denied, "edit" is approved with
+another argument, "never" is left alone, everything else is approved.
+"""
+
+import os
+from collections import Counter
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from supervisor import Approval, Approve, Context, Deny, agent, tool
+
+ROUNDS = 3
+SESSIONS = 8
+"""In one tree: the root, two children with a grandchild each, the saver, the impatient one and the lingerer."""
+
+
+def record(line: str, name: str = "effects") -> None:
+    """Add a line to a file of this story's folder, and sync it."""
+    file = os.open(f"{os.environ['CRASH_FOLDER']}/{name}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, f"{line}\n".encode())
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@tool(approval="never")
+async def safe(x: str) -> str:
+    record(f"safe {x}")
+    await checkpoint()
+    return x
+
+
+@tool
+async def danger(x: str) -> str:
+    record(f"danger {x}")
+    await checkpoint()
+    return x
+
+
+async def look_around(tag: str) -> str:
+    record(f"step {tag}")
+    return tag
+
+
+@agent
+async def grandchild(ctx: Context, name: str) -> str:
+    await ctx.sleep(0.02)
+    return (await ctx.call(danger, x=f"{name} below")).kind
+
+
+@agent
+async def child(ctx: Context, name: str) -> list[str]:
+    """Calls in parallel, then a sub-agent of its own; results are taken in the order in which they come."""
+    kinds: list[str] = []
+
+    async def one(fn: Any, x: str) -> None:
+        kinds.append((await ctx.call(fn, x=f"{name} {x}")).kind)
+
+    async with anyio.create_task_group() as tasks:
+        for fn, x in ((safe, "a"), (danger, "yes"), (danger, "no"), (safe, "b"), (danger, "edit")):
+            tasks.start_soon(one, fn, x)
+    return [*kinds, await ctx.run(grandchild, name)]
+
+
+@agent
+async def saver(ctx: Context, tag: str) -> int:
+    """Identical calls, counted over saves and lives."""
+    done: int = ctx.saved or 0
+    while done < ROUNDS:
+        await ctx.call(safe, x=f"{tag} same")
+        done += 1
+        await ctx.save(done)
+    return done
+
+
+@agent
+async def impatient(ctx: Context, tag: str) -> list[bool]:
+    async with ctx.move_on_after(0.1) as short:
+        await ctx.call(danger, x=f"{tag} never in time")
+    async with ctx.move_on_after(3600) as long:
+        await ctx.call(safe, x=f"{tag} in time")
+    return [short.expired, long.expired]
+
+
+@agent
+async def lingerer(ctx: Context, tag: str) -> None:
+    await ctx.call(danger, x=f"{tag} never")
+
+
+@agent
+async def top(ctx: Context, tag: str) -> list[str]:
+    await ctx.step(look_around, tag)
+    lingering = await ctx.spawn(lingerer, tag)
+    below = [await ctx.spawn(child, f"{tag} {n}") for n in range(2)]
+    below += [await ctx.spawn(saver, tag), await ctx.spawn(impatient, tag)]  # type: ignore[list-item] # only awaited
+    kinds: list[str] = []
+
+    async def wait_for(n: int) -> None:
+        kinds.append((await below[n].outcome()).kind)
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(len(below)):
+            tasks.start_soon(wait_for, n)
+    await lingering.cancel("it was only waiting")
+    kinds.append((await lingering.outcome()).kind)
+    await ctx.call(safe, x=f"{tag} end")
+    return kinds
+
+
+def wanted(tag: str) -> Counter[str]:
+    """What a tree does to the world when it runs to its end: each of it once, and nothing else."""
+    lines = Counter({f"safe {tag} same": ROUNDS, f"safe {tag} in time": 1, f"safe {tag} end": 1})
+    for n in range(2):
+        lines += Counter(f"safe {tag} {n} {x}" for x in "ab")
+        lines += Counter(f"danger {tag} {n} {x}" for x in ("yes", "edit (edited)", "below"))
+    return lines
+
+
+def answer_to(approval: Approval) -> Approve | Deny | None:
+    """What the person says to a call; None if she leaves it alone."""
+    x = approval.arguments["x"]
+    if "never" in x:
+        return None
+    if x.endswith("no"):
+        return Deny(by="ana", reason="not that one")
+    return Approve(by="ana", arguments={"x": f"{x} (edited)"} if x.endswith("edit") else None)
+
+
+@agent
+async def suicidal(ctx: Context) -> None:
+    """Dies with its process before it has done anything."""
+    record("attempt")
+    os.kill(os.getpid(), 9)
+
+
+@agent
+async def asker(ctx: Context) -> str:
+    return (await ctx.call(danger, x="asked")).kind
+
+
+@agent
+async def questioner(ctx: Context, count: int) -> list[str]:
+    """Asks many things at once."""
+    kinds: list[str] = [""] * count
+
+    async def one(n: int) -> None:
+        kinds[n] = (await ctx.call(danger, x=f"question {n}")).kind
+
+    async with anyio.create_task_group() as tasks:
+        for n in range(count):
+            tasks.start_soon(one, n)
+    return kinds
