@@ -43,7 +43,6 @@ class AutojumpLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
 
-
 def virtual_asyncio() -> tuple[str, dict[str, Any]]:
     """Return what `anyio_backend` or `anyio.run` takes for asyncio on virtual time."""
     return "asyncio", {"loop_factory": AutojumpLoop}

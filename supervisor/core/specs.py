@@ -12,7 +12,7 @@ Rules
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from types import SimpleNamespace
 from typing import (
     Any,
@@ -66,6 +66,7 @@ def from_json(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
         raise InvalidInput(f"{what} has a type that JSON cannot hold: {error}") from None
 
 
+@cache
 def hint_of(fn: Callable[..., Any], name: str) -> Any:
     """Resolve one annotation of a function, Any where it has none; raises InvalidInput if it cannot be resolved.
 
@@ -160,6 +161,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
                 "put the fields into a dataclass, TypedDict or Struct"
             )
         self._input = parameters[0] if parameters else None
+        self._signature = inspect.signature(fn)
 
     def __repr__(self) -> str:
         return f"<agent {self.name} of {self.__module__}>"
@@ -171,7 +173,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
 
     def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
         """Encode the one input; raises TypeError for a wrong number, InvalidInput for a value that does not fit."""
-        bound = inspect.signature(self.fn).bind(None, *args, **kwargs)
+        bound = self._signature.bind(None, *args, **kwargs)
         bound.apply_defaults()
         if self._input is None:
             return JSON_NULL
@@ -187,7 +189,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
             return ()
         return (from_json(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}"),)
 
-    @property
+    @cached_property
     def takes_text(self) -> bool:
         """Whether a message can be its input."""
         if self._input is None:
@@ -230,6 +232,7 @@ class ToolSpec(_Function, Generic[P, R_co]):
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         self.takes_context = first is not None and self._is_context(first)
         self._arguments = self._parameters(skip=int(self.takes_context))
+        self._signature = inspect.Signature(self._arguments)
 
     def __repr__(self) -> str:
         return f"<tool {self.name} of {self.__module__}>"
@@ -247,8 +250,7 @@ class ToolSpec(_Function, Generic[P, R_co]):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments as passed and with defaults filled in, by name; raises TypeError as a call would."""
-        signature = inspect.Signature(self._arguments)
-        bound = signature.bind(*args, **kwargs)
+        bound = self._signature.bind(*args, **kwargs)
         passed = dict(bound.arguments)
         bound.apply_defaults()
         return passed, dict(bound.arguments)

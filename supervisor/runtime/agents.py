@@ -19,16 +19,20 @@ from supervisor.core.specs import AgentSpec
 
 _seen: dict[str, AgentSpec[Any, Any]] = {}
 _files: dict[str, ModuleType] = {}
+_located: dict[AgentSpec[Any, Any], tuple[str, str | None]] = {}
 
 
 def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
     """Return an agent's reference and the file that it was read from, if any."""
+    if (known := _located.get(spec)) is not None:
+        return known
     module = sys.modules.get(spec.__module__)
     file = getattr(module, "__file__", None)
     path = str(Path(file).resolve()) if file else None
     by_file = spec.__module__ == "__main__" or path in _files
     reference = f"{path if by_file and path else spec.__module__}:{spec.__qualname__}"
     _seen[reference] = spec
+    _located[spec] = reference, path
     return reference, path
 
 

@@ -31,6 +31,7 @@ from supervisor.core.session import Operation, SessionState
 from supervisor.core.specs import AgentSpec
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.background import Jobs
+from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.hub import Hub
 from supervisor.runtime.journal import Entry, Journal, Plan, View
@@ -38,6 +39,9 @@ from supervisor.runtime.tasks import Claimant
 from supervisor.runtime.watchdog import Watch, Watchdog
 
 E = TypeVar("E")
+
+
+Follower = Callable[[SessionState, e.ApprovalDecided], Iterable[e.AnyEvent]]
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -87,6 +91,7 @@ class Attempt:
         "counts",
         "external",
         "fate",
+        "followers",
         "has_ended",
         "host",
         "in_flight",
@@ -110,7 +115,7 @@ class Attempt:
         self.spec = spec
         self.fate: Fate | None = None
         self.is_sealed = False
-        self.has_ended = anyio.Event()
+        self.has_ended = False
         self.external = anyio.CancelScope()
         self.inner = anyio.CancelScope()
         self.memory = Memory(self.state)
@@ -132,9 +137,11 @@ class Attempt:
         """The agent function has returned: what is left is waiting for children."""
         self._given: dict[str, tuple[int, int]] = {}
         """How many results the agent had been given since which of its saves, when it asked for what is new."""
+        self.followers: dict[str, Follower] = {}
+        """What its calls that wait for a person journal together with the decision."""
         self._waiters: dict[str, anyio.Event] = {}
         self._turns: dict[str, anyio.Event] = {}
-        self._held = anyio.Event()
+        self._held = Bell()
         self._claimants: dict[str, Claimant] = {}
 
     def __repr__(self) -> str:
@@ -208,7 +215,7 @@ class Attempt:
         self.memory.claim(operation)
         self.claims += 1
         if not self.memory.is_replaying:
-            self._held.set()
+            self._held.ring()
         self._wake_front()
         return record
 

@@ -14,7 +14,7 @@ Rules
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf, nextafter
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -112,17 +112,32 @@ class Call:
     async def _proceed(self, *, is_new: bool) -> None:
         """Bring the call from wherever it is to its result."""
         if self.record.state == "asked":
-            await self.attempt.wait(self.operation, self.operation, lambda: self.record.state != "asked")
+            await self._wait_for_decision()
         record = self.record
         if record.state == "denied":
             assert record.decision is not None
-            reason = record.decision.reason or "no reason was given"
-            await self._finish("denied", f"denied by {record.decision.by}: {reason}", {"effect": "none"})
+            await self._finish("denied", _denial(record.decision), {"effect": "none"})
         elif record.state == "withdrawn":
             gone = {"reason": "withdrawn", "effect": "none"}
             await self._finish("interrupted", "the approval was withdrawn", gone)
         elif record.is_open:
             await self._execute(record, is_executing=is_new and record.state == "executing")
+
+    async def _wait_for_decision(self) -> None:
+        followers = self.attempt.followers
+        followers[self.operation] = self._follow
+        try:
+            await self.attempt.wait(self.operation, self.operation, lambda: self.record.state != "asked")
+        finally:
+            del followers[self.operation]
+
+    def _follow(self, state: SessionState, decided: e.ApprovalDecided) -> Iterator[e.AnyEvent]:
+        """Return what is journaled with a decision that is made in this process: a denial is the result.
+
+        Not `executing` with an approval: if we died in between, a call that has not begun would be lost.
+        """
+        if decided.decision == "deny" and state.cancel is None and self.attempt.fate is None:
+            yield self._result("denied", _denial(decided), {"effect": "none"}, JSON_NULL)
 
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
@@ -232,7 +247,17 @@ class Call:
         if size > LARGEST_RESULT:
             kind, details = "error", {**details, "reason": "too_large"}
             content = f"the result has {size} bytes, more than {LARGEST_RESULT}; write it to a file and return its path"
-        event = e.ToolCallFinished(
+        event = self._result(kind, content, details, value)
+
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            return [event] if state.operations[self.operation].is_open else []
+
+        await self.attempt.append(plan, bound=False)
+
+    def _result(
+        self, kind: ResultKind, content: str, details: Mapping[str, Any], value: msgspec.Raw
+    ) -> e.ToolCallFinished:
+        return e.ToolCallFinished(
             at=self._now(),
             operation=self.operation,
             kind=kind,
@@ -240,11 +265,6 @@ class Call:
             value=value if kind == "ok" else JSON_NULL,
             details=_encode_details(details),
         )
-
-        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            return [event] if state.operations[self.operation].is_open else []
-
-        await self.attempt.append(plan, bound=False)
 
     def _started(self, process: int | None = None, process_started_at: float | None = None) -> e.ToolCallStarted:
         return e.ToolCallStarted(
@@ -314,6 +334,10 @@ class _CallContext(ToolContext):
 
     def leave(self, result: ToolResult[Any]) -> None:
         self.left = result
+
+
+def _denial(decided: e.ApprovalDecided) -> str:
+    return f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
 
 
 def result_of(event: e.ToolCallFinished, tool: ToolSpec[Any, Any]) -> ToolResult[Any]:

@@ -151,14 +151,13 @@ class LocalSupervisor(Supervisor):
             return Verdict(kind="unknown", approval=approval)
         edited = _check_edit(found, decision.arguments) if isinstance(decision, Approve) else None
         kind = "approve" if isinstance(decision, Approve) else "deny"
-        won: list[str] = []
+        won: list[e.ApprovalDecided] = []
 
         def plan(view: View) -> list[Entry]:
             won.clear()
             record = view.session(found.session).operations.get(found.operation)
             if record is None or record.pending_approval != approval:
                 return []
-            won.append(approval)
             event = e.ApprovalDecided(
                 at=self._runner.clock.now(),
                 operation=found.operation,
@@ -168,14 +167,19 @@ class LocalSupervisor(Supervisor):
                 reason=printable(decision.reason) if not isinstance(decision, Approve) and decision.reason else None,
                 arguments=JSON_NULL if edited is None else edited,
             )
-            return [(found.session, event)]
+            won.append(event)
+            return [(found.session, event), *self._runner.follow(view.session(found.session), event)]
 
         await self._runner.journal.append(plan)
+        root = found.root_session
+        running = self.store.owns(root) or self.store.get_owner(root) is not None
+        if won:
+            status: Literal["approved", "denied"] = "approved" if kind == "approve" else "denied"
+            at = won[0].at
+            return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=at, running=running)
         now = self.store.get_approval(approval)
         assert now is not None
-        return _verdict(
-            now, kind, edited, has_won=bool(won), running=self.store.get_owner(now.root_session) is not None
-        )
+        return _verdict(now, kind, edited, running=running)
 
     async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
         who = printable(check_identity(by if by is not None else current_user()))
@@ -318,10 +322,10 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
     return to_json(dict(arguments), "an edited argument")
 
 
-def _verdict(now: Approval, kind: str, edited: msgspec.Raw | None, *, has_won: bool, running: bool) -> Verdict:
-    """Say what a decision came to, by what is on disk after it."""
+def _verdict(now: Approval, kind: str, edited: msgspec.Raw | None, *, running: bool) -> Verdict:
+    """Say what a decision came to that did not win, by what is on disk after it."""
     return Verdict(
-        kind=_kind(now, kind, edited, has_won=has_won),
+        kind=_kind(now, kind, edited),
         approval=now.id,
         status=now.status,
         by=now.by,
@@ -330,11 +334,7 @@ def _verdict(now: Approval, kind: str, edited: msgspec.Raw | None, *, has_won: b
     )
 
 
-def _kind(
-    now: Approval, kind: str, edited: msgspec.Raw | None, *, has_won: bool
-) -> Literal["won", "same", "conflict", "gone"]:
-    if has_won:
-        return "won"
+def _kind(now: Approval, kind: str, edited: msgspec.Raw | None) -> Literal["same", "conflict", "gone"]:
     if now.status in ("withdrawn", "expired"):
         return "gone"
     asked = now.arguments if edited is None else msgspec.json.decode(edited)

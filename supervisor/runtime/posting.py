@@ -64,6 +64,8 @@ class Posting:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        if self._is_idle:
+            await anyio.sleep_forever()
         async for approval in Inbox(self._supervisor, snapshot=False):
             if approval.status != "pending":
                 self._known.discard(approval.id)
@@ -74,6 +76,8 @@ class Posting:
 
     def take_up(self, root: str) -> None:
         """A tree has become ours: show what is pending in it."""
+        if self._is_idle:
+            return
         for approval in self._supervisor.store.find_approvals(root=root):
             if approval.id not in self._known:
                 self._take(approval)
@@ -86,6 +90,11 @@ class Posting:
             self._runner.start_soon(self._post, approval)
         else:
             self._look_for_somebody(approval.root_session)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there is nobody to tell: no channel, no answer to give, and others can answer what is on disk."""
+        return not self._channels and self._answer is None and self._supervisor.store.is_durable
 
     def _look_for_somebody(self, root: str) -> None:
         """A program that waits for an outcome, and reads no approvals, waits for nobody."""

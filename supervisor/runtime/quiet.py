@@ -93,7 +93,7 @@ class Quiet:
         await self._append(attempt, plan)
 
     async def _append(self, attempt: Attempt, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
-        if attempt.fate is None and not attempt.has_ended.is_set():
+        if attempt.fate is None and not attempt.has_ended:
             try:
                 await attempt.append(plan)
             except Suspended:

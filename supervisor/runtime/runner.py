@@ -10,7 +10,7 @@ Rules
 - An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Any
 
 import anyio
@@ -25,6 +25,7 @@ from supervisor.logs import FactLog
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt, Fate
 from supervisor.runtime.background import Jobs, NoJobs
+from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
@@ -60,7 +61,7 @@ class Runner:
         self.jobs: Jobs = NoJobs()
         self.survivors = Survivors()
         self._running = 0
-        self._changed = anyio.Event()
+        self._changed = Bell()
         self._tasks: TaskGroup | None = None
 
     # -- tasks -------------------------------------------------------------------------------------------------------
@@ -105,8 +106,7 @@ class Runner:
             await self._changed.wait()
 
     def note_change(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._changed.ring()
 
     # -- what an attempt needs of its host ---------------------------------------------------------------------------
 
@@ -174,6 +174,13 @@ class Runner:
         self.refusals[session] = reason
         self.hub.publish(session)
 
+    def follow(self, state: SessionState, decided: e.ApprovalDecided) -> Iterator[Entry]:
+        """Return what the call that waits here for this decision journals together with it."""
+        attempt = self.live.get(state.id)
+        follower = attempt.followers.get(decided.operation) if attempt is not None else None
+        if follower is not None:
+            yield from ((state.id, event) for event in follower(state, decided))
+
     # -- facts come up -----------------------------------------------------------------------------------------------
 
     def _published(self, rows: list[Row]) -> None:
@@ -228,7 +235,7 @@ class Runner:
             attempt.watch.disarm()
             if ending is None:
                 await self._settle(attempt)
-            elif not attempt.has_ended.is_set():
+            elif not attempt.has_ended:
                 await self._conclude(attempt, ending)
         except (StoreError, Suspended) as error:
             self.refuse(attempt.session, str(error))
@@ -259,7 +266,10 @@ class Runner:
             state = self.live[parent].state
             if parent in self.endings or state.cancel is not None:
                 return
-        await self.end_tree(session)
+        if attempt.state.open_children:
+            await self.end_tree(session)
+        else:
+            await self._write_endings(session)
 
     async def end_tree(self, top: str) -> None:
         """Write the endings of a session and all below it, once none of them is running."""
@@ -271,14 +281,26 @@ class Runner:
             absent[:] = [view.session(session) for session in found if session not in self.live]
             return []
 
+        def is_running(session: str) -> bool:
+            return session in self.launcher.under_way or (session in self.live and session not in self.endings)
+
         def is_still() -> bool:
-            return not any(s in self.launcher.under_way or (s in self.live and s not in self.endings) for s in found)
+            while found and not is_running(found[-1]):
+                found.pop()
+            return not found
 
         try:
             await self.journal.append(look)
             for state in absent:
                 await self.survivors.end(state)
             await self.wait_until(is_still)
+        except StoreError as error:
+            self.refuse(top, str(error))
+        else:
+            await self._write_endings(top)
+
+    async def _write_endings(self, top: str) -> None:
+        try:
             await self.journal.append(
                 lambda view: list(end_events(view, top, self.endings, self.clock.now(), self.survivors))
             )
@@ -287,7 +309,7 @@ class Runner:
 
     def _overdue(self, attempt: Attempt) -> None:
         """An attempt was told to end, and has not: give it up, loudly (W13)."""
-        if attempt.has_ended.is_set() or attempt.session in self.endings or attempt.fate is None:
+        if attempt.has_ended or attempt.session in self.endings or attempt.fate is None:
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
         attempt.is_sealed = True
@@ -295,7 +317,7 @@ class Runner:
             cause = (
                 f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.fate.kind}: {attempt.fate.cause})"
             )
-            attempt.has_ended.set()
+            attempt.has_ended = True
             self.start_soon(self._conclude, attempt, Ending(kind="abandoned", cause=cause))
 
     def _leave(self, attempt: Attempt) -> None:
@@ -304,7 +326,7 @@ class Runner:
         state = attempt.state
         del self.live[session]
         self.hub.signs.pop(session, None)
-        attempt.has_ended.set()
+        attempt.has_ended = True
         if not state.is_open or session not in self.endings:
             self.endings.pop(session, None)
             self.journal.unpin(session)
