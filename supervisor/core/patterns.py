@@ -1,0 +1,90 @@
+"""Patterns of a tool's arguments: a JSON object, whole for allow, in part for deny and ask_for.
+
+Rules
+- An allow pattern is the canonical JSON of all arguments, defaults filled in: one value more or less is another call.
+- A deny or ask_for pattern names some arguments, nested ones too: whatever else the call says, it is met. Numbers that
+  are equal are the same there (1, 1.0, true), and are not in an allow.
+- What JSON cannot hold exactly (a NaN, keys that are no text) is never allowed by a pattern.
+- `covers` answers yes only if it is proved. `meets` answers no only if it is proved, and None in doubt.
+"""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from supervisor.core.errors import InvalidInput
+from supervisor.core.ids import canonical_json
+
+
+def covers(pattern: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether an allow pattern stands for exactly these arguments."""
+    fields = read_object(pattern)
+    return fields is not None and is_same(fields, arguments)
+
+
+def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
+    """Whether a deny or ask_for pattern is met; None if the pattern cannot be understood."""
+    fields = read_object(pattern)
+    return None if fields is None else _is_part(fields, arguments)
+
+
+def exact_pattern(arguments: Mapping[str, Any]) -> str | None:
+    """Return the pattern that stands for exactly these arguments, or None if there is none."""
+    pattern = to_json(arguments)
+    return None if pattern is None or not covers(pattern, arguments) else pattern
+
+
+def normalise(pattern: str) -> str:
+    """Return the pattern as it will be listed and compared; raises InvalidInput if it cannot be understood."""
+    fields = read_object(pattern)
+    text = None if fields is None else to_json(fields)
+    if text is None:
+        raise InvalidInput(
+            f"the pattern {pattern!r} is not a JSON object of arguments, such as "
+            '{"environment": "staging"}; leave it out for a rule on any arguments'
+        )
+    return text
+
+
+def read_object(pattern: str) -> dict[str, Any] | None:
+    """Return what a JSON object says, or None if the text is not one."""
+    try:
+        fields = msgspec.json.decode(pattern)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def to_json(value: Any) -> str | None:
+    """Return the canonical JSON of a value, or None if JSON cannot hold it exactly."""
+    try:
+        return canonical_json(value).decode() if _is_exact(value) else None
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def is_same(fields: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether both are the same JSON, and JSON can hold them."""
+    ours = to_json(fields)
+    return ours is not None and ours == to_json(arguments)
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether JSON says of the value all that it is; msgspec writes a NaN as null."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_exact(each) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_exact, value))
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, str | int)
+
+
+def _is_part(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, dict) and isinstance(found, Mapping):
+        return all(key in found and _is_part(each, found[key]) for key, each in wanted.items())
+    if isinstance(wanted, list) and isinstance(found, list | tuple):
+        return len(wanted) == len(found) and all(map(_is_part, wanted, found))
+    return bool(wanted == found)

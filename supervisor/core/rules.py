@@ -1,0 +1,160 @@
+"""Rules: standing decisions on calls, and the verdict they come to (A7).
+
+    allow("shell", "git status *")      allow("deploy", '{"environment":"staging"}')      deny("shell", "rm *")
+
+A rule is a value: allow, deny or ask_for, on a tool and a pattern of its arguments, from code, configuration, the
+command line or a decision. `verdict` asks them all about one call, at any time and as often as one likes (before
+asking, after an edit, immediately before the effect: A8, A9); it changes nothing and remembers nothing.
+
+Rules
+- Deny beats ask beats allow, in whatever order they stand. Where no rule says anything, the tool's own approval rule
+  decides. In doubt whether a deny is meant, a person is asked (A5): an allow beside it does not count.
+- An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
+- A pattern is a JSON object of arguments (core/patterns.py), or for the shell a command (core/shell_patterns.py). None
+  is any arguments: that is a whole tool.
+- A rule of a session counts in the tree of the root session that `scope` names; one without scope always.
+- Rules are inherited downwards; a sub-agent's own can deny and ask, and never allow more (A14).
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from supervisor.core import patterns, shell_patterns
+from supervisor.core.errors import InvalidInput
+from supervisor.core.specs import ToolSpec
+from supervisor.core.values import Option
+
+SHELL: Final = "shell"
+MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
+RuleKind = Literal["allow", "deny", "ask_for"]
+VerdictKind = Literal["allow", "deny", "ask"]
+AnyTool = str | ToolSpec[..., Any]
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """A standing decision. Made by `allow`, `deny` and `ask_for`, which refuse what could not do what it says."""
+
+    kind: RuleKind
+    tool: str
+    pattern: str | None = None
+    origin: str = "code"
+    """Where it comes from: code, configuration, command line, or the decision, naming it."""
+    id: str | None = None
+    """By which it is revoked, given by the store; None for a rule in code."""
+    scope: str | None = None
+    """The root session in whose tree it counts; None: always."""
+
+
+def allow(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
+    """Allow calls of a tool without asking; without a pattern all of them.
+
+    Raises InvalidInput for a pattern that cannot be understood, or a prefix that could run anything (`python *`).
+    """
+    return _rule("allow", tool, pattern, origin, scope)
+
+
+def deny(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
+    """Deny calls of a tool; without a pattern all of them. A shell pattern is a prefix, with or without its ` *`."""
+    return _rule("deny", tool, pattern, origin, scope)
+
+
+def ask_for(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
+    """Ask a person for calls of a tool, whatever allows them; a pattern means what it means in `deny`."""
+    return _rule("ask_for", tool, pattern, origin, scope)
+
+
+def verdict(
+    rules: Iterable[Rule],
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    cwd: str | None,
+    root_session: str | None,
+) -> tuple[VerdictKind, Rule] | None:
+    """Return what the rules say of a call and the rule that said so, or None where the tool's own rule decides.
+
+    `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
+    that name none; None: unknown, and a rule that names a folder covers only calls that name it.
+    """
+    said: dict[VerdictKind, Rule] = {}
+    for rule in rules:
+        kind = _say(rule, tool, arguments, cwd, root_session)
+        if kind is not None:
+            said.setdefault(kind, rule)
+    for kind in ("deny", "ask", "allow"):
+        if kind in said:
+            return kind, said[kind]
+    return None
+
+
+def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules of a sub-agent: those above it, and of its own those that do not widen them."""
+    return (*above, *(rule for rule in own if rule.kind != "allow"))
+
+
+def options_for(tool: str, arguments: Mapping[str, Any], *, cwd: str | None) -> tuple[Option, ...]:
+    """Return the ways in which a call may be granted: once, then exact patterns, then a prefix if there is a safe one.
+
+    Only patterns that cover this call are offered, and nothing but once where the exact one is not fit to be read.
+    `cwd` as for `verdict`.
+    """
+    if tool == SHELL:
+        found = [shell_patterns.exact_pattern(arguments, cwd), shell_patterns.prefix_pattern(arguments, cwd)]
+    else:
+        found = [patterns.exact_pattern(arguments)]
+    if found[0] is None or not _is_readable(found[0]):
+        return (Option("once"),)
+    standing = (Option(scope, pattern) for pattern in found if pattern is not None for scope in ("session", "always"))
+    return (Option("once"), *standing)
+
+
+def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
+    """Return the offered option that a decision names, or None; without a pattern the scope's exact one (A5)."""
+    return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)
+
+
+def _rule(kind: RuleKind, tool: AnyTool, pattern: str | None, origin: str, scope: str | None) -> Rule:
+    name = tool if isinstance(tool, str) else tool.name
+    if not name.strip() or "*" in name:
+        raise InvalidInput(f"{name!r} names no tool; a rule is on one tool, named exactly")
+    if pattern is not None and not _is_readable(pattern.replace("\n", " ")):
+        raise InvalidInput(f"the pattern {pattern!r} has characters that nobody sees, or more than {MAX_SHOWN}")
+    if pattern is not None and name == SHELL:
+        pattern = shell_patterns.normalise(kind, pattern)
+    elif pattern is not None:
+        pattern = patterns.normalise(pattern)
+    return Rule(kind=kind, tool=name, pattern=pattern, origin=origin, scope=scope)
+
+
+def _say(
+    rule: Rule, tool: str, arguments: Mapping[str, Any], cwd: str | None, root_session: str | None
+) -> VerdictKind | None:
+    """What one rule says; what cannot be decided asks, unless it would allow."""
+    if rule.tool != tool or rule.scope not in (None, root_session):
+        return None
+    if rule.kind == "allow":
+        return "allow" if rule.pattern is None or _covers(rule.pattern, tool, arguments, cwd) else None
+    met = rule.pattern is None or _meets(rule.pattern, tool, arguments)
+    if met is False:
+        return None
+    return "deny" if met and rule.kind == "deny" else "ask"
+
+
+def _covers(pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
+    if tool == SHELL:
+        return shell_patterns.covers(pattern, arguments, cwd)
+    return patterns.covers(pattern, arguments)
+
+
+def _meets(pattern: str, tool: str, arguments: Mapping[str, Any]) -> bool | None:
+    return shell_patterns.meets(pattern, arguments) if tool == SHELL else patterns.meets(pattern, arguments)
+
+
+def _is_readable(text: str) -> bool:
+    """Whether a person can read all of it: not too long, and nothing invisible or commanding in it."""
+    return len(text) <= MAX_SHOWN and not any(
+        unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for char in text.replace("\n", "")
+    )

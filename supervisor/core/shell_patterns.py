@@ -1,0 +1,298 @@
+"""Patterns of shell commands: the exact one, or a prefix of its words; and the folder and the time it was shown with.
+
+    git status                          this command, run in the session's folder, for at most 30 seconds
+    git status *                        and with further operands, and options known to be harmless (core/programs.py)
+    in /srv/app: npm run *              the same in another folder, which is compared as text
+    in /srv/app for 600 s: npm test     ... and for at most 600 seconds
+    make -j4 2>&1 | tail -n 3           not simple: exactly this text
+    ["git","log","--format=a  b"]       exactly these words, run without a shell
+    {"command":"ls","cwd":"/srv",...}   exactly these arguments, all of them: the only way to cover an `env`
+
+An allow is strict: what cannot be proved simple (core/shellwords.py) is covered by its own exact text only, and a
+pattern that cannot be understood covers nothing. A deny or ask_for is generous: always a prefix, in every folder, met
+by what runs the program from within another command; where something could hide it, the answer is doubt, and that asks.
+
+Rules
+- A simple pattern covers the words, as text for /bin/sh or as a list, but not a list for what is a builtin in a shell.
+- A pattern ends in ` *`, or it has no wildcard: a star elsewhere is the shell's own, in a text that must be the same.
+- No pattern but the object covers a call with `env`, or with an argument that this module does not know.
+- A deny pattern's options are met in any place; other options of the same program raise doubt (`-rf`, `-fr`).
+- A deny is a fence, not a wall: it cannot know what a script does. What nobody allowed is asked, and that is the wall.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from supervisor.core import patterns
+from supervisor.core.errors import InvalidInput
+from supervisor.core.programs import BUILTINS, OFFERED, family, is_harmless, is_launcher
+from supervisor.core.shellwords import Word, as_text, quote, simple_words, split_commands
+
+DEFAULT_TIMEOUT: Final = 30.0  # seconds, as the shell tool's (T3); a pattern that names no time covers no more
+_LONG: Final = 20_000  # characters of a command in which a deny is looked for; a longer one asks
+_MANY: Final = 100
+_ENDLESS: Final = 1e9  # seconds that no pattern can name
+_HEAD: Final = re.compile(
+    r"(?:in (?P<folder>/[A-Za-z0-9_@%+=:,./-]*|'/[ -&(-~]*')(?: for (?P<in_folder>\d{1,9}(?:\.\d{1,6})?) s)?"
+    r"|for (?P<anywhere>\d{1,9}(?:\.\d{1,6})?) s): (?P<rest>.+)",
+    re.DOTALL,
+)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]*")
+_NAMES: Final = re.compile(r"[A-Za-z0-9_./+-]+")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+_RESERVED: Final = frozenset(
+    {"!", "{", "}", "if", "then", "else", "elif", "do", "while", "until", "fi", "done", "esac"}
+)
+
+
+class _Pattern(NamedTuple):
+    text: str
+    words: tuple[str, ...] | None = None
+    """None: not simple."""
+    is_prefix: bool = False
+    is_list: bool = False
+    fields: dict[str, Any] | None = None
+    folder: str | None = None
+    seconds: float = DEFAULT_TIMEOUT
+    has_head: bool = False
+
+
+class _Call(NamedTuple):
+    command: str | tuple[str, ...]
+    folder: str | None
+    """Where it runs; None: where the session runs, and nobody said where that is."""
+    seconds: float
+    is_bare: bool
+    """Whether command, folder and time are all there is to know of it."""
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        return simple_words(self.command) if isinstance(self.command, str) else self.command
+
+
+def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
+    """Whether an allow pattern stands for this call of a session in the folder `cwd`."""
+    read, call = _read(pattern), _read_call(arguments, cwd)
+    if read is None or call is None:
+        return False
+    if read.fields is not None:
+        return patterns.is_same(_placed(read.fields, cwd), _placed(arguments, cwd))
+    if not (call.is_bare and call.folder == (read.folder or _known(cwd)) and 0 < call.seconds <= read.seconds):
+        return False
+    if read.is_prefix:
+        prefix, words = read.words or (), call.words or ()
+        is_begun = bool(prefix) and words[: len(prefix)] == prefix
+        return is_begun and is_harmless(prefix) and is_harmless(words)
+    if read.is_list:
+        return call.command == read.words
+    if call.command == read.text:
+        return True
+    return read.words is not None and call.words == read.words and read.words[0] not in BUILTINS
+
+
+def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
+    """Whether a deny or ask_for pattern is met by this call; None in doubt."""
+    read = _read(pattern)
+    call = _read_call(arguments, None)
+    if read is None or read.words is None or call is None:
+        return None
+    if not isinstance(call.command, str):
+        return _is_run(read.words, tuple(map(Word, call.command)), is_alone=True, is_fed=False)
+    if len(call.command) > _LONG:
+        return None
+    simple = simple_words(call.command)
+    if simple is not None:
+        return _is_run(read.words, tuple(map(Word, simple)), is_alone=True, is_fed=False)
+    split = split_commands(call.command)
+    answers = [
+        _is_run(read.words, words, is_alone=len(split.commands) == 1, is_fed=split.is_plumbed)
+        for words in split.commands
+    ]
+    return True if True in answers else None if None in answers or not split.is_clear else False
+
+
+def exact_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
+    """Return the pattern that stands for this call in this folder and nothing else, or None if there is none."""
+    return next((each for each in _exact_patterns(arguments, cwd) if covers(each, arguments, cwd)), None)
+
+
+def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
+    """Return the prefix that a person is offered for this call, or None: only what is known to look and no more."""
+    call = _read_call(arguments, cwd)
+    if call is None or not call.words:
+        return None
+    known = [prefix for prefix in (call.words[:1], call.words[:2]) if prefix in OFFERED]
+    pattern = f"{_head(call)}{' '.join(known[0])} *" if known else ""
+    return pattern if covers(pattern, arguments, cwd) else None
+
+
+def normalise(kind: str, pattern: str) -> str:
+    """Return the pattern, an object in its canonical form; raises InvalidInput if it would not do what it says."""
+    read = _read(pattern)
+    if read is None:
+        raise InvalidInput(f"the pattern {pattern!r} cannot be understood; {_HELP}")
+    if kind == "allow":
+        if read.is_prefix and not is_harmless(read.words or ("",)):
+            raise InvalidInput(f"the prefix {pattern!r} could run anything: {_HELP}")
+        return patterns.normalise(pattern) if read.fields is not None else pattern
+    if read.words is None or read.has_head:
+        raise InvalidInput(f"{pattern!r} cannot be told from other commands: name a program and its first words")
+    return pattern
+
+
+_HELP: Final = (
+    "a pattern is an exact command, or the first words of one and ' *', where the program does not run what its "
+    "further words say, and its own command is named (git status *); leave it out for a rule on any command"
+)
+
+
+def _read(pattern: str) -> _Pattern | None:
+    head = _HEAD.fullmatch(pattern)
+    if head is None and pattern.startswith("in "):
+        return None
+    text = head["rest"] if head else pattern
+    read = _read_command(text)
+    if head is None or read is None:
+        return read
+    if read.fields is not None:
+        return None
+    folder = head["folder"].strip("'") if head["folder"] else None
+    seconds = head["in_folder"] or head["anywhere"]
+    return read._replace(folder=folder, seconds=float(seconds) if seconds else DEFAULT_TIMEOUT, has_head=True)
+
+
+def _read_command(text: str) -> _Pattern | None:
+    if text.startswith("{"):
+        fields = patterns.read_object(text)
+        if fields is not None:
+            return _Pattern(text, fields=fields)
+    if text.startswith("["):
+        words = _read_words(text)
+        if words is not None:
+            return _Pattern(text, words, is_list=True)
+    if text.endswith(" *"):
+        prefix = simple_words(text[:-2])
+        return None if prefix is None else _Pattern(text, prefix, is_prefix=True)
+    return _Pattern(text, simple_words(text)) if text.strip(" *") else None
+
+
+def _read_words(text: str) -> tuple[str, ...] | None:
+    try:
+        words = msgspec.json.decode(text, type=tuple[str, ...])
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    return words or None
+
+
+def _read_call(arguments: Mapping[str, Any], cwd: str | None) -> _Call | None:
+    """Return what a call of the shell tool would run, or None if it is not one that we know."""
+    command, own, seconds = arguments.get("command"), arguments.get("cwd"), arguments.get("timeout", DEFAULT_TIMEOUT)
+    if isinstance(command, list | tuple):
+        command = tuple(command)
+        if not command or not all(isinstance(word, str) for word in command):
+            return None
+    elif not isinstance(command, str):
+        return None
+    if not (own is None or isinstance(own, str)) or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    more = [value for name, value in arguments.items() if name not in ("command", "cwd", "timeout", "env")]
+    is_bare = not arguments.get("env") and all(value is None or value is False for value in more)
+    return _Call(command, _folder(own, cwd), seconds if 0 < seconds < _ENDLESS else -1, is_bare)
+
+
+def _known(cwd: str | None) -> str | None:
+    return cwd if cwd is not None and cwd.startswith("/") else None
+
+
+def _folder(own: str | None, cwd: str | None) -> str | None:
+    base = _known(cwd)
+    if own is None or own.startswith("/") or base is None:
+        return base if own is None else own
+    return f"{base.rstrip('/')}/{own}"
+
+
+def _placed(arguments: Mapping[str, Any], cwd: str | None) -> dict[str, Any]:
+    """Return the arguments with the folder in which it will run, so that they mean the same tomorrow."""
+    own = arguments.get("cwd")
+    if own is not None and not isinstance(own, str):
+        return dict(arguments)
+    return {**arguments, "cwd": _folder(own, cwd)}
+
+
+def _head(call: _Call) -> str:
+    folder = "" if call.folder is None else f"in {quote(call.folder) or ''}"
+    seconds = "" if call.seconds <= DEFAULT_TIMEOUT else f"for {call.seconds:g} s"
+    head = " ".join(part for part in (folder, seconds) if part)
+    return f"{head}: " if head else ""
+
+
+def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None) -> Iterator[str]:
+    """Yield candidates, the most readable first; each is tried before it is offered."""
+    call = _read_call(arguments, cwd)
+    if call is None:
+        return
+    if isinstance(call.command, str):
+        texts: tuple[str | None, ...] = (call.command,)
+    else:
+        texts = (as_text(call.command), patterns.to_json(call.command))
+    for text in texts:
+        read = _read(_head(call) + text) if text else None
+        if text and read is not None and read.text == text and not read.is_prefix:
+            yield _head(call) + text
+    whole = patterns.exact_pattern(_placed(arguments, cwd))
+    if whole is not None:
+        yield whole
+
+
+def _is_run(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, is_fed: bool) -> bool | None:
+    """Whether a command runs the wanted program so, itself or through what it launches; None in doubt."""
+    skipped = takewhile(lambda word: word.text in _RESERVED or _ASSIGNMENT.match(word.text), words)
+    words = words[len(tuple(skipped)) :]
+    if not words:
+        return False
+    answer = _begins(wanted, words)
+    if answer is not False:
+        return answer
+    if words[0].is_open or not words[0].text:
+        return None
+    if is_launcher(words[0].text):
+        is_hidden = is_fed or any(word.is_open or not _PLAIN.fullmatch(word.text) for word in words)
+        return True if _is_named(wanted, words) else None if is_hidden else False
+    return None if not is_alone and _is_named(wanted, words) else False
+
+
+def _is_named(wanted: Sequence[str], words: tuple[Word, ...]) -> bool:
+    """Whether the arguments of a command spell the wanted one; too many places where it could begin spell it, too."""
+    names = tuple(Word(name) for word in words[1:] for name in _NAMES.findall(word.text))
+    starts = [at for at, name in enumerate(names) if family(name.text) == family(wanted[0])]
+    return len(starts) > _MANY or any(_begins(wanted, names[at:]) is not False for at in starts)
+
+
+def _begins(wanted: Sequence[str], words: tuple[Word, ...]) -> bool | None:
+    """Whether the words run the wanted program with the wanted words; None if an option or a variable may."""
+    if not words or family(words[0].text) != family(wanted[0]):
+        return False
+    rest = [word.text for word in words[1:]]
+    options = [word for word in wanted[1:] if word.startswith("-")]
+    if not _follow([word for word in wanted[1:] if not word.startswith("-")], rest):
+        return None if any(word.is_open for word in words) else False
+    if all(option in rest for option in options):
+        return True
+    return None if any(word.startswith("-") for word in rest) or any(word.is_open for word in words) else False
+
+
+def _follow(wanted: Sequence[str], rest: Sequence[str]) -> bool:
+    """Whether the wanted words come in this order, with nothing between but options and what may belong to them."""
+    at = 0
+    for word in wanted:
+        start = at
+        while at < len(rest) and rest[at] != word:
+            at += 1
+        if at == len(rest) or (at > start and not rest[start].startswith("-")):
+            return False
+        at += 1
+    return True

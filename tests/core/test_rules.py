@@ -1,0 +1,201 @@
+"""Rules: which verdict they come to, what a person is offered, and what they refuse to be."""
+
+from itertools import permutations
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from supervisor.core.errors import InvalidInput
+from supervisor.core.rules import Rule, allow, ask_for, deny, find_option, inherit, options_for, verdict
+from supervisor.core.specs import tool
+from supervisor.core.values import Option
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+ARGUMENTS = st.dictionaries(st.text(max_size=4), JSON, max_size=3)
+
+
+def said(rules, name, arguments, *, cwd="/srv/app", root="root"):
+    answer = verdict(rules, name, arguments, cwd=cwd, root_session=root)
+    return answer[0] if answer else None
+
+
+def command(text, **more):
+    return {"command": text, "cwd": None, "env": None, "timeout": 30.0, **more}
+
+
+@given(kinds=st.permutations(["allow", "deny", "ask_for", "allow", "other tool"]), dropped=st.sets(st.integers(0, 4)))
+def test_deny_beats_ask_beats_allow_in_every_order(kinds, dropped):
+    """The order in which rules stand decides nothing, and another tool's rule says nothing."""
+    made = {"allow": allow, "deny": deny, "ask_for": ask_for, "other tool": lambda _: deny("other")}
+    left = [kind for at, kind in enumerate(kinds) if at not in dropped]
+    answer = verdict([made[kind]("deploy") for kind in left], "deploy", {"x": 1}, cwd=None, root_session=None)
+    strongest = next((kind for kind in ("deny", "ask_for", "allow") if kind in left), None)
+    assert answer == (strongest and (strongest.removesuffix("_for"), made[strongest]("deploy")))
+
+
+def test_a_doubtful_deny_asks_whatever_allows_in_every_order():
+    """What a deny may mean is never done unasked, and a certain deny beside it denies."""
+    doubtful, certain = deny("shell", "rm *"), deny("shell", "cat *")
+    for rules in permutations([allow("shell"), allow("shell", "cat $x"), doubtful]):
+        assert verdict(rules, "shell", command("$x y"), cwd=None, root_session=None) == ("ask", doubtful)
+    for rules in permutations([allow("shell"), doubtful, certain]):
+        assert verdict(rules, "shell", command("cat `x`"), cwd=None, root_session=None) == ("deny", certain)
+
+
+def test_without_a_matching_rule_the_tools_own_rule_decides():
+    """None is no verdict: neither yes nor no."""
+    assert said([], "deploy", {}) is said([allow("deploy", '{"x":1}')], "deploy", {"x": 2}) is None
+
+
+def test_an_allow_is_all_of_the_arguments_and_a_deny_any_part_of_them():
+    """One argument more is another call to allow, and the same call to deny."""
+    call = {"environment": "staging", "options": {"force": True, "dry": False}, "count": 1}
+    part = '{"options":{"force":true}}'
+    assert said([allow("deploy", part)], "deploy", call) is None
+    assert said([deny("deploy", part)], "deploy", call) == "deny"
+    assert said([ask_for("deploy", ' { "count": 1.0 } ')], "deploy", call) == "ask"
+    assert said([deny("deploy", '{"options":{"force":false}}')], "deploy", call) is None
+
+
+@given(first=ARGUMENTS, second=ARGUMENTS)
+def test_an_exact_pattern_allows_the_same_arguments_only(first, second):
+    """Whatever is offered covers its call; another call is covered only if its JSON is the same."""
+    for option in options_for("deploy", first, cwd=None)[1:]:
+        rule = Rule(kind="allow", tool="deploy", pattern=option.pattern)
+        assert said([rule], "deploy", first) == "allow"
+        is_same = msgspec.json.encode(first, order="sorted") == msgspec.json.encode(second, order="sorted")
+        assert said([rule], "deploy", second) is None or is_same
+    assert not ("nan" in repr(first) and options_for("deploy", first, cwd=None)[1:])
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "[1]", "staging", '{"a":', '"x"', "null"])
+def test_a_pattern_that_is_not_understood_is_refused_and_if_stored_never_allows(pattern):
+    """It may have been written by a newer version: its allow says nothing, its deny asks."""
+    for make in (allow, deny, ask_for):
+        with pytest.raises(InvalidInput):
+            make("deploy", pattern)
+    assert said([Rule(kind="allow", tool="deploy", pattern=pattern)], "deploy", {"a": 1}) is None
+    assert said([Rule(kind="deny", tool="deploy", pattern=pattern)], "deploy", {"a": 1}) == "ask"
+
+
+PREFIXES = "$x|git|npm|python|env|find .|ls;|git push|git -c a=b log|echo|tar|foo --bar|in /srv:|"
+OTHERS = ["*", "", "  ", "git status\u200b", "in srv: ls", "x" * 1001]
+
+
+@pytest.mark.parametrize("pattern", [*(f"{prefix} *" for prefix in PREFIXES.split("|")), *OTHERS])
+def test_an_allow_that_could_not_do_what_it_says_is_refused(pattern):
+    """It is said to whoever writes it, not found out later."""
+    with pytest.raises(InvalidInput):
+        allow("shell", pattern)
+
+
+@pytest.mark.parametrize("pattern", ["*", "rm | x", "rm*", "$x", "in /srv: rm *", "for 60 s: rm", '{"command":"rm"}'])
+def test_a_deny_that_could_be_slipped_by_is_refused(pattern):
+    """A deny names a program; where and how long it runs is no part of it."""
+    with pytest.raises(InvalidInput):
+        deny("shell", pattern)
+
+
+def test_a_rule_names_one_tool():
+    """By its name or by the tool itself; no wildcard that would silently mean nothing."""
+
+    @tool
+    async def deploy(environment: str) -> None: ...
+
+    assert allow(deploy) == allow("deploy")
+    for name in ("", "*", "shell*"):
+        with pytest.raises(InvalidInput):
+            deny(name)
+
+
+def test_a_rule_of_a_session_counts_in_its_tree_only():
+    """Always is without a scope."""
+    rule = allow("deploy", scope="root")
+    assert said([rule], "deploy", {}) == "allow"
+    assert said([rule], "deploy", {}, root="another") is said([rule], "deploy", {}, root=None) is None
+    assert said([allow("deploy")], "deploy", {}, root="another") == "allow"
+
+
+def test_a_sub_agent_narrows_its_rules_and_never_widens_them():
+    """What it brings along can deny and ask; what it would allow does not count."""
+    above, own = [allow("a"), deny("b")], [allow("b"), allow("c"), deny("a"), ask_for("d")]
+    rules = inherit(above, own)
+    assert [said(rules, name, {}) for name in "abcd"] == ["deny", "deny", None, "ask"]
+
+
+def test_a_command_is_covered_in_its_folder_and_time_only():
+    """Without a folder it is the session's; what runs longer than the tool's default must say so."""
+    here, there = allow("shell", "npm run *"), allow("shell", "in '/srv/my app' for 600 s: npm run *")
+    assert said([here], "shell", command("npm run build")) == "allow"
+    assert said([here], "shell", command("npm run build", cwd="/srv/app")) == "allow"
+    assert said([here], "shell", command("npm run build", cwd="/srv/my app")) is None
+    assert said([here], "shell", command("npm run build", timeout=31.0)) is None
+    assert said([there], "shell", command("npm run build", cwd="/srv/my app", timeout=600.0)) == "allow"
+    assert said([there], "shell", command("npm run build"), cwd="/srv/my app") == "allow"
+    assert said([there], "shell", command("npm run build")) is None
+    assert said([there], "shell", command("npm run build", cwd="/srv/my app", timeout=601.0)) is None
+
+
+def test_a_command_that_is_not_simple_is_covered_by_its_own_text_only():
+    """To the letter: a space more is another text."""
+    rule = allow("shell", "make -j4 2>&1 | tail -n 3")
+    assert said([rule], "shell", command("make -j4 2>&1 | tail -n 3")) == "allow"
+    assert said([rule], "shell", command("make -j4 2>&1 | tail -n 3 ")) is None
+    assert said([rule], "shell", command("make -j4 2>&1 |  tail -n 3")) is None
+
+
+def test_a_simple_command_is_covered_as_text_and_as_a_list():
+    """The words are what counts, except for what a shell does itself."""
+    assert said([allow("shell", "git  log 'a b'")], "shell", command(["git", "log", "a b"])) == "allow"
+    assert said([allow("shell", "cd /srv")], "shell", command("cd /srv")) == "allow"
+    assert said([allow("shell", "cd /srv")], "shell", command(["cd", "/srv"])) is None
+    assert said([allow("shell", '["git","log"]')], "shell", command(["git", "log"])) == "allow"
+    assert said([allow("shell", '["git","log"]')], "shell", command("git log")) is None
+
+
+@pytest.mark.parametrize(
+    ("call", "patterns"),
+    [
+        (command("git status -s"), ["in /srv/app: git status -s", "in /srv/app: git status *"]),
+        (command("npm run x", timeout=90.0), ["in /srv/app for 90 s: npm run x"]),
+        (command(["git", "log"], cwd="/a b"), ["in '/a b': git log", "in '/a b': git log *"]),
+        (command(["echo", "a\nb"]), ['in /srv/app: ["echo","a\\nb"]']),
+        (command("ls; rm -rf ~"), ["in /srv/app: ls; rm -rf ~"]),
+        (command("python x.py"), ["in /srv/app: python x.py"]),
+        (command("ls *"), ['{"command":"ls *","cwd":"/srv/app","env":null,"timeout":30.0}']),
+        (command("ls", env={"A": "b"}), ['{"command":"ls","cwd":"/srv/app","env":{"A":"b"},"timeout":30.0}']),
+        (command("ls \u202ex"), []),
+        (command("ls " + "x" * 1000), []),
+        ({"command": 7}, []),
+    ],
+)
+def test_a_person_is_offered_exact_patterns_and_a_prefix_that_only_looks(call, patterns):
+    """Each is shown with its folder and time, covers the call, and can be written as a rule."""
+    options = options_for("shell", call, cwd="/srv/app")
+    assert options[0] == Option("once")
+    assert list(options[1:]) == [Option(s, p) for p in patterns for s in ("session", "always")]
+    for pattern in patterns:
+        assert said([allow("shell", pattern)], "shell", call) == "allow"
+        assert said([allow("shell", pattern)], "shell", call, cwd="/elsewhere") == (
+            "allow" if call.get("cwd") else None
+        )
+
+
+def test_a_decision_names_an_option_that_was_offered():
+    """Without a pattern it is the exact one; anything else was not offered."""
+    options = options_for("shell", command("git status"), cwd=None)
+    assert find_option(options, "once", None) == Option("once")
+    assert find_option(options, "always", None) == Option("always", "git status")
+    assert find_option(options, "session", "git status *") == Option("session", "git status *")
+    assert find_option(options, "always", "git *") is find_option(options, "forever", None) is None
+
+
+def test_a_rule_is_the_same_after_it_was_stored():
+    """A store holds it as JSON."""
+    rule = deny("shell", "rm *", origin="configuration: rules.toml", scope="root")
+    assert msgspec.json.decode(msgspec.json.encode(rule), type=Rule) == rule
