@@ -157,23 +157,22 @@ async def test_a_cancelled_call_keeps_its_output(marker):
 
 async def test_output_is_a_sign_of_life_that_moves_no_deadline(marker):
     """Whoever watches hears of it; the command ends at its time all the same."""
-    heard, command = [], "while :; do echo tick; sleep 0.05; done"
+    heard, call = [], {"command": "while :; do echo tick; sleep 0.05; done", "timeout": 1.0, "env": {"MARKER": marker}}
 
     async def listen(supervisor):
         while True:
             await supervisor.hub.news(sign_key("s")).wait()
             heard.append(supervisor.hub.signs["s"])
 
+    opened = open_supervisor(MemoryStore(), unattended="approve")
     with anyio.fail_after(40):
-        async with open_supervisor(MemoryStore(), unattended="approve") as supervisor:
-            async with anyio.create_task_group() as group:
-                group.start_soon(listen, supervisor)
-                call = {"command": command, "timeout": 1.0, "env": {"MARKER": marker}}
-                result = await (await supervisor.start(caller, call)).result()
-                session = supervisor.find_sessions()[0].id
-                group.cancel_scope.cancel()
+        async with opened as supervisor, anyio.create_task_group() as group:
+            group.start_soon(listen, supervisor)
+            result = await (await supervisor.start(caller, call, session="s")).result()
+            group.cancel_scope.cancel()
     assert result["details"]["reason"] == "deadline"
-    assert session not in supervisor.hub.signs
+    assert len(heard) > 1
+    assert "s" not in supervisor.hub.signs
 
 
 @agent(call_timeout=0.2)
