@@ -21,7 +21,7 @@ import anyio
 import msgspec
 
 from supervisor.abc import Context, Run
-from supervisor.core.events import RunStarted
+from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.core.specs import ToolContext, agent, tool
 from supervisor.core.values import Outcome, ToolResult
 from supervisor.tools.shell import shell
@@ -170,8 +170,9 @@ async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
     known = {view.id: view for view in supervisor.find_sessions() if view.parent is None}
     reference = f"{caretaker.__module__}:{caretaker.__qualname__}"
     for view in known.values():
-        if view.outcome is None and view.agent == reference:
-            folder = Path(_input(supervisor, view.id))
+        its_agent, given = _beginning(supervisor, view.id)
+        if view.outcome is None and its_agent == reference:
+            folder = Path(msgspec.json.decode(given, type=str))
             make_project(folder, only_if_gone=True)  # a reboot empties the folder for temporary files
             return (await supervisor.resume(view.id))[0], folder
     folder = Path(tempfile.mkdtemp(prefix="supervisor-demo-"))
@@ -181,6 +182,9 @@ async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
     return await supervisor.start(caretaker, str(folder), session=session), folder
 
 
-def _input(supervisor: "LocalSupervisor", session: str) -> str:
-    events = [row.event for row in supervisor.journal(session)]
-    return next(msgspec.json.decode(event.input, type=str) for event in events if isinstance(event, RunStarted))
+def _beginning(supervisor: "LocalSupervisor", session: str) -> tuple[str, msgspec.Raw]:
+    """Return the reference of a session's agent, and its input."""
+    created, started = (row.event for row in supervisor.journal(session)[:2])
+    assert isinstance(created, SessionCreated)
+    assert isinstance(started, RunStarted)
+    return created.agent, started.input

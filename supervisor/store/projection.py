@@ -29,7 +29,7 @@ E = TypeVar("E")
 UNREADABLE: Final = "(unreadable)"
 """Stands where an entry points to an event that this program cannot read."""
 
-_MOVING: Final = (e.RunStarted, e.RunPassivated, *WAKING)
+_MOVING: Final = (e.RunStarted, e.ImportStarted, e.RunPassivated, *WAKING)
 """What changes a session's entry, besides what answers something."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
@@ -60,15 +60,15 @@ class _Request(msgspec.Struct, frozen=True, tag_field="event", tag="ToolCallRequ
 
 _read_session: Final = msgspec.json.Decoder(_Session).decode
 _read_request: Final = msgspec.json.Decoder(_Request).decode
-_read_finished: Final = msgspec.json.Decoder(e.RunFinished).decode
+_read_finished: Final = msgspec.json.Decoder(e.RunFinished | e.ImportStarted).decode
 _read_json: Final = msgspec.json.Decoder().decode
 _NO_SESSION: Final = _Session()
 _NO_REQUEST: Final = _Request()
 
 
 class SessionEntry(msgspec.Struct, frozen=True):
-    """A session in the index. `created` and `finished` are positions; what it waits for, and until when, is set
-    only while it is asleep."""
+    """A session in the index. `created` and `finished` (an import has finished when it starts) are positions; what it
+    waits for, and until when, is set only while it is asleep."""
 
     id: str
     root: str
@@ -179,7 +179,7 @@ class Draft:
             waiting_for = due_at = None
         if isinstance(event, e.RunStarted):
             finished = None
-        elif isinstance(event, e.RunFinished):
+        elif isinstance(event, e.RunFinished | e.ImportStarted):
             finished = row.position
         self.sessions[row.session] = replace(
             old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished
@@ -206,7 +206,7 @@ def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> 
         id=entry.id,
         parent=facts.parent,
         root=entry.root,
-        agent=facts.agent,
+        agent=facts.path[-1],
         path=facts.path,
         requester=facts.requester,
         cwd=facts.cwd,
@@ -232,7 +232,7 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
         session=entry.session,
         root_session=facts.root,
         path=facts.path,
-        agent=facts.agent,
+        agent=facts.path[-1],
         operation=entry.operation,
         tool=request.tool,
         arguments=_read_json(request.arguments if edited is None else edited),
@@ -268,9 +268,11 @@ def read_known_rows(rows: Sequence[tuple[int, str, bytes]], unreadable: dict[str
     return found
 
 
-def _outcome(end: e.RunFinished | None) -> Outcome[Any]:
+def _outcome(end: e.RunFinished | e.ImportStarted | None) -> Outcome[Any]:
     if end is None:
         return Outcome(kind="abandoned", cause="its outcome cannot be read: a newer program wrote it, or it is damaged")
+    if isinstance(end, e.ImportStarted):
+        return Outcome(kind="succeeded", cause=end.cause)
     return Outcome(
         kind=end.kind,
         cause=end.cause,

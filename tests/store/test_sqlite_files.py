@@ -234,7 +234,7 @@ def test_a_step_and_its_number_commit_together(path, monkeypatch):
     monkeypatch.setattr(schema, "STEPS", (*steps, good))
     store = SqliteStore(path)
     store.open()
-    assert store.get_session("a").agent == "m:agent"
+    assert store.get_session("a").agent == "agent"
     store.close()
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)

@@ -127,7 +127,7 @@ def test_an_approval_says_all_that_a_person_needs(store):
     found = store.get_approval("p")
     assert (found.session, found.root_session, found.path) == ("a", "r", ("top", "agent"))
     assert (found.tool, found.arguments, found.digest, found.operation) == ("shell", {"command": "ls"}, "d" * 64, "o#1")
-    assert (found.agent, found.cwd, found.requester, found.options) == ("m:agent", "/x", "ann", (option,))
+    assert (found.agent, found.cwd, found.requester, found.options) == ("agent", "/x", "ann", (option,))
     assert (found.created_at, found.expires_at, found.position, found.shown) == (at(1), at(60), 3, ())
 
 
