@@ -1,0 +1,72 @@
+"""Timers that come due at the worst instant: while their run leaves memory, or while a call in their block begins."""
+
+import anyio
+import pytest
+
+from supervisor import Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.abc import Row
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def ask_a_person(question: str) -> str:
+    return question
+
+
+@agent
+async def slow_to_leave(ctx: Context) -> bool:
+    try:
+        async with ctx.move_on_after(10) as timer:
+            await ctx.call(ask_a_person, question="in time?")
+        return timer.expired
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(20)
+
+
+@agent
+async def impatient(ctx: Context) -> bool:
+    async with ctx.move_on_after(10) as timer:
+        await ctx.call(ask_a_person, question="in time?")
+    await ctx.sleep(1)
+    return timer.expired
+
+
+async def test_a_timer_that_comes_due_while_its_run_is_leaving_memory_wakes_it():
+    """Passivated at 4 s, the agent takes until 24 s to leave; its timer is due at 10 s: it goes on at 24 s."""
+    async with open_supervisor(MemoryStore(), passivate_after=4) as supervisor:
+        run = await supervisor.start(slow_to_leave)
+        asked = await anext(run.approvals())
+
+        with anyio.fail_after(100):
+            outcome = await run.outcome()
+
+        assert outcome.value is True
+        assert supervisor.store.get_approval(asked.id).status == "withdrawn"
+
+
+@pytest.mark.parametrize("is_abandoned", [True, False], ids=["abandoned", "crashed"])
+async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_before_the_cut(is_abandoned):
+    """The timer's end lies before the call that it ended, as when both came in one commit: no divergence."""
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(impatient, session="s")
+        await anext(run.approvals())
+        assert (await run.outcome()).value is True
+        events = [row.event for row in supervisor.journal("s")]
+    (end,) = [event for event in events if isinstance(event, e.OperationFinished) and event.kind == "timer"]
+    (call,) = [event for event in events if isinstance(event, e.ToolCallRequested)]
+    (abandoned,) = [event for event in events if isinstance(event, e.OperationAbandoned)]
+    kept = [*events[: events.index(call)], end, call, *([abandoned] if is_abandoned else [])]
+    store = MemoryStore()
+    store.open()
+    store.begin()
+    store.write([Row(number, "s", event) for number, event in enumerate(kept, 1)])
+    store.commit()
+
+    async with open_supervisor(store) as supervisor:
+        (run,) = await supervisor.resume("s")
+
+        assert (await run.outcome()).value is True
+        assert supervisor.find_approvals() == []
