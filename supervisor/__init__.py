@@ -1,7 +1,7 @@
 """Sub-agents under a watchdog that waits for people: durable approvals, structured cancellation, no call without a
 result."""
 
-from supervisor.abc import Channel, Context, Run, Store, Supervisor, TaskGroup, Timer
+from supervisor.abc import Channel, Context, Owner, Row, Run, Store, Supervisor, TaskGroup, Timer
 from supervisor.app import open_supervisor
 from supervisor.channels.terminal import Terminal
 from supervisor.core.errors import (
@@ -26,7 +26,19 @@ from supervisor.core.errors import (
     UnknownAgent,
 )
 from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec, agent, tool
-from supervisor.core.values import Approval, Approve, Deny, Option, Outcome, SessionView, ToolResult, Verdict
+from supervisor.core.values import (
+    Approval,
+    Approve,
+    Decision,
+    Deny,
+    Message,
+    Option,
+    Outcome,
+    Receipt,
+    SessionView,
+    ToolResult,
+    Verdict,
+)
 from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore
 from supervisor.tools.jobs import job_kill, job_output, jobs
@@ -38,13 +50,18 @@ __all__ = [
     "Approve",
     "Channel",
     "Context",
+    "Decision",
     "Deny",
     "InvalidInput",
     "LimitExceeded",
     "MemoryStore",
+    "Message",
     "NotFound",
     "Option",
     "Outcome",
+    "Owner",
+    "Receipt",
+    "Row",
     "Run",
     "RunAbandoned",
     "RunCancelled",
