@@ -85,7 +85,7 @@ class Posting:
     def _take(self, approval: Approval) -> None:
         self._known.add(approval.id)
         if self._answer is not None:
-            self._runner.start_soon(self._decide, approval.id, self._answer)
+            self._runner.start_soon(self._decide, approval, self._answer)
         elif self._channels:
             self._runner.start_soon(self._post, approval)
         else:
@@ -104,13 +104,16 @@ class Posting:
     def _deny_if_nobody_reads(self, root: str) -> None:
         if not self._supervisor.has_readers and root in self._supervisor.awaited:
             for approval in self._supervisor.store.find_approvals(root=root):
-                self._runner.start_soon(self._decide, approval.id, _NOBODY)
+                self._runner.start_soon(self._decide, approval, _NOBODY)
 
-    async def _decide(self, approval: str, decision: Decision) -> None:
+    async def _decide(self, approval: Approval, decision: Decision) -> None:
+        """Answer instead of a person; who waits for an answer that cannot be written is told, and asked again later."""
         try:
-            await self._supervisor.decide(approval, decision)
+            await self._supervisor.decide(approval.id, decision)
         except StoreError as error:
-            log.error("decision.refused", approval=approval, reason=str(error))
+            log.error("decision.refused", approval=approval.id, reason=str(error))
+            self._known.discard(approval.id)
+            self._runner.suspend_root(approval.root_session, error)
 
     async def _post(self, approval: Approval) -> None:
         """Show an approval on the first channel that can."""

@@ -144,7 +144,10 @@ class Runner:
 
     def suspend_tree(self, attempt: Attempt, error: StoreError) -> None:
         """The store cannot take what an attempt appends: nothing of its tree fails, all of it can be resumed."""
-        root = attempt.state.facts.root
+        self.suspend_root(attempt.state.facts.root, error)
+
+    def suspend_root(self, root: str, error: StoreError) -> None:
+        """As `suspend_tree`, for whatever else a tree cannot go on without."""
         self.refusals[root] = str(error)
         for other in list(self.live.values()):
             if other.state.facts.root == root:

@@ -1,0 +1,96 @@
+"""A disk that takes no more, or fails to sync, at any append: nothing begins unwritten, runs are suspended, and go on."""
+
+import itertools
+
+import anyio
+import pytest
+from calling import events
+from real_processes import new_marker, no_descriptor_left, processes_with, real_backend  # noqa: F401 - fixtures
+from test_call_crash import three_calls
+
+from supervisor import SqliteStore, StoreDied, StoreRefused, SupervisorError, open_supervisor
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+
+
+class FailingStore(SqliteStore):
+    """Fails every commit from the n-th on, until it is well again; notes which effects there were at each."""
+
+    def __init__(self, path, nth, error):
+        super().__init__(path)
+        self.nth, self.error, self.commits = nth, error, 0
+
+    def commit(self):
+        self.commits += 1
+        if self.commits >= self.nth:
+            raise self.error(f"the disk under {self.path} took no more")
+        super().commit()
+
+
+def effects(folder):
+    """Return how often each effect has happened."""
+    files = (folder / name for name in ("first", "second", "third"))
+    return [len(file.read_text().splitlines()) if file.exists() else 0 for file in files]
+
+
+def begun(store):
+    """Return how many calls are executing or were, as the disk has it."""
+    return len(events(store, "s", e.ToolCallStarted))
+
+
+async def go_on(supervisor, given):
+    return await (await supervisor.start(three_calls, given, session="s")).result()
+
+
+def check(results, folder):
+    for result, count in zip(results, effects(folder), strict=True):
+        assert (result["kind"], count) == ("ok", 1) or (result["details"]["reason"] == "lost" and count <= 1)
+
+
+@pytest.mark.slow
+async def test_a_full_disk_at_any_append_suspends_and_a_resume_goes_on(marker, tmp_path):
+    """The same process goes on once there is room; what was not written has not begun."""
+    for nth in itertools.count(1):
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        given = {"folder": str(folder), "marker": marker}
+        store = FailingStore(folder / "state.db", nth, StoreRefused)
+        with anyio.fail_after(60):
+            async with open_supervisor(store, unattended="approve") as supervisor:
+                try:
+                    await go_on(supervisor, given)
+                except SupervisorError as error:
+                    assert str(store.path) in str(error)
+                else:
+                    break
+                assert [view.outcome for view in supervisor.find_sessions()] in ([], [None])
+                assert sum(effects(folder)) <= begun(store)
+                store.nth = 1_000_000
+                check(await go_on(supervisor, given), folder)
+                assert processes_with(marker) == []
+    assert nth > 9
+
+
+@pytest.mark.slow
+async def test_a_failed_sync_at_any_append_is_the_end_of_the_process_and_of_nothing_else(marker, tmp_path):
+    """A new start goes on from what is on disk."""
+    for nth in itertools.count(1):
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        given = {"folder": str(folder), "marker": marker}
+        store = FailingStore(folder / "state.db", nth, StoreDied)
+        with anyio.fail_after(60):
+            try:
+                async with open_supervisor(store, unattended="approve") as supervisor:
+                    await go_on(supervisor, given)
+            except SupervisorError as error:
+                assert str(store.path) in str(error)
+            else:
+                break
+            assert processes_with(marker) == []
+            after = SqliteStore(store.path)
+            async with open_supervisor(after, unattended="approve") as supervisor:
+                assert sum(effects(folder)) <= begun(after)
+                check(await go_on(supervisor, given), folder)
+    assert nth > 9
