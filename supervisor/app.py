@@ -81,6 +81,8 @@ async def open_supervisor(
                 try:
                     await jobs.leave()
                 finally:
+                    supervisor.is_left = True
+                    runner.hub.publish_all()
                     leaving.set()
         if body is not None:
             raise body

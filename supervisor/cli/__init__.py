@@ -26,10 +26,12 @@ _COMMANDS = {
     "approvals": ("reading", "List what waits for a person, oldest first."),
     "approve": ("deciding", "Say yes to one call: it runs once."),
     "deny": ("deciding", "Say no to one call: nothing runs, and the agent is told so."),
+    "send": ("messages", "Say something to a session: it is received, kept, or begins a turn."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
     "sessions": ("reading", "List sessions and how they are."),
     "show": ("reading", "Show what happened in a session, from its journal."),
     "jobs": ("jobs", "List background jobs, and how they are now."),
+    "import": ("importing", "Bring a session of pi, OpenClaw, Claude Code or Codex in, to read and to go on with."),
     "audit": ("reading", "List who asked, who decided what, and what then ran."),
 }
 """Name -> module, and the line that the list of commands has for it without importing that module."""
@@ -47,7 +49,8 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
-        app.command(f"supervisor.cli.{module}:{name}", name=name, help=line, sort_key=place)
+        function = "import_" if name == "import" else name
+        app.command(f"supervisor.cli.{module}:{function}", name=name, help=line, sort_key=place)
     repair.register(app)
     return app
 

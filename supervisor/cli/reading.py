@@ -185,6 +185,8 @@ def _status(view: SessionView) -> tuple[str, str]:
     """Return what a person wants to know of a session's state, and its colour."""
     if view.outcome is not None:
         kind = str(view.outcome["kind"])
+        if kind == "succeeded" and view.outcome["cause"]:
+            return visible(str(view.outcome["cause"])), "dim"  # imported, and nothing has run here yet
         return kind, {"succeeded": "green", "cancelled": "dim"}.get(kind, "red")
     count = len(view.pending_approvals)
     if count:
@@ -217,7 +219,7 @@ def _print_approvals(found: list[Approval]) -> None:
 
 
 def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionView], place: Place) -> None:
-    from supervisor.cli.story import Story
+    from supervisor.cli.story import Story, told_at
 
     now = _now()
     story = Story()
@@ -227,7 +229,7 @@ def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionVie
     print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}\n")
     day = None
     for row in rows:
-        when = row.event.at.astimezone(now.tzinfo)
+        when = told_at(row).astimezone(now.tzinfo)
         if when.date() != day:
             day = when.date()
             print(f"{day:%A, %Y-%m-%d}")

@@ -33,7 +33,7 @@ from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
 from supervisor.cli.signals import run_until_stopped
 from supervisor.cli.story import ending
-from supervisor.core.errors import NotFound, UnknownAgent
+from supervisor.core.errors import NotFound, SupervisorError, UnknownAgent
 from supervisor.core.specs import AgentSpec
 from supervisor.core.values import SessionView
 
@@ -52,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     approve: Literal["ask", "all", "none"]
     wait: bool
     as_json: bool
+    refusals: list[str] = []
+    """Why sessions of this command are not running, although nobody stopped them."""
 
 
 def run(
@@ -78,7 +80,7 @@ def run(
     settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
 
     with answers.stdout_for_json(is_json=json):
-        spec = _load(agent)
+        spec = load(agent)
     values = spec.decode_input(spec.default_input() if input is None else input.encode())
 
     async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
@@ -143,7 +145,7 @@ def demo(
     return _one(settings, begin)
 
 
-def _load(agent: str) -> AgentSpec[Any, Any]:
+def load(agent: str) -> AgentSpec[Any, Any]:
     """Import an agent, before anything is opened that its module could upset."""
     from supervisor.runtime.agents import load_agent
 
@@ -165,6 +167,10 @@ def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
 
 def _one(settings: Settings, begin: Begin) -> int:
     stopped, views = _drive(settings, begin)
+    if not stopped and settings.refusals and all(view.outcome is None for view in views):
+        # The disk took no more, for example: not a session that waits, but one that was stopped and can go on.
+        why = "; ".join(dict.fromkeys(settings.refusals))
+        raise SupervisorError(f"{why} (then: supervisor resume {views[0].id}{settings.place.option})")
     return stopped or _report(settings, views, as_list=False)
 
 
@@ -196,6 +202,7 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
                 if stays:
                     for run in runs:
                         await run.outcome()
+            settings.refusals.extend(supervisor.refusals[root] for root in roots if root in supervisor.refusals)
             onlookers.cancel_scope.cancel()
 
     with answers.stdout_for_json(is_json=settings.as_json):
@@ -261,7 +268,9 @@ def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exi
         say(f"Decide: supervisor approve ID{option}    then go on: supervisor resume {view.id}{option}")
         return Exit.WAITING
     kind = view.outcome["kind"]
-    if kind == "succeeded":
+    if kind == "succeeded" and view.outcome.get("cause"):
+        say(f"{visible(view.path[-1])} [{view.id}] was {visible(view.outcome['cause'])}; it waits for a message")
+    elif kind == "succeeded":
         if not settings.as_json and is_alone:
             answers.print_value(view.outcome.get("value"))
         else:

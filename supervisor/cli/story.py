@@ -56,6 +56,8 @@ class Story:
             case e.SessionCreated():
                 self.knows(session, event.path[-1:] if self._brief else event.path)
                 return "began" if self._brief else f"began, for {visible(event.requester)}, in {visible(event.cwd)}"
+            case e.RunStarted(message=str()):
+                return f"begins a turn with {quote(_json(event.input))}"
             case e.RunStarted():
                 return f"was given {quote(_json(event.input))}"
             case e.AttemptStarted():
@@ -83,6 +85,12 @@ class Story:
                 return self._operation(event)
             case e.StateSaved():
                 return "saved its state"
+            case e.MessageReceived():
+                return f"{visible(event.by)} says: {quote(event.text)}"
+            case e.MessageSent():
+                return f"says: {quote(event.text)}"
+            case e.ImportStarted() | e.MessageImported() | e.ImportFinished():
+                return _imported(event)
             case e.ChildEnded():
                 return f"its sub-agent {self.name(event.child)} {ending(event.kind, event.cause)}"
         return None
@@ -105,6 +113,10 @@ class Story:
                 return f"took in how {child} ended"
             case "cancel":
                 return f"cancelled {child}"
+            case "receive":
+                return f"took in {quote(_json(event.value))}"
+            case "send":
+                return "has said it"
             case kind:
                 return f"did {kind} {child}"
 
@@ -132,6 +144,23 @@ class Story:
         return self._calls.get((session, operation)) or visible(split_operation_id(operation)[0].rsplit(":", 2)[-2])
 
 
+def _imported(event: e.ImportStarted | e.MessageImported | e.ImportFinished) -> str:
+    """What another program did, in words that cannot be taken for ours."""
+    match event:
+        case e.ImportStarted():
+            return f"is being imported from {visible(event.format)} session {visible(event.source)}"
+        case e.ImportFinished():
+            left_out = f"; {event.left_out} lines or results that are none were left out" if event.left_out else ""
+            return f"is imported: {event.messages} messages, none of which ran here{left_out}"
+        case e.MessageImported(role="call"):
+            return f"(imported) called {visible(event.tool or 'a tool')}: {quote(event.text)}"
+        case e.MessageImported(role="result"):
+            word = "has no result" if event.is_lost else "failed" if event.is_error else "gave"
+            return f"(imported) {visible(event.tool or 'a tool')} {word}: {quote(event.text)}"
+        case _:
+            return f"(imported) the {event.role} said: {quote(event.text)}"
+
+
 def _approval(event: e.AnyEvent) -> str | None:
     """What became of a question."""
     match event:
@@ -148,6 +177,12 @@ def _approval(event: e.AnyEvent) -> str | None:
         case e.CardRetired():
             return f"its card in {event.channel} says what was decided [{event.approval}]"
     return None
+
+
+def told_at(row: Row) -> datetime:
+    """Return when it happened: what was imported happened when it was said, if its file tells."""
+    event = row.event
+    return event.said_at or event.at if isinstance(event, e.MessageImported) else event.at
 
 
 def quote(text: str, width: int = _WIDTH) -> str:

@@ -90,6 +90,8 @@ class OperationAbandoned(Event, frozen=True, kw_only=True):
 
     operation: str
     kind: str
+    approval: str | None = None
+    """The approval that is withdrawn by it."""
     content: str = ""
     details: Raw = Raw(b"{}")
 
@@ -232,6 +234,47 @@ class MessageSent(Event, frozen=True, kw_only=True):
     operation: str | None = None
 
 
+class ImportStarted(Event, frozen=True, kw_only=True):
+    """The session took place elsewhere, and its messages follow: none of it ran here, nobody decided any of it here.
+
+    From here on the session is at rest. `format`, `source` (the file's own id of the session) and `digest` (of its
+    bytes) say whether another import is the same one.
+    """
+
+    format: str
+    source: str
+    file: str
+    digest: str
+
+    @property
+    def cause(self) -> str:
+        """What stands for an outcome until the session goes on here."""
+        return f"imported from {self.format}"
+
+
+class MessageImported(Event, frozen=True, kw_only=True):
+    """One message of a session that took place elsewhere; `at` is when it was imported, `said_at` when it was said.
+
+    Of a call, `text` is its arguments as JSON; `call` is the id that its result has too, unique in its file at best.
+    """
+
+    role: Literal["user", "assistant", "call", "result"]
+    text: str
+    said_at: datetime | None = None
+    tool: str | None = None
+    call: str | None = None
+    is_error: bool = False
+    is_lost: bool = False
+    """The file has no result of this call: this one was put in its place, as a repair does."""
+
+
+class ImportFinished(Event, frozen=True, kw_only=True):
+    """All of it is here. `left_out` counts what was not a message: torn lines, results without a call."""
+
+    messages: int
+    left_out: int = 0
+
+
 class RunPassivated(Event, frozen=True, kw_only=True):
     """The run left memory. Valid until an event follows that answers one of `waiting_for`, or a cancel."""
 
@@ -290,6 +333,9 @@ AnyEvent = (
     | CancelRequested
     | MessageReceived
     | MessageSent
+    | ImportStarted
+    | MessageImported
+    | ImportFinished
     | RunPassivated
     | CardPosted
     | CardFailed

@@ -19,6 +19,7 @@ Runs
     created -> open -> finished; a cancel in between makes it `stopping`, where nothing may begin that needs a person
     or a sub-agent (W8). A finished session may begin another run: a turn of a conversation. That a run is passivated is
     no state of its own: it follows from what it waits for.
+    created -> imported -> finished: a session that took place elsewhere comes here in batches, and is at rest then.
 """
 
 from typing import Final, TypeVar
@@ -86,6 +87,9 @@ _LIVING: Final = (
 RUN: Final[dict[tuple[str, str], str]] = {
     ("", "SessionCreated"): "created",
     ("created", "RunStarted"): "open",
+    ("created", "ImportStarted"): "imported",
+    ("imported", "MessageImported"): "imported",
+    ("imported", "ImportFinished"): "finished",
     **{("open", symbol): "open" for symbol in _LIVING},
     ("open", "CancelRequested"): "stopping",
     **{("stopping", symbol): "stopping" for symbol in _ENDING},

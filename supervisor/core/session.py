@@ -87,6 +87,10 @@ class SessionState(msgspec.Struct, kw_only=True):
     created: e.SessionCreated | None = None
     input: Raw = Raw(b"null")
     runs: int = 0
+    """How many have begun; what was imported counts as one, the first."""
+    origin: e.ImportStarted | None = None
+    imported: int = 0
+    """How many messages have been imported."""
     inbox: dict[str, e.MessageReceived] = {}
     """Messages that nobody has received yet, in the order in which they came."""
     jobs: dict[str, Job] = {}
@@ -170,6 +174,11 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.created = event
             case e.RunStarted():
                 self._begin_run(event)
+            case e.ImportStarted():
+                self.origin = event
+                self.runs = 1
+            case e.MessageImported():
+                self.imported += 1
             case e.MessageReceived():
                 self.inbox[event.message] = event
             case e.AttemptStarted():

@@ -109,7 +109,10 @@ class ToolResult(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
-    """How a run ended. `cause` is one sentence, None for a success; `partial` is what it left on the way."""
+    """How a run ended. `cause` is one sentence, None for a success; `partial` is what it left on the way.
+
+    Of a session that was imported and has not gone on since, `cause` says so.
+    """
 
     kind: OutcomeKind
     cause: str | None = None
@@ -133,14 +136,24 @@ _FAILURES: Final[dict[str, type[RunFailed]]] = {
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said to a session, what it said, or what it asked and what was answered: one entry of its transcript."""
+    """What was said to a session, what it said, or what it asked and what was answered: one entry of its transcript.
 
-    kind: Literal["received", "sent", "approval"]
+    `call` and `result` are of imported sessions only: what another program ran; `text` is arguments, or the content.
+    """
+
+    kind: Literal["received", "sent", "approval", "call", "result"]
     text: str
     at: datetime
+    """When; of what was imported, when it was said, if its file tells."""
     by: str | None = None
-    """Who said it, or who decided; None for the session itself and for what is still pending."""
+    """Who said it, or who decided; None for the session itself, for what is still pending, and for what was
+    imported: nobody knows who said that."""
     approval: str | None = None
+    imported: bool = False
+    """It took place elsewhere: nothing of it ran here, and nobody decided it here."""
+    tool: str | None = None
+    call: str | None = None
+    is_error: bool = False
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -279,8 +279,9 @@ class Attempt:
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             record = state.operations.get(event.operation)
-            is_ours = record is not None and record.is_open and self.fate is None
-            return [event] if is_ours else []
+            if record is None or not record.is_open or self.fate is not None:
+                return []
+            return [msgspec.structs.replace(event, approval=record.pending_approval)]
 
         await self.append(plan, bound=False)
 

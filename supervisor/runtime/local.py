@@ -22,6 +22,7 @@ from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.identity import current_user, working_directory
+from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.runs import LocalRun
@@ -55,6 +56,8 @@ class LocalSupervisor(Supervisor):
         self.hub = runner.hub
         self.has_readers = False
         """Whether this program has looked at approvals: then somebody may answer even where no channel is (A6)."""
+        self.is_left = False
+        """Whether the store is about to be closed: nothing can be read from it any more."""
         self.awaited: Counter[str] = Counter()
         """Roots of the trees whose outcomes this program waits for now."""
         self.began_to_wait: Callable[[str], None] = lambda root: None
@@ -85,6 +88,8 @@ class LocalSupervisor(Supervisor):
             known = view.find_session(root)
             if known is not None:
                 runs[:] = [known.runs]
+                if known.origin is not None and known.runs == 1:
+                    raise SessionConflict(f"session {root} was imported; to go on with it, send a message to it")
                 self._check_same(root, known.facts, known.input, reference, given)
                 if known.is_open:
                     view.claim(root)
@@ -203,6 +208,10 @@ class LocalSupervisor(Supervisor):
         running = self.store.get_owner(root) is not None
         return Receipt(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
 
+    def importing(self, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> Import:
+        """Return an import of a session that took place elsewhere, to be entered. Raises InvalidInput."""
+        return Import(self._runner, session, origin, agent)
+
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
         who = check_identity(by if by is not None else current_user())
         root = self.get_row(session).root
@@ -244,6 +253,11 @@ class LocalSupervisor(Supervisor):
         if refused is not None:
             raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost, resume it afterwards")
 
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Why sessions that this process was asked to run are not running."""
+        return self._runner.refusals
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def get_row(self, session: str) -> SessionRow:
@@ -260,7 +274,7 @@ class LocalSupervisor(Supervisor):
         live = self._runner.journal.states.get(session)
         if live is not None:
             return live.runs
-        return sum(isinstance(row.event, e.RunStarted) for row in self.store.journal(session))
+        return sum(isinstance(row.event, e.RunStarted | e.ImportStarted) for row in self.store.journal(session))
 
     def is_below(self, session: str, top: str | None) -> bool:
         """Whether `session` is `top` or somewhere below it."""

@@ -2,11 +2,17 @@
 (R7).
 
 Rules
+- A message is in the transcript where the agent took it: received it, or began a turn with it. What began this run is
+  its input, and stands in the transcript of the next.
+- What was imported stands before everything else in a transcript, marked as imported.
 - A message during a run is kept for `ctx.receive()`; what was not received when the run ends begins the next turn
   (runtime/turns.py).
 """
 
+from typing import Literal
+
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.abc import Row
 from supervisor.core import events as e
@@ -47,43 +53,74 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
         await attempt.take(operation)
 
 
-def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:
+def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact
     """Return what was said before the `runs`-th run began, with each approval where it was asked, and its answer."""
     said: list[Message] = []
+    inbox: dict[str, e.MessageReceived] = {}
     asked: dict[str, int] = {}
+    requester: str | None = None
     for row in rows:
         event = row.event
-        if isinstance(event, e.RunStarted):
+        if isinstance(event, e.RunStarted | e.ImportStarted):
             runs -= 1
             if not runs:
                 break
         match event:
+            case e.SessionCreated():
+                requester = event.requester
             case e.MessageReceived():
-                said.append(Message(kind="received", text=event.text, at=event.at, by=event.by))
+                inbox[event.message] = event
+            case e.RunStarted(message=None):
+                if (text := _text_in(event.input)) is not None:
+                    said.append(Message(kind="received", text=text, at=event.at, by=requester))
+            case e.RunStarted(message=str() as taken) | e.OperationFinished(message=str() as taken):
+                message = inbox.pop(taken)
+                said.append(Message(kind="received", text=message.text, at=message.at, by=message.by))
             case e.MessageSent():
                 said.append(Message(kind="sent", text=event.text, at=event.at))
+            case e.MessageImported():
+                said.append(_imported(event))
             case e.ToolCallRequested(approval=str() as approval):
                 text = f"{event.tool} {bytes(event.arguments).decode()}: pending"
-                asked[approval] = len(said)
+                asked[approval] = asked[event.operation] = len(said)
                 said.append(Message(kind="approval", text=text, at=event.at, approval=approval))
             case e.ApprovalDecided() | e.ApprovalWithdrawn():
                 place = asked[event.approval]
+                said[place] = _answered(said[place], event)
+            case e.OperationAbandoned() if (place := asked.get(event.operation, -1)) >= 0:
                 said[place] = _answered(said[place], event)
             case _:
                 pass
     return tuple(said)
 
 
-def _answered(message: Message, event: e.ApprovalDecided | e.ApprovalWithdrawn) -> Message:
-    by, verdict = (event.by, event.decision) if isinstance(event, e.ApprovalDecided) else (None, "withdrawn")
-    reason = f" ({event.reason})" if event.reason else ""
+def _text_in(raw: msgspec.Raw) -> str | None:
+    """Return the input of a run, if it is text: then it was said to the session."""
+    value = msgspec.json.decode(raw)
+    return value if isinstance(value, str) else None
+
+
+def _imported(event: e.MessageImported) -> Message:
+    kinds: dict[str, Literal["received", "sent", "call", "result"]]
+    kinds = {"user": "received", "assistant": "sent", "call": "call", "result": "result"}
     return Message(
-        kind="approval",
-        text=f"{message.text.removesuffix(': pending')}: {verdict}{reason}",
-        at=message.at,
-        by=by,
-        approval=message.approval,
+        kind=kinds[event.role],
+        text=event.text,
+        at=event.said_at or event.at,
+        imported=True,
+        tool=event.tool,
+        call=event.call,
+        is_error=event.is_error,
     )
+
+
+def _answered(message: Message, event: e.ApprovalDecided | e.ApprovalWithdrawn | e.OperationAbandoned) -> Message:
+    question = message.text.removesuffix(": pending")
+    if question == message.text:
+        return message  # a call that was decided, and then given up
+    by, verdict = (event.by, event.decision) if isinstance(event, e.ApprovalDecided) else (None, "withdrawn")
+    reason = f" ({event.reason})" if not isinstance(event, e.OperationAbandoned) and event.reason else ""
+    return replace(message, text=f"{question}: {verdict}{reason}", by=by)
 
 
 def _text_of(result: object) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from supervisor.abc import Run
 from supervisor.core import events as e
+from supervisor.core.errors import SupervisorError
 from supervisor.core.specs import AgentSpec
 from supervisor.core.values import Approval, Outcome
 from supervisor.runtime.children import outcome_of
@@ -44,6 +45,8 @@ class LocalRun(Run[R]):
     async def outcome(self) -> Outcome[R]:
         with self._supervisor.awaiting(self.session):
             while True:
+                if self._ended is None and self._supervisor.is_left:
+                    raise SupervisorError(f"the supervisor was left; open the store again and resume {self.session}")
                 news = self._supervisor.hub.news(self.session)
                 if (ended := self._look()) is not None:
                     return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
@@ -66,9 +69,16 @@ class LocalRun(Run[R]):
         if self._ended is None:
             for row in self._supervisor.store.journal(self.session, self._cursor):
                 self._cursor = row.position
-                if isinstance(row.event, e.RunFinished):
+                if isinstance(row.event, e.RunFinished | e.ImportStarted):
                     self._left -= 1
                     if not self._left:
-                        self._ended = row.event
+                        self._ended = _ending(row.event)
                         break
         return self._ended
+
+
+def _ending(event: e.RunFinished | e.ImportStarted) -> e.RunFinished:
+    """What was imported stands before the session's runs like one that returned nothing."""
+    if isinstance(event, e.RunFinished):
+        return event
+    return e.RunFinished(at=event.at, kind="succeeded", cause=event.cause)

@@ -1,7 +1,8 @@
 """What people and programs watch: pending approvals, the inbox, a session's journal.
 
 Classes with `__anext__` rather than async generators, so that a `break` leaves nothing unfinished. Each reads the store
-from its own cursor and sleeps on the hub's news: it misses nothing, gets nothing twice, and holds nobody up.
+from its own cursor and sleeps on the hub's news: it misses nothing, gets nothing twice, and holds nobody up. When the
+supervisor is left, all of them end.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -31,6 +32,8 @@ class PendingApprovals(AsyncIterator[Approval]):
     async def __anext__(self) -> Approval:
         while True:
             await anyio.lowlevel.checkpoint()
+            if self._supervisor.is_left:
+                raise StopAsyncIteration
             while self._found:
                 approval = self._supervisor.store.get_approval(self._found.pop(0).id)
                 if approval is not None and approval.status == "pending" and self._concerns(approval):
@@ -59,11 +62,12 @@ class Inbox(AsyncIterator[Approval]):
         self._changed: dict[str, None] = {}
         if snapshot:
             self._changed.update((approval.id, None) for approval in supervisor.store.find_approvals())
-        self._approval_of: dict[tuple[str, str], str] = {}
 
     async def __anext__(self) -> Approval:
         while True:
             await anyio.lowlevel.checkpoint()
+            if self._supervisor.is_left:
+                raise StopAsyncIteration
             while self._changed:
                 approval = self._supervisor.store.get_approval(next(iter(self._changed)))
                 del self._changed[next(iter(self._changed))]
@@ -72,26 +76,24 @@ class Inbox(AsyncIterator[Approval]):
             news = self._supervisor.hub.news(INBOX)
             for row in self._supervisor.store.rows(self._cursor):
                 self._cursor = row.position
-                if (changed := self._approval_in(row)) is not None:
+                if (changed := _approval_in(row)) is not None:
                     self._changed[changed] = None
             if not self._changed:
                 await news.wait()
 
-    def _approval_in(self, row: Row) -> str | None:
-        match row.event:
-            case e.ToolCallRequested(operation=operation, approval=str() as asked):
-                self._approval_of[row.session, operation] = asked
-                return asked
-            case (
-                e.ApprovalDecided(operation=operation, approval=settled)
-                | e.ApprovalWithdrawn(operation=operation, approval=settled)
-            ):
-                self._approval_of.pop((row.session, operation), None)
-                return settled
-            case e.OperationAbandoned(operation=operation):
-                return self._approval_of.pop((row.session, operation), None)
-            case _:
-                return None
+
+def _approval_in(row: Row) -> str | None:
+    """Return the approval whose status an entry changes."""
+    match row.event:
+        case (
+            e.ToolCallRequested(approval=approval)
+            | e.OperationAbandoned(approval=approval)
+            | e.ApprovalDecided(approval=approval)
+            | e.ApprovalWithdrawn(approval=approval)
+        ):
+            return approval
+        case _:
+            return None
 
 
 class SessionJournal(AsyncIterator[Row]):
@@ -106,6 +108,8 @@ class SessionJournal(AsyncIterator[Row]):
     async def __anext__(self) -> Row:
         while True:
             await anyio.lowlevel.checkpoint()
+            if self._supervisor.is_left:
+                raise StopAsyncIteration
             if self._found:
                 row = self._found.pop(0)
                 self._cursor = row.position

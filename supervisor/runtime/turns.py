@@ -27,6 +27,13 @@ def turn(message: e.MessageReceived, now: datetime) -> e.RunStarted:
 
 def check_may_send(state: SessionState) -> None:
     """Raise InvalidInput, saying why, if a message to this session could never be heard."""
+    if state.origin is not None and not state.facts.agent:
+        raise InvalidInput(
+            f"session {state.id} was imported without an agent and can only be read; to go on with it, import its file "
+            f"under another id, with an agent: supervisor import {state.origin.file} --agent FILE.py:NAME --session ID"
+        )
+    if state.phase == "imported":
+        raise InvalidInput(f"the import of session {state.id} was interrupted; import its file again, then send")
     if state.is_open or (state.facts.takes_text and state.facts.parent is None):
         return
     if state.facts.parent is not None:

@@ -32,33 +32,36 @@ OperationAbandoned        .         withdrawn
 """
 
 RUN_CELLS = """
-                          -         created   open      stopping  finished
-SessionCreated            created   .         .         .         .
-RunStarted                .         open      .         .         open
-AttemptStarted            .         .         open      .         .
-AttemptSettled            .         .         open      .         .
-OperationStarted          .         .         open      .         .
-OperationFinished         .         .         open      stopping  .
-OperationAbandoned        .         .         open      stopping  .
-ToolCallRequested         .         .         open      stopping  .
-ToolCallRequested.asking  .         .         open      .         .
-ApprovalDecided.approve   .         .         open      .         .
-ApprovalDecided.deny      .         .         open      .         .
-ApprovalWithdrawn         .         .         open      stopping  .
-ToolCallStarted           .         .         open      stopping  .
-ToolCallFinished          .         .         open      stopping  .
-ChildEnded                .         .         open      stopping  .
-StateSaved                .         .         open      .         .
-CancelRequested           .         .         stopping  .         .
-RunPassivated             .         .         open      .         .
-CardPosted                .         .         open      stopping  finished
-CardFailed                .         .         open      stopping  finished
-CardRetired               .         .         open      stopping  finished
-RunFinished               .         .         finished  finished  .
-MessageReceived           .         .         open      stopping  finished
-MessageSent               .         .         open      stopping  .
-JobStarted                .         .         open      stopping  .
-JobEnded                  .         .         open      stopping  finished
+                          -         created   imported  open      stopping  finished
+SessionCreated            created   .         .         .         .         .
+RunStarted                .         open      .         .         .         open
+AttemptStarted            .         .         .         open      .         .
+AttemptSettled            .         .         .         open      .         .
+OperationStarted          .         .         .         open      .         .
+OperationFinished         .         .         .         open      stopping  .
+OperationAbandoned        .         .         .         open      stopping  .
+ToolCallRequested         .         .         .         open      stopping  .
+ToolCallRequested.asking  .         .         .         open      .         .
+ApprovalDecided.approve   .         .         .         open      .         .
+ApprovalDecided.deny      .         .         .         open      .         .
+ApprovalWithdrawn         .         .         .         open      stopping  .
+ToolCallStarted           .         .         .         open      stopping  .
+ToolCallFinished          .         .         .         open      stopping  .
+ChildEnded                .         .         .         open      stopping  .
+StateSaved                .         .         .         open      .         .
+CancelRequested           .         .         .         stopping  .         .
+RunPassivated             .         .         .         open      .         .
+CardPosted                .         .         .         open      stopping  finished
+CardFailed                .         .         .         open      stopping  finished
+CardRetired               .         .         .         open      stopping  finished
+RunFinished               .         .         .         finished  finished  .
+MessageReceived           .         .         .         open      stopping  finished
+MessageSent               .         .         .         open      stopping  .
+JobStarted                .         .         .         open      stopping  .
+JobEnded                  .         .         .         open      stopping  finished
+ImportStarted             .         imported  .         .         .         .
+MessageImported           .         .         imported  .         .         .
+ImportFinished            .         .         finished  .         .         .
 """
 
 WAYS = {

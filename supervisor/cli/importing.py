@@ -1,0 +1,141 @@
+"""`supervisor import`: bring a session of another maker into the store, as a session at rest.
+
+Exit codes: 0 imported, or it was there already; 2 usage, an agent that cannot be loaded or takes no text; 4 the id
+belongs to another session, or the file is no longer what was imported, or the agent is another; 5 no such file;
+6 refused: no known format, or it cannot be read.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import anyio
+import msgspec
+from cyclopts import Parameter
+
+from supervisor.channels.cards import visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit, Refused
+from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.ids import check_session_id
+
+if TYPE_CHECKING:
+    from supervisor.core.events import MessageImported
+    from supervisor.core.specs import AgentSpec
+    from supervisor.transcripts.history import History
+
+_MANY: Final = 500  # messages of one append,
+_MUCH: Final = 1 << 20  # and characters of one, of which one message may have more
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What became of an import: the JSON document."""
+
+    session: str
+    format: str
+    source: str
+    state: str
+    """imported, or present: it was there already."""
+    messages: int
+    """How many there are, in all."""
+    left_out: int | None
+    agent: str | None
+
+
+def import_(
+    file: Path,
+    /,
+    *,
+    agent: Annotated[
+        str | None, Parameter(help="Who goes on with it when a message comes: FILE.py:NAME or MODULE:NAME.")
+    ] = None,
+    session: Annotated[str | None, Parameter(help="Its id here. Default: made of the one in its file.")] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Bring a session of pi, OpenClaw, Claude Code or Codex in, to read and, with an agent, to go on with.
+
+    Parameters
+    ----------
+    file
+        The session: a .jsonl, or a .jsonl.zst. It is only read.
+    """
+    from supervisor.cli.running import load
+    from supervisor.transcripts.history import open_history
+    from supervisor.transcripts.session import RefusedError
+
+    place = find_store(store)
+    if not file.exists():
+        raise NotFound(f"{visible(str(file))}: no such file")
+    if session is not None:
+        check_session_id(session)
+    with answers.stdout_for_json(is_json=json):
+        spec = load(agent) if agent is not None else None
+    try:
+        with open_history(file) as history:
+            done = anyio.run(_import, history, str(file.resolve()), place, session, spec)
+    except RefusedError as error:
+        raise Refused(str(error)) from None
+    if json:
+        answers.print_json(done)
+    else:
+        _report(done, place)
+    return Exit.DONE
+
+
+async def _import(
+    history: "History", file: str, place: Place, session: str | None, spec: "AgentSpec[Any, Any] | None"
+) -> Imported:
+    from supervisor.app import open_supervisor
+    from supervisor.runtime.importing import Origin
+
+    origin = Origin(history.format, history.source, file, history.digest(), history.cwd)
+    own = session or _own_id(history.source)
+    async with open_supervisor(place.path) as supervisor, supervisor.importing(own, origin, spec) as importing:
+        left_out = None
+        if not importing.is_finished:
+            messages = history.messages(datetime.now(UTC))
+            for _ in islice(messages, importing.present):
+                pass
+            for batch in _batches(messages):
+                await importing.add(batch)
+            left_out = history.left_out
+            await importing.finish(left_out)
+        agent = spec.name if spec is not None else None
+        state = "present" if importing.is_finished else "imported"
+        return Imported(own, history.format, history.source, state, importing.count, left_out, agent)
+
+
+def _batches(messages: Iterator["MessageImported"]) -> Iterator[list["MessageImported"]]:
+    batch: list[MessageImported] = []
+    size = 0
+    for message in messages:
+        batch.append(message)
+        size += len(message.text)
+        if len(batch) >= _MANY or size >= _MUCH:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _own_id(source: str) -> str:
+    """Make a session's id of the one in its file: the same, where it can be one."""
+    try:
+        return check_session_id(source.lower())
+    except InvalidInput:
+        return f"imported-{hashlib.sha256(source.encode('utf-8', 'backslashreplace')).hexdigest()[:22]}"
+
+
+def _report(done: Imported, place: Place) -> None:
+    word = "is there already" if done.state == "present" else "is imported"
+    print(f"{done.format} session {visible(done.source)} {word} [{done.session}]: {done.messages} messages")
+    if done.left_out:
+        say(f"{done.left_out} lines that cannot be read, or results without a call, were left out.")
+    say(f"\nsupervisor show {done.session}{place.option}")
+    if done.agent is not None:
+        say(f"supervisor send {done.session} TEXT{place.option}")

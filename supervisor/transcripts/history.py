@@ -1,0 +1,254 @@
+"""A session of another maker as the messages that were said in it, in order: what an import takes.
+
+Theory: repair judges ids and never looks at content; here it is content that is wanted, of the same lines. So the file
+is judged as for a repair, and then read once more, line by line: each line's messages come out, and behind a frame the
+results that a repair would put there.
+
+Rules
+- One conversation: the active one (pi's path to the tip, Claude Code's main chain, or a sub-agent's in its own file).
+- Only what was said and run: thinking, labels, settings and summaries are none of it. An image is a word.
+- Nothing is dropped without being counted: torn lines, and results without a call (`left_out`).
+- Text is only ever text: nothing in it is looked up, run or believed. What UTF-8 cannot hold is shown escaped.
+- Memory is that of judging a file (index.py), and of one line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from supervisor.core.events import MessageImported
+from supervisor.core.specs import printable
+from supervisor.transcripts.claude_code import ClaudeCode
+from supervisor.transcripts.codex import Codex
+from supervisor.transcripts.index import ENTRY
+from supervisor.transcripts.repair import TEXT
+from supervisor.transcripts.session import Reader, Session, read_session
+
+_BLOCK: Final = 1 << 18
+
+
+class Said(NamedTuple):
+    """One message of a line. `key` is what its result, or its call, is paired by."""
+
+    role: Literal["user", "assistant", "call", "result"]
+    text: str
+    tool: str | None = None
+    call: str | None = None
+    key: str | None = None
+    is_error: bool = False
+
+
+class History:
+    """A file that is open to be imported."""
+
+    def __init__(self, session: Session, lines: Reader) -> None:
+        self.format = session.format.name
+        self.left_out = len(session.torn)
+        self._session = session
+        self._lines = lines
+        self._labels = session.format.labels(session.index)
+        self._label = _main_label(session)
+        self.source, self.cwd = self._facts()
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the text as it was judged."""
+        found, left = hashlib.sha256(), self._session.size
+        self._lines.file.seek(0)
+        while left and (block := self._lines.file.read(min(_BLOCK, left))):
+            found.update(block)
+            left -= len(block)
+        return found.hexdigest()
+
+    def messages(self, now: datetime) -> Iterator[MessageImported]:
+        """Read the messages, once; `now` is when they are imported."""
+        findings = self._session.found.get(self._label)
+        dangling = {(call.at, call.nth): call.after for call in findings.dangling} if findings else {}
+        orphaned = Counter((orphan.at, orphan.key) for orphan in findings.orphaned) if findings else Counter()
+        lost: defaultdict[int, list[Said]] = defaultdict(list)
+        names: dict[str, str | None] = {}
+        for at, entry in self._entries():
+            said_at, nth = _instant(entry), 0
+            for said in _messages_of(self._session, entry):
+                if said.role == "call":
+                    if (at, nth) in dangling:
+                        missing = Said("result", TEXT, said.tool, said.call, is_error=True)
+                        lost[dangling[at, nth]].append(missing)
+                    elif said.call:
+                        names[said.call] = said.tool
+                    nth += 1
+                elif said.role == "result":
+                    if orphaned[at, hash(said.key) if said.key else 0]:
+                        self.left_out += 1
+                        continue
+                    said = said._replace(tool=names.pop(said.call or "", None) or said.tool)
+                yield _event(said, now, said_at)
+            for missing in lost.pop(at, ()):
+                yield _event(missing, now, said_at, is_lost=True)  # where it would have come at the latest
+        for missing in (missing for behind in lost.values() for missing in behind):  # their line could not be decoded
+            yield _event(missing, now, None, is_lost=True)
+
+    def _entries(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for at, kind in enumerate(self._session.index.kinds):
+            if not kind & ENTRY or (self._labels is not None and self._labels[at] != self._label):
+                continue
+            try:
+                entry = self._lines.entry(at)
+            except (ValueError, RecursionError):  # JavaScript may read what no decoder here does: a number too long
+                self.left_out += 1
+                continue
+            yield at, entry
+
+    def _facts(self) -> tuple[str, str]:
+        """Return the file's own id of the session, and the folder that it was about."""
+        session, first = self._session, self._session.first
+        if isinstance(session.format, Codex):
+            first = first["payload"]
+        elif isinstance(session.format, ClaudeCode):
+            tip = session.index.notes.get("tips", {}).get(self._label)
+            entry = self._lines.entry(tip) if tip is not None else first
+            names = [entry.get("sessionId"), entry.get("agentId") if entry.get("isSidechain") else None]
+            first = {**entry, "id": ".".join(name for name in names if isinstance(name, str))}
+        source, cwd = first.get("id"), first.get("cwd")
+        name = session.real.name.partition(".jsonl")[0]
+        return source if isinstance(source, str) and source else name, cwd if isinstance(cwd, str) else "(not known)"
+
+
+@contextmanager
+def open_history(path: Path) -> Iterator[History]:
+    """Judge a file and open it to be imported; raises RefusedError, saying why, for what is no session."""
+    session = read_session(path)
+    with session.open() as lines:
+        yield History(session, lines)
+
+
+def _main_label(session: Session) -> int:
+    """Claude Code's sub-agents are conversations of their own; in their own files there is nothing else."""
+    chains = list(session.index.notes.get("newest", ()))
+    return chains.index(0) + 1 if 0 in chains else 1
+
+
+def _event(said: Said, now: datetime, said_at: datetime | None, *, is_lost: bool = False) -> MessageImported:
+    return MessageImported(
+        at=now,
+        role=said.role,
+        text=printable(said.text),
+        said_at=said_at,
+        tool=said.tool and printable(said.tool),
+        call=said.call and printable(said.call),
+        is_error=said.is_error,
+        is_lost=is_lost,
+    )
+
+
+def _instant(entry: dict[str, Any]) -> datetime | None:
+    """Return when a line was written, where it says so in a way that can be understood."""
+    written = entry.get("timestamp")
+    try:
+        if isinstance(written, str):
+            found = datetime.fromisoformat(written)
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _messages_of(session: Session, entry: dict[str, Any]) -> Iterator[Said]:
+    if isinstance(session.format, Codex):
+        return _codex(entry)
+    return _claude_code(entry) if isinstance(session.format, ClaudeCode) else _pi(entry)
+
+
+def _pi(entry: dict[str, Any]) -> Iterator[Said]:
+    message = entry.get("message")
+    if entry.get("type") != "message" or not isinstance(message, dict):
+        return
+    match message.get("role"):
+        case "user":
+            yield from _said("user", _text(message.get("content")))
+        case "assistant":
+            yield from _reply(message.get("content"), "toolCall", "arguments")
+        case "toolResult":
+            call, content = _name(message.get("toolCallId")), _text(message.get("content"))
+            is_error = message.get("isError") is True
+            yield Said("result", content, _name(message.get("toolName")), call, call, is_error)
+        case "bashExecution":
+            yield from _said("user", f"! {_text(message.get('command'))}\n{_text(message.get('output'))}".strip())
+
+
+def _claude_code(entry: dict[str, Any]) -> Iterator[Said]:
+    message = entry.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    if entry.get("type") == "assistant":
+        yield from _reply(content, "tool_use", "input")
+    elif entry.get("type") == "user":
+        for block in content if isinstance(content, list) else [content]:
+            if isinstance(block, dict) and block.get("type") == "tool_result":
+                call = _name(block.get("tool_use_id"))
+                yield Said("result", _text(block.get("content")), None, call, call, block.get("is_error") is True)
+            else:
+                yield from _said("user", _text([block]) if isinstance(block, dict) else _text(block))
+
+
+def _codex(entry: dict[str, Any]) -> Iterator[Said]:
+    payload = entry.get("payload")
+    if entry.get("type") != "response_item" or not isinstance(payload, dict):
+        return
+    kind, call = str(payload.get("type")), _name(payload.get("call_id"))
+    if kind == "message":
+        role = payload.get("role")
+        if role in ("user", "assistant"):
+            yield from _said(role, _text(payload.get("content")))
+    elif kind.endswith("_call"):
+        given = next((payload[key] for key in ("arguments", "input", "action") if key in payload), None)
+        yield Said("call", _json(given), _name(payload.get("name")) or kind.removesuffix("_call"), call)
+    elif kind.endswith("_output"):
+        output = payload["output"] if "output" in payload else payload.get("tools")
+        yield Said("result", _text(output), None, call, call and f"{kind}:{call}")
+
+
+def _reply(content: Any, call_type: str, arguments: str) -> Iterator[Said]:
+    """What the assistant said and called, in one message."""
+    for block in content if isinstance(content, list) else [content]:
+        if isinstance(block, dict) and block.get("type") == call_type:
+            yield Said("call", _json(block.get(arguments)), _name(block.get("name")), _name(block.get("id")))
+        else:
+            yield from _said("assistant", _text([block]) if isinstance(block, dict) else _text(block))
+
+
+def _said(role: Literal["user", "assistant"], text: str) -> Iterator[Said]:
+    if text.strip():
+        yield Said(role, text)
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message: it is a string, or blocks of which some have text."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else _json(content)
+    return "\n".join(filter(None, map(_block_text, content)))
+
+
+def _block_text(block: Any) -> str:
+    if not isinstance(block, dict):
+        return block if isinstance(block, str) else ""
+    kind, text = block.get("type"), block.get("text")
+    if kind in ("text", "input_text", "output_text") and isinstance(text, str):
+        return text
+    return f"[{kind.removeprefix('input_')}]" if kind in ("image", "input_image", "document") else ""
+
+
+def _json(value: Any) -> str:
+    """Arguments as they stand in the file; Codex writes them as text already."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,57 @@
+"""What is watched: without gaps, nothing twice, and ended when the supervisor is left."""
+
+import anyio
+import pytest
+
+from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def asks(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).content
+
+
+async def test_every_stream_ends_when_the_supervisor_is_left():
+    """A reader that outlives the supervisor is told that there is nothing more, rather than reading a closed store."""
+    ended = []
+
+    async def read(stream):
+        async for _ in stream:
+            pass
+        ended.append(stream)
+
+    async with anyio.create_task_group() as readers:
+        async with open_supervisor(MemoryStore()) as supervisor:
+            run = await supervisor.start(asks, "a")
+            streams = [supervisor.approvals(), supervisor.watch_inbox(), supervisor.watch(run.session)]
+            for stream in streams:
+                readers.start_soon(read, stream)
+            await anyio.sleep(1)
+            assert not ended
+    assert sorted(map(id, ended)) == sorted(map(id, streams))
+
+
+async def test_the_inbox_tells_of_an_approval_that_the_agent_itself_gave_up():
+    """R3: a call that a scope of the agent's own ends is told, also to an inbox that opened after it was asked."""
+
+    @agent
+    async def impatient(ctx: Context) -> None:
+        async with ctx.move_on_after(10):
+            await ctx.call(deploy, "a")
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(impatient)
+        asked = await anext(run.approvals())
+        inbox = supervisor.watch_inbox()
+        assert (await anext(inbox)).status == "pending"
+        with anyio.fail_after(60):
+            told = await anext(inbox)
+        assert (told.id, told.status) == (asked.id, "withdrawn")
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "gone"
