@@ -65,3 +65,15 @@ async def failing(ctx: Context) -> None:
 @agent
 async def cheating(ctx: Context, approval: str) -> int | None:
     return (await ctx.call(approve_myself, approval)).value
+
+
+@agent
+async def chatting(ctx: Context, text: str) -> str:
+    imported = [message.text for message in ctx.transcript if message.imported]
+    return f"{text} after {len(imported)} of {len(ctx.transcript)}"
+
+
+@agent
+async def listening(ctx: Context) -> str:
+    await ctx.call(note, "first")
+    return f"heard {await ctx.receive()}"

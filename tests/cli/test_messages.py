@@ -1,0 +1,55 @@
+"""`supervisor send`: what becomes of a message, and who goes on with it."""
+
+from pathlib import Path
+
+import pytest
+
+from supervisor.core.marker import CALL_MARKER
+
+AGENTS = Path(__file__).with_name("agents.py")
+
+
+def test_a_message_to_a_session_at_rest_begins_a_turn(supervisor):
+    """Nobody runs it, so the command says how to go on; `show` tells who said what."""
+    assert supervisor("run", f"{AGENTS}:chatting", '"hi"', "--session", "s").code == 0
+    answer = supervisor("send", "s", "and now", "--by", "ann")
+    assert (answer.code, "supervisor resume s" in answer.err) == (0, True)
+    assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "and now after 0 of 2"
+    shown = supervisor("show", "s").out
+    assert "ann says: and now" in shown
+    assert "says: hi after 0 of 0" in shown
+
+
+def test_a_message_behind_an_approval_says_what_it_waits_for(supervisor):
+    """R7: kept, with the id to decide; delivered to `receive` afterwards."""
+    assert supervisor("run", f"{AGENTS}:listening", "--session", "s").code == 3
+    (approval,) = supervisor("approvals", "--json").json
+    receipt = supervisor("send", "s", "hello", "--json").json
+    assert (receipt["kind"], receipt["running"]) == ("kept", False)
+    assert [each["id"] for each in receipt["waiting_for"]] == [approval["id"]]
+    assert approval["id"] in supervisor("send", "s", "again").err
+    assert supervisor("approve", approval["id"]).code == 0
+    assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "heard hello"
+
+
+def test_a_message_to_a_receiver_is_delivered(supervisor):
+    """The run is asleep, and goes on with it at the next start."""
+    assert supervisor("run", f"{AGENTS}:listening", "--session", "s", "--approve", "all").code == 3
+    assert supervisor("send", "s", "hello", "--json").json["kind"] == "delivered"
+    assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "heard hello"
+
+
+@pytest.mark.parametrize(
+    ("session", "text", "code"), [("nobody", "hi", 5), ("s", "  ", 2), ("s", "hi", 2), ("s", "\udcff", 2)]
+)
+def test_what_nobody_could_hear_is_refused(supervisor, session, text, code):
+    """An agent that takes no text, a session that is not there, a text that is none: one clear line."""
+    assert supervisor("run", f"{AGENTS}:printing", "{}", "--session", "s").code == 0
+    answer = supervisor("send", session, text)
+    assert (answer.code, answer.out, len(answer.err.strip().splitlines())) == (code, "", 1), answer
+
+
+def test_nothing_that_a_call_runs_speaks_for_a_person(supervisor):
+    """From inside a supervised call sending is refused, as deciding is (A4)."""
+    assert supervisor("run", f"{AGENTS}:chatting", '"hi"', "--session", "s").code == 0
+    assert supervisor("send", "s", "yes", **{CALL_MARKER: "1"}).code == 6
