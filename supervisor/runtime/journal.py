@@ -47,7 +47,6 @@ log = FactLog(__name__)
 Entry = tuple[str, AnyEvent]
 Plan = Callable[["View"], Iterable[Entry]]
 
-SAME_TICK = 20e-6  # seconds after a commit in which whoever comes belongs to the same tick of the loop
 SLOW_COMMIT = 0.004  # seconds from which on commits are sent to a thread
 RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
 
@@ -169,7 +168,8 @@ class Journal:
         self._is_committing = False
         self._in_flight: dict[str, SessionState] = {}
         self._landed = anyio.Event()
-        self._last_commit = 0.0
+        self._has_just_committed = False
+        """Somebody committed in this tick of the loop: whoever comes in it gathers, since more are coming."""
         self._commit_time = 0.0
 
     async def append(self, plan: Plan) -> None:
@@ -183,6 +183,8 @@ class Journal:
         if self._may_commit_now() and self._begin():
             with self._batch([slot]) as view:
                 self._sync(view)
+            self._has_just_committed = True
+            self._work.set()
         else:
             slot.done = anyio.Event()
             self._queue.append(slot)
@@ -229,9 +231,13 @@ class Journal:
         try:
             while True:
                 await self._work.wait()
-                await checkpoint()
-                with anyio.CancelScope(shield=True):
-                    await self._commit_gathered()
+                if self._queue:
+                    await checkpoint()
+                    with anyio.CancelScope(shield=True):
+                        await self._commit_gathered()
+                else:
+                    self._work = anyio.Event()
+                self._has_just_committed = False
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
@@ -274,9 +280,8 @@ class Journal:
             raise StoreDied(str(self.death)) from self.death
 
     def _may_commit_now(self) -> bool:
-        if self._is_committing or self._queue or self._commit_time >= SLOW_COMMIT:
-            return False
-        return duration() - self._last_commit > SAME_TICK
+        is_free = not (self._is_committing or self._queue or self._has_just_committed)
+        return is_free and self._commit_time < SLOW_COMMIT
 
     @contextmanager
     def _batch(self, batch: list[_Slot]) -> Iterator[View]:
@@ -347,9 +352,8 @@ class Journal:
             return
         before = duration()
         self.store.commit()
-        self._last_commit = duration()
         if self.store.is_durable:  # what waits for no disk needs no thread, which virtual time would not wait for
-            self._commit_time = self._last_commit - before
+            self._commit_time = duration() - before
 
     def _land(self, view: View) -> None:
         """Make the drafts the live state."""

@@ -35,7 +35,8 @@ class Launcher:
         self.sleepers: set[str] = set()
         """Sessions that a timer is going to wake."""
         self.again: set[str] = set()
-        """Sessions to be launched when their attempt, which was told to pause, has left."""
+        """Sessions to be launched once more: when their attempt, which was told to pause, has left, or when the launch
+        under way has found nothing to go on with."""
 
     async def take_up(self, root: str) -> None:
         """Run what can go on of a tree that this process owns, and wake the rest when it can."""
@@ -59,7 +60,10 @@ class Launcher:
 
     def launch(self, session: str) -> None:
         """Begin another attempt, if the session can go on."""
-        if self._runner.is_closed or session in self.under_way:
+        if self._runner.is_closed:
+            return
+        if session in self.under_way:
+            self.again.add(session)  # what came now may be what the launch under way has not seen
             return
         if (attempt := self._runner.live.get(session)) is not None:
             if attempt.fate is not None and attempt.fate.is_pause:
@@ -78,11 +82,15 @@ class Launcher:
         except UnknownAgent as error:
             self._runner.refuse(session, f"its agent cannot be run here: {error}")
         except StoreError as error:
-            self._runner.refuse(session, str(error))
+            self._runner.refuse_for(session, error)
         finally:
             self.under_way.discard(session)
+            is_wanted = session in self.again
+            self.again.discard(session)
             if session not in self._runner.live:
                 self._runner.journal.unpin(session)
+                if is_wanted:
+                    self.launch(session)
             self._runner.note_change()
 
     async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:

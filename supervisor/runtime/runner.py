@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from supervisor.abc import Row, Store
 from supervisor.core import events as e
-from supervisor.core.errors import StoreError, Suspended
+from supervisor.core.errors import StoreError, StoreRefused, Suspended
 from supervisor.core.session import SessionState
 from supervisor.core.specs import AgentSpec
 from supervisor.logs import FactLog
@@ -123,6 +123,7 @@ class Runner:
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         """Run an attempt whose beginning is committed."""
         self.launcher.under_way.discard(session)
+        self.launcher.again.discard(session)
         self.endings.pop(session, None)  # that of an earlier attempt, which the store did not take
         attempt = self.live[session] = Attempt(self, session, spec)
         self.start_soon(self._run, attempt)
@@ -176,6 +177,12 @@ class Runner:
         log.error("session.refused", session=session, reason=reason)
         self.refusals[session] = reason
         self.hub.publish(session)
+
+    def refuse_for(self, session: str, error: StoreError) -> None:
+        """What the store does not take of one session holds up its tree: whoever waits for the root is told, too."""
+        self.refuse(session, str(error))
+        if isinstance(error, StoreRefused) and (row := self.journal.store.get_session(session)) is not None:
+            self.suspend_root(row.root, error)
 
     def follow(self, state: SessionState, decided: e.ApprovalDecided) -> Iterator[Entry]:
         """Return what the call that waits here for this decision journals together with it."""
@@ -240,8 +247,10 @@ class Runner:
                 await self._settle(attempt)
             elif not attempt.has_ended:
                 await self._conclude(attempt, ending)
-        except (StoreError, Suspended) as error:
+        except Suspended as error:
             self.refuse(attempt.session, str(error))
+        except StoreError as error:
+            self.refuse_for(attempt.session, error)
         finally:
             self._leave(attempt)
 
@@ -298,7 +307,7 @@ class Runner:
                 await self.survivors.end(state)
             await self.wait_until(is_still)
         except StoreError as error:
-            self.refuse(top, str(error))
+            self.refuse_for(top, error)
         else:
             await self._write_endings(top)
 
@@ -308,7 +317,7 @@ class Runner:
                 lambda view: list(end_events(view, top, self.endings, self.clock.now(), self.survivors))
             )
         except StoreError as error:
-            self.refuse(top, str(error))
+            self.refuse_for(top, error)
 
     def _overdue(self, attempt: Attempt) -> None:
         """An attempt was told to end, and has not: give it up, loudly (W13)."""

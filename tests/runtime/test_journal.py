@@ -1,0 +1,264 @@
+"""The journal: one way to write, shared commits, and what becomes of those who wait when the disk fails."""
+
+import anyio
+import pytest
+from scenes import FaultyStore, events, fork, opened, replayed
+
+from supervisor import (
+    Approve,
+    Context,
+    MemoryStore,
+    SqliteStore,
+    StoreDied,
+    StoreRefused,
+    SupervisorError,
+    agent,
+    open_supervisor,
+    tool,
+)
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+
+pytestmark = pytest.mark.anyio
+effects: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    effects.clear()
+
+
+@tool
+async def deploy(target: str) -> str:
+    effects.append(target)
+    return target
+
+
+@tool(approval="never")
+async def effect(name: str) -> str:
+    effects.append(name)
+    await anyio.sleep(1)
+    return name
+
+
+@agent
+async def asks(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+@agent
+async def works(ctx: Context, name: str) -> str:
+    for n in range(3):
+        await ctx.call(effect, f"{name}{n}")
+    return name
+
+
+@agent
+async def parent(ctx: Context) -> list[str]:
+    children = [await ctx.spawn(works, name) for name in "abc"]
+    return [await child.result() for child in children]
+
+
+def _withdrawal(supervisor, approval) -> e.ApprovalWithdrawn:
+    now = supervisor._runner.clock.now()
+    return e.ApprovalWithdrawn(at=now, operation=approval.operation, approval=approval.id, reason="test")
+
+
+async def test_a_plan_that_raises_fails_only_its_caller():
+    """A5: of fifty plans in one batch, each gets what it raised, and the others are committed."""
+    results: dict[int, str] = {}
+    store = MemoryStore()
+
+    async def append(journal, n: int) -> None:
+        def plan(view):
+            if n % 3 == 0:
+                raise LookupError(n)
+            session = view.session("s")
+            return [("s", e.StateSaved(at=session.facts.at, state=session.input, counts={str(n): 0}))]
+
+        try:
+            await journal.append(plan)
+            results[n] = "committed"
+        except LookupError as error:
+            results[n] = f"raised {error.args[0]}"
+
+    async with opened(store) as supervisor:
+        run = await supervisor.start(asks, "x", session="s")
+        await anext(run.approvals())
+        async with anyio.create_task_group() as tasks:
+            for n in range(50):
+                tasks.start_soon(append, supervisor._runner.journal, n)
+        assert results == {n: f"raised {n}" if n % 3 == 0 else "committed" for n in range(50)}
+        saved = [int(next(iter(event.counts))) for event in events(store, "s", e.StateSaved)]
+        assert sorted(saved) == [n for n in range(50) if n % 3]
+        await run.cancel()
+
+
+async def test_a_plan_that_is_refused_half_way_leaves_nothing():
+    """A5: its first events are legal, its last is not: none of them is written, live or on disk."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(asks, "x", session="s")
+        approval = await anext(run.approvals())
+        before = [row.position for row in store.rows(0)]
+        withdrawal = _withdrawal(supervisor, approval)
+        with pytest.raises(IllegalEvent):
+            await supervisor._runner.journal.append(lambda view: [("s", withdrawal), ("s", withdrawal)])
+        assert [row.position for row in store.rows(0)] == before
+        assert supervisor._runner.journal.states["s"] == replayed(store, "s")
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "won"
+        assert await run.result() == "ok"
+
+
+async def test_a_plan_sees_what_those_before_it_in_its_batch_leave():
+    """A3: of ten withdrawals that gather behind one commit, the first is legal and the rest are not."""
+    refused = []
+
+    async def withdraw(journal, event) -> None:
+        try:
+            await journal.append(lambda view: [("s", event)])
+        except IllegalEvent:
+            refused.append(event)
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(asks, "x", session="s")
+        approval = await anext(run.approvals())
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(withdraw, supervisor._runner.journal, _withdrawal(supervisor, approval))
+        assert len(refused) == 9
+        assert len(events(store, "s", e.ApprovalWithdrawn)) == 1
+        await run.cancel()
+
+
+@pytest.mark.parametrize("nth", range(2, 20))
+async def test_a_commit_that_is_refused_suspends_the_tree_and_resuming_goes_on(nth):
+    """A5: whichever commit it is: nothing of the tree fails, nothing runs twice, and the tree comes to its end."""
+
+    def refuse() -> None:
+        raise StoreRefused("no room")
+
+    store = FaultyStore(nth, refuse)
+    async with opened(store) as supervisor:
+        run = await supervisor.start(parent, session="s")
+        with anyio.fail_after(1000):
+            while True:
+                try:
+                    outcome = await run.outcome()
+                    break
+                except SupervisorError:
+                    await supervisor.resume("s")
+        assert outcome.value == ["a", "b", "c"]
+        calls = {name: effects.count(name) for name in effects}
+        lost = [
+            event
+            for view in supervisor.find_sessions()
+            for event in events(store, view.id, e.ToolCallFinished)
+            if event.kind != "ok"
+        ]
+        assert set(calls.values()) == {1}
+        assert len(lost) <= 3
+        for view in supervisor.find_sessions():
+            assert len(events(store, view.id, e.RunFinished)) == 1
+
+
+@pytest.mark.parametrize("nth", range(3, 14))
+async def test_when_the_store_dies_everybody_who_waits_is_told(nth):
+    """A5: after a failed sync nothing in memory is trusted; waiters, callers, and whoever leaves hear of it."""
+
+    def die() -> None:
+        raise StoreDied("the disk failed")
+
+    store, told = FaultyStore(nth, die), []
+
+    async def wait_for(run) -> None:
+        try:
+            await run.outcome()
+        except StoreDied:
+            told.append(run.session)
+
+    with pytest.raises(StoreDied):  # noqa: PT012 # what is tested is how the block is left
+        async with open_supervisor(store) as supervisor:
+            async with anyio.create_task_group() as tasks:
+                with anyio.fail_after(1000):
+                    runs = [await supervisor.start(parent, session=name) for name in ("s", "t")]
+                    for run in runs:
+                        tasks.start_soon(wait_for, run)
+            assert told
+            with pytest.raises(StoreDied):
+                await supervisor.start(works, "x")
+    after = fork(store)
+    async with opened(after, unattended="approve") as supervisor:
+        for run in await supervisor.resume():
+            assert (await run.outcome()).kind == "succeeded"
+
+
+@pytest.mark.parametrize("nth", range(1, 40))
+async def test_a_scope_of_the_programs_that_is_cancelled_at_its_nth_append_loses_nothing(nth):
+    """A1: cancel everywhere: the scope is cancelled in the middle of a commit, which is never given up."""
+    scope = anyio.CancelScope()
+    store, decided = FaultyStore(nth, scope.cancel), []
+    with scope:
+        async with open_supervisor(store) as supervisor:
+            runs = [await supervisor.start(asks, name, session=name) for name in "xy"]
+            runs.append(await supervisor.start(parent, session="s"))
+            for run in runs[:2]:
+                approval = await anext(run.approvals())
+                decided.append(approval.id)
+                await supervisor.decide(approval.id, Approve(by="ana"))
+            for run in runs:
+                await run.outcome()
+    for view in store.find_sessions():
+        assert replayed(store, view.id).is_open == (view.outcome is None)
+    async with opened(store, unattended="approve") as supervisor:
+        for name in "xy":
+            assert await (await supervisor.start(asks, name, session=name)).result() == "ok"
+        assert await (await supervisor.start(parent, session="s")).result() == ["a", "b", "c"]
+        approvals = [approval.id for approval in supervisor.find_approvals(pending=False)]
+    assert len(approvals) == 2
+    assert set(decided) <= set(approvals)
+    assert len(effects) == len(set(effects)) == 11
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_many_callers_share_commits(kind, tmp_path, monkeypatch):
+    """A1: whoever finds the writer idle commits at once, the rest gather behind it."""
+    monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 1e9)  # a thread does not hold the virtual clock
+    commits = []
+    base = MemoryStore if kind == "memory" else SqliteStore
+
+    class Counting(base):
+        def commit(self) -> None:
+            commits.append(None)
+            super().commit()
+
+    store = Counting() if kind == "memory" else Counting(tmp_path / "state.db")
+
+    @agent
+    async def fans_out(ctx: Context) -> int:
+        async with anyio.create_task_group() as tasks:
+            for n in range(100):
+                tasks.start_soon(ctx.call, effect, str(n))
+        return len(effects)
+
+    async with opened(store) as supervisor:
+        run = await supervisor.start(fans_out)
+        assert await run.result() == 100
+        written = len(store.journal(run.session))
+    assert written > 300
+    assert len(commits) < 100
+
+
+async def test_text_that_utf_8_cannot_hold_fails_one_caller_and_not_the_batch():
+    """A5: found before the store is asked; nobody else in the batch notices."""
+
+    @agent
+    async def odd(ctx: Context) -> str:
+        await ctx.save({"text": "fine"})
+        return "fine"
+
+    async with opened() as supervisor:
+        runs = [await supervisor.start(odd, requester=who) for who in ("bob", "b\ud800b")]
+        await supervisor.cancel((await supervisor.start(asks, "x")).session, "because \ud800", by="an\ud800a")
+        assert [await run.result() for run in runs] == ["fine", "fine"]
