@@ -110,6 +110,8 @@ class DurableTimer:
         attempt = self._attempt
         try:
             with self._firing:
+                if self._firing.cancel_called or attempt.has_ended.is_set():
+                    return  # the block was left before this task began; its session may have left memory, too
                 if not self.expired:
                     await attempt.pass_barrier()
                     if self._firing.cancel_called or not attempt.state.operations[self._operation].is_open:
