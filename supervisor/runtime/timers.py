@@ -110,7 +110,7 @@ class DurableTimer:
         attempt = self._attempt
         try:
             with self._firing:
-                if self._firing.cancel_called or attempt.has_ended.is_set():
+                if self._firing.cancel_called or attempt.has_ended:
                     return  # the block was left before this task began; its session may have left memory, too
                 if not self.expired:
                     await attempt.pass_barrier()
