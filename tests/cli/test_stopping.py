@@ -1,0 +1,97 @@
+"""What stops a command that runs agents, and what is left of it: a signal, two of them, a full disk."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+AGENTS = Path(__file__).with_name("calling_agents.py")
+
+
+def wait_for(condition):
+    """Wait until something is so; a test that waits too long fails."""
+    give_up_at = time.monotonic() + 40
+    while not (found := condition()):
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
+    return found
+
+
+def start_slow(supervisor, backend):
+    """Start a session, and wait until its command runs."""
+    process = supervisor.start("run", f"{AGENTS}:slow", "--approve", "all", "--session", "s", "--backend", backend)
+    wait_for((supervisor.folder / "effects").exists)
+    return process
+
+
+def wait_until_heard(process):
+    """Wait until the command has answered a signal: with a line that is no progress, which begins with the time."""
+    while process.stderr.readline()[:1].isdigit():
+        pass
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_lets_what_runs_end_and_writes_its_result(supervisor, backend, number, code):
+    """Nothing is run again: the resumed session has the result."""
+    process = start_slow(supervisor, backend)
+    process.send_signal(number)
+    wait_until_heard(process)
+    (supervisor.folder / "go").touch()
+    process.communicate(timeout=40)
+    assert process.returncode == code
+    answer = supervisor("resume", "s", "--json", "--approve", "all", "--backend", backend)
+    assert answer.json["outcome"]["value"] == ["ok", None], answer
+    assert (supervisor.folder / "effects").read_text() == "begun\n"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_second_signal_stops_at_once_and_loses_nothing_but_the_call(supervisor, backend):
+    """Its command ends with its owner; the resumed session is told that it was lost, and runs nothing again."""
+    process = start_slow(supervisor, backend)
+    process.send_signal(signal.SIGINT)
+    wait_until_heard(process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=8)
+    assert process.returncode == 130
+    answer = supervisor("resume", "s", "--json", "--approve", "all", "--backend", backend)
+    assert answer.json["outcome"]["value"] == ["interrupted", "lost"], answer
+    assert (supervisor.folder / "effects").read_text() == "begun\n"
+
+
+def test_a_full_disk_is_one_clear_line_and_the_session_goes_on_afterwards(supervisor):
+    """Which disk, and what to do; the run is suspended, no effect begins that is not on disk."""
+    command = [sys.executable, "-m", "supervisor", "run", f"{AGENTS}:filling", "60", "--approve", "all"]
+    limited = ["/bin/sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", *command, "--session", "s"]
+    done = subprocess.run(
+        limited, cwd=supervisor.folder, env=supervisor.env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 6, done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("supervisor: ")
+    assert str(supervisor.store) in line
+    began = supervisor("show", "s", "--json").json
+    started = [event for event in began["timeline"] if event["event"] == "ToolCallStarted"]
+    assert began["outcome"] is None
+    assert len((supervisor.folder / "effects").read_text().splitlines()) <= len(started)
+    answer = supervisor("run", f"{AGENTS}:filling", "60", "--approve", "all", "--session", "s", "--json")
+    assert answer.json["outcome"]["value"] == 60, answer
+    assert 59 <= len((supervisor.folder / "effects").read_text().splitlines()) <= 60
+
+
+def test_jobs_are_listed_while_they_run_and_afterwards(supervisor):
+    """Also when the process that began them was killed; a cancel of their session ends them."""
+    process = supervisor.start("run", f"{AGENTS}:with_job", "--approve", "all", "--session", "s")
+    (job,) = wait_for(lambda: supervisor("jobs", "--json").json)
+    assert (job["session"], job["state"]) == ("s", "running")
+    process.kill()
+    process.communicate()
+    assert supervisor("jobs", "--json").json[0]["job"] == job["job"]
+    (supervisor.folder / "go").touch()
+    wait_for(lambda: not supervisor("jobs", "--json").json)
+    (ended,) = supervisor("jobs", "--all", "--json").json
+    assert (ended["state"], ended["exit_code"]) == ("exited", 3)
+    assert job["job"] in supervisor("jobs", "--all").out
