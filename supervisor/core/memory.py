@@ -22,9 +22,9 @@ class Memory:
         begun = [(record.begun, operation) for operation, record in state.operations.items()]
         self._begun = sorted(begun, key=lambda entry: entry[0])
         """What the journal held when the attempt began, in the order in which it had begun."""
-        self.unclaimed = set(state.operations)
+        self.unclaimed = dict.fromkeys(state.operations)
         self._oldest = 0
-        self._given: set[str] = set()
+        self._given: dict[str, None] = {}
         self._next = 0
         self._saves = state.saves
 
@@ -34,11 +34,11 @@ class Memory:
 
     def claim(self, operation: str) -> None:
         """The agent asked for this operation (again)."""
-        self.unclaimed.discard(operation)
+        self.unclaimed.pop(operation, None)
 
     def give(self, operation: str) -> None:
         """The result was given to the agent, or whoever waited for it is gone."""
-        self._given.add(operation)
+        self._given[operation] = None
 
     def is_given(self, operation: str) -> bool:
         return operation in self._given

@@ -29,7 +29,7 @@ from supervisor.core.ids import operation_id, operation_key, split_operation_id
 from supervisor.core.memory import Memory
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.specs import AgentSpec
-from supervisor.runtime.alarm import Alarm
+from supervisor.runtime.alarm import Alarm, Appointment
 from supervisor.runtime.background import Jobs
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import Clock
@@ -39,9 +39,6 @@ from supervisor.runtime.tasks import Claimant
 from supervisor.runtime.watchdog import Watch, Watchdog
 
 E = TypeVar("E")
-
-
-Follower = Callable[[SessionState, e.ApprovalDecided], Iterable[e.AnyEvent]]
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -91,15 +88,15 @@ class Attempt:
         "counts",
         "external",
         "fate",
-        "followers",
         "has_ended",
         "host",
         "in_flight",
         "inner",
-        "is_check_planned",
         "is_finishing",
         "is_sealed",
         "memory",
+        "overdue",
+        "quiet_check",
         "quiet_since",
         "run",
         "session",
@@ -132,13 +129,14 @@ class Attempt:
         """Operations that wait for the agent to ask for what its journal holds."""
         self.claims = 0
         self.quiet_since = 0.0
-        self.is_check_planned = False
+        self.quiet_check: Appointment | None = None
+        """When it is looked whether it is still quiet."""
+        self.overdue: Appointment | None = None
+        """When it is given up, once it was told to end."""
         self.is_finishing = False
         """The agent function has returned: what is left is waiting for children."""
         self._given: dict[str, tuple[int, int]] = {}
         """How many results the agent had been given since which of its saves, when it asked for what is new."""
-        self.followers: dict[str, Follower] = {}
-        """What its calls that wait for a person journal together with the decision."""
         self._waiters: dict[str, anyio.Event] = {}
         self._turns: dict[str, anyio.Event] = {}
         self._held = Bell()
@@ -193,16 +191,9 @@ class Attempt:
         self.counts[key] = count = self.counts.get(key, 0) + 1
         return operation_id(key, count)
 
-    @contextmanager
-    def operating(self) -> Iterator[None]:
+    def operating(self) -> "_Operating":
         """Count an operation as in flight; what completes one is progress."""
-        self.in_flight += 1
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
-            self.watch.progress()
-            self._check_quiet()
+        return _Operating(self)
 
     async def enter(self, operation: str) -> Operation | None:
         """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
@@ -301,7 +292,7 @@ class Attempt:
         await self.refuse_if_stopping()
         self.watch.pause(operation, "wait")
         self.waiting[key] = self.waiting.get(key, 0) + 1
-        self._check_quiet()
+        self.check_quiet()
         try:
             while not is_answered():
                 await self._waiters.setdefault(key, anyio.Event()).wait()
@@ -371,7 +362,24 @@ class Attempt:
             return False
         return self.in_flight == sum(self.waiting.values()) + self.blocked - self.is_finishing
 
-    def _check_quiet(self) -> None:
+    def check_quiet(self) -> None:
         if self.is_quiet:
             self.quiet_since = anyio.current_time()
             self.host.grew_quiet(self)
+
+
+class _Operating:
+    """One operation in flight. A class, since a generator in every waiting call would take three times the memory."""
+
+    __slots__ = ("_attempt",)
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def __enter__(self) -> None:
+        self._attempt.in_flight += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._attempt.in_flight -= 1
+        self._attempt.watch.progress()
+        self._attempt.check_quiet()

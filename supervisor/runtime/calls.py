@@ -14,7 +14,8 @@ Rules
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from math import inf, nextafter
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -112,32 +113,16 @@ class Call:
     async def _proceed(self, *, is_new: bool) -> None:
         """Bring the call from wherever it is to its result."""
         if self.record.state == "asked":
-            await self._wait_for_decision()
+            await self.attempt.wait(self.operation, self.operation, lambda: self.record.state != "asked")
         record = self.record
         if record.state == "denied":
             assert record.decision is not None
-            await self._finish("denied", _denial(record.decision), {"effect": "none"})
+            await self._commit(denial(record.decision, self._now()))
         elif record.state == "withdrawn":
             gone = {"reason": "withdrawn", "effect": "none"}
             await self._finish("interrupted", "the approval was withdrawn", gone)
         elif record.is_open:
             await self._execute(record, is_executing=is_new and record.state == "executing")
-
-    async def _wait_for_decision(self) -> None:
-        followers = self.attempt.followers
-        followers[self.operation] = self._follow
-        try:
-            await self.attempt.wait(self.operation, self.operation, lambda: self.record.state != "asked")
-        finally:
-            del followers[self.operation]
-
-    def _follow(self, state: SessionState, decided: e.ApprovalDecided) -> Iterator[e.AnyEvent]:
-        """Return what is journaled with a decision that is made in this process: a denial is the result.
-
-        Not `executing` with an approval: if we died in between, a call that has not begun would be lost.
-        """
-        if decided.decision == "deny" and state.cancel is None and self.attempt.fate is None:
-            yield self._result("denied", _denial(decided), {"effect": "none"}, JSON_NULL)
 
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
@@ -247,17 +232,7 @@ class Call:
         if size > LARGEST_RESULT:
             kind, details = "error", {**details, "reason": "too_large"}
             content = f"the result has {size} bytes, more than {LARGEST_RESULT}; write it to a file and return its path"
-        event = self._result(kind, content, details, value)
-
-        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            return [event] if state.operations[self.operation].is_open else []
-
-        await self.attempt.append(plan, bound=False)
-
-    def _result(
-        self, kind: ResultKind, content: str, details: Mapping[str, Any], value: msgspec.Raw
-    ) -> e.ToolCallFinished:
-        return e.ToolCallFinished(
+        event = e.ToolCallFinished(
             at=self._now(),
             operation=self.operation,
             kind=kind,
@@ -265,6 +240,14 @@ class Call:
             value=value if kind == "ok" else JSON_NULL,
             details=_encode_details(details),
         )
+        await self._commit(event)
+
+    async def _commit(self, event: e.ToolCallFinished) -> None:
+
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            return [event] if state.operations[self.operation].is_open else []
+
+        await self.attempt.append(plan, bound=False)
 
     def _started(self, process: int | None = None, process_started_at: float | None = None) -> e.ToolCallStarted:
         return e.ToolCallStarted(
@@ -336,8 +319,13 @@ class _CallContext(ToolContext):
         self.left = result
 
 
-def _denial(decided: e.ApprovalDecided) -> str:
-    return f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
+def denial(decided: e.ApprovalDecided, now: datetime) -> e.ToolCallFinished:
+    """Return the result of a call that was denied."""
+    content = f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
+    details = _encode_details({"effect": "none"})
+    return e.ToolCallFinished(
+        at=now, operation=decided.operation, kind="denied", content=printable(content), details=details
+    )
 
 
 def result_of(event: e.ToolCallFinished, tool: ToolSpec[Any, Any]) -> ToolResult[Any]:

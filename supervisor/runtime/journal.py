@@ -21,6 +21,7 @@ Rules
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -41,6 +42,7 @@ from supervisor.core.events import AnyEvent, encode_event
 from supervisor.core.session import SessionState, replay
 from supervisor.logs import FactLog
 from supervisor.runtime.clock import duration
+from supervisor.runtime.worker import in_thread
 
 log = FactLog(__name__)
 
@@ -264,7 +266,7 @@ class Journal:
                 self._sync(view)
             else:
                 self._in_flight = view.drafts
-                await anyio.to_thread.run_sync(self._sync, view)
+                await in_thread(partial(self._sync, view))
 
     def _begin(self) -> bool:
         try:

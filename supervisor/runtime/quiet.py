@@ -12,6 +12,7 @@ Rules
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -48,15 +49,15 @@ class Quiet:
 
     def look_at(self, attempt: Attempt) -> None:
         """The attempt has grown quiet: look again when it could be passivated."""
-        if self.is_leaving or not attempt.is_check_planned:  # what was planned before leaving is too late now
-            attempt.is_check_planned = True
+        if self.is_leaving or attempt.quiet_check is None:  # what was planned before leaving is too late now
             self._plan_check(attempt, SETTLED_AFTER if attempt.state.barren else self._after)
 
     def _plan_check(self, attempt: Attempt, after: float) -> None:
-        self._runner.alarm.at(attempt.quiet_since + after, lambda: self._check(attempt))
+        self._runner.alarm.take_back(attempt.quiet_check)
+        attempt.quiet_check = self._runner.alarm.at(attempt.quiet_since + after, partial(self._check, attempt))
 
     def _check(self, attempt: Attempt) -> None:
-        attempt.is_check_planned = False
+        attempt.quiet_check = None
         if not attempt.is_quiet:
             return
         # Instants are compared, not durations: rounding must not find it too early for ever on a clock that stands.
@@ -67,7 +68,6 @@ class Quiet:
         if attempt.state.barren and now >= attempt.quiet_since + SETTLED_AFTER:
             self._runner.start_soon(self._settle, attempt)
         if now < is_due:
-            attempt.is_check_planned = True
             self._plan_check(attempt, self._after)
 
     def _may_sleep(self, attempt: Attempt) -> bool:

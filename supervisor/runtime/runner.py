@@ -11,6 +11,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -26,6 +27,7 @@ from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt, Fate
 from supervisor.runtime.background import Jobs, NoJobs
 from supervisor.runtime.bell import Bell
+from supervisor.runtime.calls import denial
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
@@ -141,7 +143,8 @@ class Runner:
     def stopped(self, attempt: Attempt) -> None:
         assert attempt.fate is not None
         log.debug("run.stopped", session=attempt.session, kind=attempt.fate.kind, cause=attempt.fate.cause)
-        self.alarm.at(anyio.current_time() + attempt.spec.stop_timeout, lambda: self._overdue(attempt))
+        due = anyio.current_time() + attempt.spec.stop_timeout
+        attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
     def suspend_tree(self, attempt: Attempt, error: StoreError) -> None:
         """The store cannot take what an attempt appends: nothing of its tree fails, all of it can be resumed."""
@@ -185,11 +188,14 @@ class Runner:
             self.suspend_root(row.root, error)
 
     def follow(self, state: SessionState, decided: e.ApprovalDecided) -> Iterator[Entry]:
-        """Return what the call that waits here for this decision journals together with it."""
+        """Return what is journaled with a decision: a denial is the result of the call, where that waits here.
+
+        Not `executing` with an approval: if we died in between, a call that has not begun would be lost.
+        """
         attempt = self.live.get(state.id)
-        follower = attempt.followers.get(decided.operation) if attempt is not None else None
-        if follower is not None:
-            yield from ((state.id, event) for event in follower(state, decided))
+        is_waiting = attempt is not None and attempt.fate is None and decided.operation in attempt.waiting
+        if decided.decision == "deny" and is_waiting and state.cancel is None:
+            yield state.id, denial(decided, self.clock.now())
 
     # -- facts come up -----------------------------------------------------------------------------------------------
 
@@ -338,6 +344,8 @@ class Runner:
         state = attempt.state
         del self.live[session]
         self.hub.signs.pop(session, None)
+        self.alarm.take_back(attempt.overdue)
+        self.alarm.take_back(attempt.quiet_check)
         attempt.has_ended = True
         if not state.is_open or session not in self.endings:
             self.endings.pop(session, None)

@@ -13,6 +13,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, StoreError, Suspended
 from supervisor.core.events import WaitKind
 from supervisor.core.specs import to_json
+from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.attempt import Attempt
 
 FOREVER = 100 * 365 * 86_400.0
@@ -58,7 +59,7 @@ async def _wait_until_due(attempt: Attempt, operation: str) -> None:
     assert isinstance(request, e.OperationStarted)
     deadline = attempt.host.clock.deadline(request.due_at)
     attempt.timers[operation] = request.due_at
-    attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
+    due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
         await attempt.wait(operation, operation, lambda: anyio.current_time() >= deadline)
     except anyio.get_cancelled_exc_class():
@@ -67,6 +68,7 @@ async def _wait_until_due(attempt: Attempt, operation: str) -> None:
             await attempt.abandon(abandoned)
         raise
     finally:
+        attempt.host.alarm.take_back(due)
         del attempt.timers[operation]
 
 
@@ -80,6 +82,7 @@ class DurableTimer:
         self._seconds = seconds
         self._operation = attempt.name_operation(branch, "timer", "", seconds)
         self._firing = anyio.CancelScope()
+        self._due: Appointment | None = None
         self._has_fired = anyio.Event()
 
     @property
@@ -99,7 +102,7 @@ class DurableTimer:
             assert isinstance(record.request, e.OperationStarted)
             attempt.timers[self._operation] = record.request.due_at
             deadline = attempt.host.clock.deadline(record.request.due_at)
-            attempt.host.alarm.at(deadline, self._come_due)
+            self._due = attempt.host.alarm.at(deadline, self._come_due)
 
     def _come_due(self) -> None:
         if self._operation in self._attempt.timers and self._attempt.fate is None:
@@ -150,4 +153,5 @@ class DurableTimer:
 
     def _end(self) -> None:
         self._firing.cancel()
+        self._attempt.host.alarm.take_back(self._due)
         self._attempt.timers.pop(self._operation, None)

@@ -20,7 +20,7 @@ import anyio
 
 from supervisor.core.inactivity import Inactivity, PauseKind
 from supervisor.core.specs import AgentSpec
-from supervisor.runtime.alarm import Alarm
+from supervisor.runtime.alarm import Alarm, Appointment
 
 ROUNDING = 1e-6  # seconds by which an instant may miss itself once the lag was added and taken off again
 
@@ -38,8 +38,8 @@ class Watchdog:
         """Return the watchdog's instant: the loop's clock less its lag."""
         return anyio.current_time() - self.alarm.lag
 
-    def look_at(self, instant: float, look: Callable[[], None]) -> None:
-        self.alarm.at(instant + self.alarm.lag, look)
+    def look_at(self, instant: float, look: Callable[[], None]) -> Appointment:
+        return self.alarm.at(instant + self.alarm.lag, look)
 
     def arm(self, tick: float) -> None:
         """Somebody is watched with this tick: keep `coarse` fresh."""
@@ -65,12 +65,13 @@ class Watchdog:
 class Watch:
     """The watchdog of one attempt. `expire` is called once, with the cause, when it is stalled."""
 
-    __slots__ = ("_dog", "_expire", "_looks_at", "_tick", "inactivity", "is_armed", "is_working")
+    __slots__ = ("_dog", "_expire", "_looks", "_looks_at", "_tick", "inactivity", "is_armed", "is_working")
 
     def __init__(self, dog: Watchdog, spec: AgentSpec[Any, Any], expire: Callable[[str], None]) -> None:
         self._dog = dog
         self._expire: Callable[[str], None] | None = expire
         self._tick = 0.8 * min(0.25, max(0.01, 0.05 * spec.inactivity_timeout))
+        self._looks: Appointment | None = None
         self._looks_at = inf
         self.is_armed = False
         self.is_working = 0
@@ -112,6 +113,7 @@ class Watch:
     def disarm(self) -> None:
         """Nothing expires any more: the attempt was stopped or has ended."""
         self._expire = None
+        self._dog.alarm.take_back(self._looks)
         self._set_armed(False)
 
     def _rearm(self) -> None:
@@ -119,7 +121,8 @@ class Watch:
         self._set_armed(due is not None)
         if due is not None and (earliest := self._earliest(due)) < self._looks_at:
             self._looks_at = earliest
-            self._dog.look_at(earliest, self._look)
+            self._dog.alarm.take_back(self._looks)
+            self._looks = self._dog.look_at(earliest, self._look)
 
     def _set_armed(self, is_armed: bool) -> None:
         if is_armed != self.is_armed:
