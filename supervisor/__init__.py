@@ -25,6 +25,7 @@ from supervisor.core.errors import (
     TreeOwned,
     UnknownAgent,
 )
+from supervisor.core.rules import Rule, allow, ask_for, deny
 from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec, agent, tool
 from supervisor.core.values import (
     Approval,
@@ -62,6 +63,7 @@ __all__ = [
     "Owner",
     "Receipt",
     "Row",
+    "Rule",
     "Run",
     "RunAbandoned",
     "RunCancelled",
@@ -91,6 +93,9 @@ __all__ = [
     "UnknownAgent",
     "Verdict",
     "agent",
+    "allow",
+    "ask_for",
+    "deny",
     "job_kill",
     "job_output",
     "jobs",

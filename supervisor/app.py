@@ -14,6 +14,7 @@ import anyio
 
 from supervisor.abc import Channel, Store
 from supervisor.core.errors import StoreDied, StoreError
+from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt import Fate
 from supervisor.runtime.local import LocalSupervisor
@@ -35,6 +36,7 @@ async def open_supervisor(
     *,
     channels: Sequence[Channel] = (),
     unattended: Unattended = "ask",
+    rules: Sequence[Rule] = (),
     passivate_after: float = 60.0,
     create: bool = True,
 ) -> AsyncIterator[LocalSupervisor]:
@@ -43,6 +45,7 @@ async def open_supervisor(
     `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), or a Store.
     `channels`: where people are asked; the first that takes an approval shows it (A11).
     `unattended`: "approve" or "deny" answers every approval of the trees that this process owns; deny rules still win.
+    `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask_for (A7).
     `passivate_after`: seconds after which a run that only waits leaves memory.
 
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
@@ -55,6 +58,7 @@ async def open_supervisor(
         runner = Runner(opened, passivate_after)
         supervisor = LocalSupervisor(runner)
         posting = Posting(runner, supervisor, channels, unattended)
+        runner.rules = tuple(rules)
         runner.jobs = jobs = JobWatch(runner)
         runner.survivors.end_one = end_survivor
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core.errors import StoreUnreadable
+from supervisor.core.rules import Rule
 from supervisor.core.values import Option, OutcomeKind, ResultKind
 
 WaitKind = Literal["sleep", "timer"]
@@ -35,6 +36,8 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     root: str
     requester: str
     cwd: str
+    rules: tuple[Rule, ...] = ()
+    """What the declarations of the agents from the root to this one say; never wider than their parents' (A14)."""
     takes_text: bool = False
     """Whether the agent's input may be text: then a message to the session at rest begins a turn."""
     parent: str | None = None

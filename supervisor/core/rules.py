@@ -18,20 +18,22 @@ Rules
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from supervisor.core import patterns, shell_patterns
 from supervisor.core.errors import InvalidInput
-from supervisor.core.specs import ToolSpec
 from supervisor.core.values import Option
+
+if TYPE_CHECKING:
+    from supervisor.core.specs import ToolSpec
 
 SHELL: Final = "shell"
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 RuleKind = Literal["allow", "deny", "ask_for"]
 VerdictKind = Literal["allow", "deny", "ask"]
-AnyTool = str | ToolSpec[..., Any]
+AnyTool: TypeAlias = "str | ToolSpec[..., Any]"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

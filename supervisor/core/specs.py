@@ -11,10 +11,11 @@ Rules
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from types import SimpleNamespace
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Final,
@@ -32,6 +33,9 @@ import msgspec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.toolcontext import ToolContext as ToolContext
 from supervisor.core.values import ToolResult
+
+if TYPE_CHECKING:
+    from supervisor.core.rules import Rule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -124,6 +128,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
         active_timeout: float | None = None,
         stop_timeout: float = 30.0,
         call_timeout: float | None = None,
+        rules: Sequence["Rule"] = (),
         jobs: Literal["end", "keep"] = "end",
         max_children: int = 10_000,
         max_live_children: int = 10_000,
@@ -144,6 +149,7 @@ class AgentSpec(_Function, Generic[P, R_co]):
         self.active_timeout = active_timeout
         self.stop_timeout = stop_timeout
         self.call_timeout = call_timeout
+        self.rules = tuple(rules)
         if jobs not in ("end", "keep"):
             raise ValueError(f"agent {self.name}: jobs is 'end' or 'keep', not {jobs!r}")
         self.jobs = jobs
@@ -297,6 +303,7 @@ def agent(
     active_timeout: float | None = None,
     stop_timeout: float = 30.0,
     call_timeout: float | None = None,
+    rules: Sequence["Rule"] = (),
     jobs: Literal["end", "keep"] = "end",
     max_children: int = 10_000,
     max_live_children: int = 10_000,
@@ -312,6 +319,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `call_timeout`: the deadline in seconds of calls that say nothing of their own; a call's own goes before it, and it
     before the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
     `jobs`: what becomes of background jobs that its calls began: "end" with the root session, or "keep" (T6).
+    `rules`: standing decisions on its calls and those of its sub-agents; a sub-agent's own can deny and ask, and never
+    allow more than its parents' (A7, A14).
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
     """

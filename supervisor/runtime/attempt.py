@@ -27,6 +27,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.ids import operation_id, operation_key, split_operation_id
 from supervisor.core.memory import Memory
+from supervisor.core.rules import Rule
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.specs import AgentSpec
 from supervisor.runtime.alarm import Alarm, Appointment
@@ -64,6 +65,7 @@ class Host(Protocol):
     hub: Hub
     jobs: Jobs
     is_draining: bool
+    rules: tuple[Rule, ...]
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...
     def grew_quiet(self, attempt: "Attempt") -> None: ...

@@ -25,12 +25,13 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest, new_approval_id
+from supervisor.core.rules import Rule, VerdictKind, verdict
 from supervisor.core.session import Job, Operation, SessionState
 from supervisor.core.specs import JSON_NULL, ToolSpec, from_json, printable, to_json
 from supervisor.core.toolcontext import NewJob, ToolContext
 from supervisor.core.values import Option, ResultKind, ToolResult
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.identity import HOST
+from supervisor.runtime.identity import HOST, working_directory
 from supervisor.runtime.journal import View
 
 CONNECTION_LOST: Final = (
@@ -87,7 +88,9 @@ class Call:
     async def _request(self) -> None:
         """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
         once."""
-        asks = self.tool.needs_approval(self.typed)
+        ruled = self._ask_rules(self.arguments)
+        asks = self.tool.needs_approval(self.typed) if ruled is None else ruled[0] == "ask"
+        is_denied = ruled is not None and ruled[0] == "deny"
         if asks:
             await self.attempt.refuse_if_stopping()
         approval = new_approval_id() if asks else None
@@ -105,10 +108,19 @@ class Call:
                 approval=approval,
                 options=(Option("once"),) if asks else (),
             )
-            if not asks and not self.tool.starts_process:
+            if not asks and not is_denied and not self.tool.starts_process:
                 yield self._started()
 
         await self.attempt.append(plan)
+
+    def _ask_rules(self, arguments: msgspec.Raw) -> tuple[VerdictKind, Rule] | None:
+        """Return what the rules say of the call, None where the tool's own rule decides."""
+        facts = self.attempt.state.facts
+        rules = (*self.attempt.host.rules, *facts.rules)
+        if not rules:
+            return None
+        values, cwd = msgspec.json.decode(arguments), working_directory()
+        return verdict(rules, self.tool.name, values, cwd=cwd, root_session=facts.root)
 
     async def _proceed(self, *, is_new: bool) -> None:
         """Bring the call from wherever it is to its result."""
@@ -133,6 +145,10 @@ class Call:
             arguments = self.tool.decode_arguments(record.arguments)
         except InvalidInput as error:
             await self._finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
+            return
+        ruled = self._ask_rules(record.arguments)
+        if ruled is not None and ruled[0] == "deny":  # an edit, or a rule that came after the approval (A8, A9)
+            await self._finish("denied", _forbidden(ruled[1]), _FORBIDDEN)
             return
         if not is_executing and not self.tool.starts_process:
             await self.commit_started(None, None)
@@ -243,7 +259,6 @@ class Call:
         await self._commit(event)
 
     async def _commit(self, event: e.ToolCallFinished) -> None:
-
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             return [event] if state.operations[self.operation].is_open else []
 
@@ -277,6 +292,14 @@ class Call:
 
     def _now(self) -> Any:
         return self.attempt.host.clock.now()
+
+
+_FORBIDDEN: Final[Mapping[str, Any]] = {"reason": "rule", "effect": "none"}
+
+
+def _forbidden(rule: Rule) -> str:
+    """Say to the agent which rule denied its call."""
+    return f"denied by a rule from {rule.origin}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "")
 
 
 class _CallContext(ToolContext):

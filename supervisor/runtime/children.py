@@ -16,6 +16,7 @@ from supervisor.abc import Run
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunStopping
 from supervisor.core.ids import child_session_id
+from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
 from supervisor.core.specs import AgentSpec, from_json
 from supervisor.core.values import Approval, Outcome, OutcomeKind
@@ -74,6 +75,7 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
                 cwd=facts.cwd,
                 parent=attempt.session,
                 parent_operation=operation,
+                rules=inherit(facts.rules, agent.rules),
             ):
                 yield child, event
 

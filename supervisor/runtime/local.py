@@ -87,10 +87,9 @@ class LocalSupervisor(Supervisor):
             has_begun.clear()
             known = view.find_session(root)
             if known is not None:
-                runs[:] = [known.runs]
-                if known.origin is not None and known.runs == 1:
+                if known.origin is not None:
                     raise SessionConflict(f"session {root} was imported; to go on with it, send a message to it")
-                self._check_same(root, known.facts, known.input, reference, given)
+                self._check_same(root, known.facts, known.first_input, reference, given)
                 if known.is_open:
                     view.claim(root)
                 return []
@@ -99,7 +98,8 @@ class LocalSupervisor(Supervisor):
             self._runner.expect(root)
             by = printable(requester or current_user())
             now, cwd = self._runner.clock.now(), working_directory()
-            first = first_events(agent, given, now, path=(agent.name,), root=root, requester=by, cwd=cwd)
+            facts = {"path": (agent.name,), "root": root, "requester": by, "cwd": cwd, "rules": agent.rules}
+            first = first_events(agent, given, now, **facts)
             return [(root, event) for event in first]
 
         try:
@@ -196,11 +196,12 @@ class LocalSupervisor(Supervisor):
             check_may_send(state)
             now = self._runner.clock.now()
             received = e.MessageReceived(at=now, message=message, text=printable(text), by=who)
-            is_awaited = e.MESSAGE in (state.waiting_for or self._runner.waits_of(session))
-            kinds[:] = ["begun" if not state.is_open else "delivered" if is_awaited else "kept"]
             if state.is_open:
+                is_awaited = e.MESSAGE in (state.waiting_for or self._runner.waits_of(session))
+                kinds[:] = ["delivered" if is_awaited else "kept"]
                 return [(session, received)]
-            oldest = next(iter(state.inbox.values()), received)
+            oldest = next(iter(state.inbox.values()), received)  # of a run that was cancelled, where there is another
+            kinds[:] = ["begun" if oldest is received else "kept"]
             return [(session, received), (session, turn(oldest, now))]
 
         await self._runner.journal.append(plan)

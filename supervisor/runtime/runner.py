@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 from supervisor.abc import Row, Store
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError, StoreRefused, Suspended
+from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState
 from supervisor.core.specs import AgentSpec
 from supervisor.logs import FactLog
@@ -57,6 +58,8 @@ class Runner:
         self.refusals: dict[str, str] = {}
         """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
         self.is_draining = False
+        self.rules: tuple[Rule, ...] = ()
+        """Those that the program gave when it opened the supervisor; they hold in every tree."""
         self.is_closed = False
         self.took_up: Callable[[str], None] = lambda root: None
         """Called when a tree has become ours to run."""

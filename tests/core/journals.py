@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
+from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState, replay
 from supervisor.core.values import Option
 
@@ -144,6 +145,7 @@ _VALUES = {
     type(None): st.none(),
     Raw: _JSON,
     Option: st.builds(Option, _TEXTS, st.none() | _TEXTS),
+    Rule: st.builds(Rule, kind=st.sampled_from(["allow", "deny", "ask_for"]), tool=_TEXTS, pattern=st.none() | _TEXTS),
 }
 
 

@@ -1,0 +1,107 @@
+"""A7, A9, A14: standing decisions from code decide before a person is asked, and again before the effect."""
+
+import pytest
+
+from supervisor import Approve, Context, MemoryStore, agent, allow, ask_for, deny, open_supervisor, tool
+
+pytestmark = pytest.mark.anyio
+STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'
+
+
+def make():
+    """Return two tools, one that asks and one that does not, and what they did."""
+    done = []
+
+    @tool
+    async def deploy(target: str) -> str:
+        done.append(target)
+        return target
+
+    @tool(approval="never", name="look")
+    async def look(target: str) -> str:
+        done.append(target)
+        return target
+
+    return deploy, look, done
+
+
+async def test_an_allowed_call_asks_nobody_and_every_other_one_does():
+    """A7: a pattern is exact; what it does not cover is decided by the tool's own rule."""
+    deploy, _, done = make()
+
+    @agent
+    async def both(ctx: Context) -> list[str]:
+        return [(await ctx.call(deploy, target)).kind for target in ("staging", "production")]
+
+    async with open_supervisor(MemoryStore(), rules=[allow(deploy, STAGING)]) as supervisor:
+        run = await supervisor.start(both)
+        asked = await anext(run.approvals())
+        assert (asked.arguments, done) == ({"target": "production"}, ["staging"])
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == ["ok", "ok"]
+
+
+async def test_deny_beats_ask_beats_allow_and_a_denial_is_a_result():
+    """A7: whatever allows it, a denied call never runs, and the agent reads why."""
+    deploy, look, done = make()
+
+    @agent
+    async def both(ctx: Context) -> list[str]:
+        results = [await ctx.call(deploy, "production"), await ctx.call(look, "production")]
+        return [f"{result.kind} {result.details['reason']} {result.details['effect']}" for result in results]
+
+    rules = [allow(deploy), deny(deploy, PRODUCTION), deny(look, PRODUCTION)]
+    async with open_supervisor(MemoryStore(), rules=rules, unattended="approve") as supervisor:
+        assert await (await supervisor.start(both)).result() == ["denied rule none", "denied rule none"]
+    assert done == []
+
+
+async def test_what_never_asks_is_asked_for_where_a_rule_says_so():
+    """A7: ask_for stands above the tool's own `never`."""
+    _, look, done = make()
+
+    @agent
+    async def looks(ctx: Context) -> str:
+        return (await ctx.call(look, "x")).kind
+
+    async with open_supervisor(MemoryStore(), rules=[ask_for(look), allow(look)]) as supervisor:
+        run = await supervisor.start(looks)
+        asked = await anext(run.approvals())
+        assert done == []
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == "ok"
+
+
+async def test_edited_arguments_are_held_against_the_deny_rules():
+    """A8: what a person makes of a call is denied like what an agent asks."""
+    deploy, _, done = make()
+
+    @agent
+    async def deploys(ctx: Context) -> str:
+        return (await ctx.call(deploy, "staging")).kind
+
+    async with open_supervisor(MemoryStore(), rules=[deny(deploy, PRODUCTION)]) as supervisor:
+        run = await supervisor.start(deploys)
+        asked = await anext(run.approvals())
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "production"}))
+        assert (await run.result(), done) == ("denied", [])
+
+
+async def test_rules_come_down_the_tree_and_a_sub_agent_never_widens_them():
+    """A14: a sub-agent inherits what its parents deny, and its own allow counts for nothing."""
+    deploy, look, done = make()
+
+    @agent(rules=[allow(deploy)])
+    async def child(ctx: Context) -> list[str]:
+        return [(await ctx.call(look, "x")).kind, (await ctx.call(deploy, "y")).kind]
+
+    @agent(rules=[deny(look)])
+    async def parent(ctx: Context) -> list[str]:
+        return await ctx.run(child)
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(parent)
+        asked = await anext(run.approvals())
+        assert (asked.tool, done) == ("deploy", [])
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == ["denied", "ok"]
