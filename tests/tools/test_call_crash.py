@@ -64,6 +64,13 @@ async def long_call(ctx: Context, given: dict[str, str]) -> dict[str, Any]:
     return plain(await ctx.call(shell, command=command, cwd=given["folder"], env=env, timeout=1000))
 
 
+@agent
+async def one_job(ctx: Context, given: dict[str, str]) -> dict[str, Any]:
+    env = {"MARKER": given["marker"]}
+    command = "echo done >> first; sleep 1000"
+    return plain(await ctx.call(shell, command=command, cwd=given["folder"], env=env, background=True))
+
+
 def start(backend, path, name, given, nth=0, when="never"):
     """Start a process that runs an agent, and kills itself at its n-th commit."""
     here = Path(__file__).parent
@@ -102,6 +109,29 @@ async def test_a_kill_at_any_append_repeats_no_effect_and_loses_no_result(anyio_
         assert sum(result["kind"] != "ok" for result in results) <= 1
     assert code == 0
     assert nth > 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_kill_at_any_append_loses_no_job(anyio_backend_name, marker, tmp_path, when):
+    """Begun once at most, told of once; a job that began is ended with its session, whoever began it."""
+    code, nth = -signal.SIGKILL, 0
+    while code == -signal.SIGKILL:
+        nth += 1
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        given = {"folder": str(folder), "marker": marker}
+        code = start(anyio_backend_name, folder / "state.db", "one_job", given, nth, when).wait()
+        result, _ = await go_on(folder / "state.db", one_job, given)
+        store = SqliteStore(folder / "state.db", create=False)
+        store.open()
+        began, ended = events(store, "s", e.JobStarted), events(store, "s", e.JobEnded)
+        store.close()
+        assert [job.job for job in began] == [job.job for job in ended]
+        assert result["kind"] == "ok" or result["details"]["survivor"] == "kept"
+        assert not (folder / "first").exists() or (folder / "first").read_text() == "done\n"
+    assert code == 0
+    assert nth > 3
 
 
 async def die_during_call(backend, path, given, folder):
