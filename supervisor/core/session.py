@@ -86,6 +86,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     length: int = 0
     created: e.SessionCreated | None = None
     input: Raw = Raw(b"null")
+    first_input: Raw = Raw(b"null")
+    """What the session was started with; a turn's input is the message that began it."""
     runs: int = 0
     """How many have begun; what was imported counts as one, the first."""
     origin: e.ImportStarted | None = None
@@ -211,6 +213,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.saves += 1
         self.runs += 1
         self.input = event.input
+        if self.runs == 1:
+            self.first_input = event.input
 
     def _take_message(self, message: str) -> None:
         """Each message is taken once: by a `receive`, or by the turn that it begins."""

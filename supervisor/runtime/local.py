@@ -81,7 +81,6 @@ class LocalSupervisor(Supervisor):
         root = check_session_id(session) if session is not None else new_session_id()
         reference, _ = locate(agent)
         has_begun: list[str] = []
-        runs = [1]
 
         def plan(view: View) -> list[Entry]:
             has_begun.clear()
@@ -90,7 +89,7 @@ class LocalSupervisor(Supervisor):
                 if known.origin is not None:
                     raise SessionConflict(f"session {root} was imported; to go on with it, send a message to it")
                 self._check_same(root, known.facts, known.first_input, reference, given)
-                if known.is_open:
+                if known.is_open or view.store.get_owner(root) is None:  # at rest, too: a message may begin a turn
                     view.claim(root)
                 return []
             view.claim(root)
@@ -111,7 +110,7 @@ class LocalSupervisor(Supervisor):
                 self._runner.forget(root)
         if not has_begun:
             await self._runner.launcher.take_up(root)
-        return LocalRun(self, root, agent, runs[0])
+        return LocalRun(self, root, agent, 1)  # what was started; turns that followed are runs of their own
 
     def _check_same(
         self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, reference: str, given: msgspec.Raw

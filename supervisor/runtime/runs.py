@@ -62,7 +62,7 @@ class LocalRun(Run[R]):
 
     def approvals(self) -> AsyncIterator[Approval]:
         self._supervisor.has_readers = True
-        return PendingApprovals(self._supervisor, self.session)
+        return PendingApprovals(self._supervisor, self.session, lambda: self.is_finished)
 
     def _look(self) -> e.RunFinished | None:
         """Read on in the journal until the run's own outcome."""

@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 
 
 class PendingApprovals(AsyncIterator[Approval]):
-    """Pending approvals, each once, those of now first. With a session: its own and those below it, until it ends."""
+    """Pending approvals, each once, those of now first. With a session: its own and those below it, until its run is
+    over; what the next turn asks is no concern of that run."""
 
-    def __init__(self, supervisor: "LocalSupervisor", session: str | None = None) -> None:
+    def __init__(
+        self, supervisor: "LocalSupervisor", session: str | None = None, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         self._supervisor = supervisor
         self._session = session
         self._root = supervisor.get_row(session).root if session is not None else None
         self._cursor = 0
         self._found: list[Approval] = []
+        self._is_over = is_over
 
     async def __anext__(self) -> Approval:
         while True:
             await anyio.lowlevel.checkpoint()
-            if self._supervisor.is_left:
+            if self._supervisor.is_left or self._is_over():
                 raise StopAsyncIteration
             while self._found:
                 approval = self._supervisor.store.get_approval(self._found.pop(0).id)
@@ -44,8 +48,6 @@ class PendingApprovals(AsyncIterator[Approval]):
             if self._found:
                 self._cursor = self._found[-1].position
                 continue
-            if self._session is not None and self._supervisor.get_row(self._session).outcome is not None:
-                raise StopAsyncIteration
             self._supervisor.check_running(self._session)
             await _first_of(inbox, ended)
 

@@ -1,0 +1,424 @@
+"""R7: what is said to a session is received, or begins a turn; nothing is lost, and nothing is heard twice."""
+
+import anyio
+import pytest
+from scenes import ForkingStore, events, fork, names, opened, replayed
+
+from supervisor import Approve, Context, InvalidInput, MemoryStore, SqliteStore, agent, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+WEEK = 7 * 86_400.0
+effects: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run(monkeypatch):
+    effects.clear()
+    monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 1e9)  # a thread does not hold the virtual clock
+
+
+class Killed(Exception):
+    """What the body of a supervisor raises to leave it in the middle of things."""
+
+
+@tool(approval="never")
+async def effect(name: str) -> str:
+    effects.append(name)
+    return name
+
+
+@tool
+async def asked(name: str) -> str:
+    effects.append(name)
+    return name
+
+
+@agent
+async def chats(ctx: Context, text: str) -> str:
+    """Says what it was told, and how much was said before."""
+    return f"{text} ({len(ctx.transcript)})"
+
+
+@agent
+async def listens(ctx: Context, count: int = 1) -> list[str]:
+    return [await ctx.receive() for _ in range(count)]
+
+
+@agent
+async def asks_first(ctx: Context, text: str) -> str:
+    if text != "go on":
+        await ctx.call(asked, text)
+    return text
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    """A store that outlives the supervisors on it."""
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+
+
+async def ended(supervisor, session: str, runs: int):
+    """Wait until so many runs of a session have ended, and nothing more has begun; returns what each gave."""
+    with anyio.fail_after(10):
+        while True:
+            outcomes = events(supervisor.store, session, e.RunFinished)
+            if len(outcomes) >= runs and supervisor.get_session(session).outcome is not None:
+                return [bytes(event.value).decode() for event in outcomes]
+            await anyio.sleep(0.01)
+
+
+async def test_a_message_to_a_session_at_rest_begins_a_turn(store):
+    """Each turn is a run of its own, with the message as its input."""
+    async with opened(store) as supervisor:
+        run = await supervisor.start(chats, "hi", session="s")
+        assert await run.result() == "hi (0)"
+        receipt = await supervisor.send("s", "more", by="ann")
+        assert (receipt.kind, receipt.running, receipt.waiting_for) == ("begun", True, ())
+        assert await ended(supervisor, "s", 2) == ['"hi (0)"', '"more (2)"']
+        assert await supervisor.outcome("s") == await supervisor.get_run("s").outcome()
+        assert [message.by for message in events(store, "s", e.MessageReceived)] == ["ann"]
+
+
+async def test_a_message_that_nobody_could_hear_is_refused():
+    """An agent that takes no text, a sub-agent that has ended, a session that is not there: nothing is journaled."""
+
+    @agent
+    async def parent(ctx: Context, text: str) -> str:
+        return str(len(await ctx.run(chats, text)))
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(parent, "hi", session="p")).result()
+        await supervisor.cancel((await supervisor.start(listens, session="s")).session)
+        (child,) = [view.id for view in supervisor.find_sessions() if view.parent]
+        await supervisor.outcome("s")
+        before = store.last_position()
+        for session in ("s", child, "nobody"):
+            with pytest.raises(InvalidInput):
+                await supervisor.send(session, "hello")
+        with pytest.raises(InvalidInput):
+            await supervisor.send("p", "hello", by=" ")
+        assert store.last_position() == before
+
+
+async def test_a_message_during_a_run_is_kept_and_its_sender_told_what_it_waits_for(store):
+    """Behind an approval it begins the next turn; the receipt names the approval, a sub-agent's too."""
+    async with opened(store) as supervisor:
+        run = await supervisor.start(asks_first, "ask", session="s")
+        approval = await anext(run.approvals())
+        receipt = await supervisor.send("s", "go on")
+        assert receipt.kind == "kept"
+        assert [waiting.id for waiting in receipt.waiting_for] == [approval.id]
+        await anyio.sleep(100)
+        assert not run.is_finished
+        await supervisor.decide(approval.id, Approve(by="ann"))
+        assert await ended(supervisor, "s", 2) == ['"ask"', '"go on"']
+        assert await run.result() == "ask"
+    assert effects == ["ask"]
+
+
+async def test_messages_that_were_not_received_begin_the_next_turns_one_by_one():
+    """Oldest first, each once."""
+    async with opened() as supervisor:
+        run = await supervisor.start(asks_first, "ask", session="s")
+        approval = await anext(run.approvals())
+        for number in range(3):
+            assert (await supervisor.send("s", f"go on {number}")).kind == "kept"
+        await supervisor.decide(approval.id, Approve(by="ann"))
+        for number in range(3):
+            approval = await anext(supervisor.approvals())
+            assert approval.arguments == {"name": f"go on {number}"}
+            await supervisor.decide(approval.id, Approve(by="ann"))
+        await ended(supervisor, "s", 4)
+    assert effects == ["ask", "go on 0", "go on 1", "go on 2"]
+
+
+async def test_receive_is_a_named_pause_that_sleeps_and_wakes():
+    """No stall in a week, passivated meanwhile; the message wakes it, also in another process."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(listens, 2, session="s")
+        await anyio.sleep(WEEK)
+        assert "s" not in supervisor._runner.live
+        assert (await supervisor.send("s", "one")).kind == "delivered"
+        await anyio.sleep(WEEK)
+        assert not run.is_finished
+    async with opened(store) as supervisor:
+        receipt = await supervisor.send("s", "two")
+        assert (receipt.kind, receipt.running) == ("delivered", False)
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == ["one", "two"]
+    assert "RunPassivated" in names(store, "s")
+
+
+async def test_two_receivers_get_different_messages_and_a_re_run_gives_them_the_same():
+    """None is heard twice, whoever of them was first."""
+
+    @agent
+    async def two(ctx: Context) -> list[str]:
+        got = []
+
+        async def one(context: Context, name: str) -> None:
+            got.append(f"{name} {await context.receive()}")
+            await ctx.call(effect, got[-1])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one, ctx.branch("left"), "left")
+            tasks.start_soon(one, ctx.branch("right"), "right")
+        await ctx.call(asked, "after")
+        return got
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(two, session="s")
+        await anyio.sleep(1)
+        await supervisor.send("s", "A")
+        await anyio.sleep(1)
+    async with opened(store) as supervisor:
+        run = (await supervisor.resume("s"))[0]
+        await supervisor.send("s", "B")
+        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ann"))
+        got = await run.result()
+    assert effects == [*got, "after"]
+    assert sorted(one.split()[0] for one in got) == ["left", "right"]
+    assert [one.split()[1] for one in got] == ["A", "B"]
+
+
+async def test_what_is_said_is_said_once_over_restarts():
+    """`send` and the turn's text result, in order; a result that is no text is not said."""
+
+    @agent
+    async def says(ctx: Context, text: str) -> str | int:
+        await ctx.send(f"about {text}")
+        await ctx.call(asked, text)
+        await ctx.send("done")
+        return text if text != "number" else 7
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(says, "this", session="s")
+    for text in ("this", "number"):
+        for _ in range(2):
+            async with opened(store) as supervisor:
+                await supervisor.resume("s")
+        async with opened(store) as supervisor:
+            (run,) = await supervisor.resume("s")
+            await supervisor.decide((await anext(run.approvals())).id, Approve(by="ann"))
+            await run.outcome()
+            if text == "this":
+                await supervisor.send("s", "number")
+    said = [event.text for event in events(store, "s", e.MessageSent)]
+    assert said == ["about this", "done", "this", "about number", "done"]
+
+
+async def test_the_transcript_is_the_same_in_every_attempt_of_a_turn():
+    """What was said before it, with each approval where it was asked and its answer (A15); not what comes during it."""
+    seen = []
+
+    @agent
+    async def remembers(ctx: Context, text: str) -> str:
+        seen.append([(one.kind, one.text.partition(" ")[0], one.by) for one in ctx.transcript])
+        await ctx.send("asking")
+        await ctx.call(asked, text)
+        return f"{text} done"
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(remembers, "one", session="s", requester="eve")
+        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ann"))
+        await run.outcome()
+        await supervisor.send("s", "two", by="bob")
+    async with opened(store) as supervisor:
+        await supervisor.send("s", "later")
+        await supervisor.resume("s")
+    async with opened(store) as supervisor:
+        (run,) = await supervisor.resume("s")
+        await supervisor.decide((await anext(run.approvals())).id, Approve(by="bob"))
+        assert await run.result() == "two done"
+    told = [("received", "one", "eve"), ("sent", "asking", None), ("approval", "asked", "ann"), ("sent", "one", None)]
+    then = [("received", "two", "bob"), ("sent", "asking", None), ("approval", "asked", "bob"), ("sent", "two", None)]
+    assert seen[0] == []
+    assert seen[1:3] == [told] * 2
+    assert seen[3] == [*told, *then]
+
+
+async def test_a_message_is_in_the_transcript_where_the_agent_took_it():
+    """One that was received stands there; one that still waits stands nowhere yet."""
+
+    @agent
+    async def hears(ctx: Context, text: str) -> list[str]:
+        if text == "hi":
+            await ctx.receive()
+        return [one.text for one in ctx.transcript]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(hears, "hi", session="s")
+        await supervisor.send("s", "heard")
+        await run.outcome()
+        await supervisor.send("s", "two")
+        await supervisor.send("s", "three")
+        assert await ended(supervisor, "s", 3) == ["[]", '["hi","heard"]', '["hi","heard","two"]']
+
+
+async def test_a_cancelled_runs_messages_wait_for_the_next_one():
+    """Nobody who cancels wants it to go on by itself; the next message begins with the oldest."""
+    async with opened() as supervisor:
+        await supervisor.start(asks_first, "ask", session="s")
+        await supervisor.send("s", "first")
+        await supervisor.cancel("s")
+        assert (await supervisor.outcome("s")).kind == "cancelled"
+        await anyio.sleep(WEEK)
+        assert supervisor.get_session("s").outcome is not None
+        assert (await supervisor.send("s", "go on")).kind == "kept"
+        approval = await anext(supervisor.approvals())
+        assert approval.arguments == {"name": "first"}
+        await supervisor.decide(approval.id, Approve(by="ann"))
+        assert (await ended(supervisor, "s", 3))[1:] == ['"first"', '"go on"']
+
+
+async def test_a_second_turn_begins_anew():
+    """Its sub-agents have sessions of their own, and its identical calls run: the memory of a run is its own."""
+
+    @agent
+    async def delegates(ctx: Context, text: str) -> str:
+        await ctx.call(effect, "the same")
+        return await ctx.run(chats, "child")
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(delegates, "x", session="s")).result()
+        await supervisor.send("s", "y")
+        await ended(supervisor, "s", 2)
+        children = {view.id for view in supervisor.find_sessions() if view.parent == "s"}
+    assert len(children) == 2
+    assert effects == ["the same"] * 2
+
+
+async def test_a_handle_gives_the_outcome_of_its_own_run():
+    """Also where the next turn began in the very append in which that run ended; what it asks is no news of the run."""
+    async with opened() as supervisor:
+        run = await supervisor.start(asks_first, "ask", session="s")
+        first = await anext(run.approvals())
+        await supervisor.send("s", "ask again")
+        await supervisor.decide(first.id, Approve(by="ann"))
+        second = await anext(supervisor.approvals())
+        assert await run.result() == "ask"
+        assert run.is_finished
+        with anyio.fail_after(1):
+            assert [approval.id async for approval in run.approvals()] == []
+        turn = supervisor.get_run("s")
+        assert not turn.is_finished
+        await run.cancel()
+        await supervisor.decide(second.id, Approve(by="ann"))
+        assert await turn.result() == "ask again"
+
+
+async def test_starting_again_with_the_same_input_goes_on_with_the_conversation():
+    """A program that is run again names the same session and first input; later turns make that no conflict."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(chats, "hi", session="s")).result()
+        await supervisor.send("s", "more")
+        await ended(supervisor, "s", 2)
+    async with opened(store) as supervisor:
+        run = await supervisor.start(chats, "hi", session="s")
+        assert await run.result() == "hi (0)"
+    assert len(events(store, "s", e.RunStarted)) == 2
+
+
+@agent
+async def converses(ctx: Context, text: str) -> str:
+    """Two branches that receive, an approval, and something said: what a conversation may hold."""
+    heard = [text]
+
+    async def hear(context: Context) -> None:
+        heard.append(await context.receive())
+        await context.call(effect, f"heard {heard[-1]}")
+
+    async with ctx.task_group() as group:
+        if text == "first":
+            group.start_soon(lambda context: hear(context))
+            group.start_soon(lambda context: hear(context))
+    await ctx.send(f"said {text}")
+    await ctx.call(asked, f"asked {text}")
+    return " ".join(sorted(heard))
+
+
+async def converse(supervisor) -> list[str]:
+    """Say what has not been said yet, approve whatever is asked, and return each turn's result at the end."""
+    await supervisor.start(converses, "first", session="s")
+    texts = {event.text for event in events(supervisor.store, "s", e.MessageReceived)}
+    async with anyio.create_task_group() as tasks:
+
+        async def approve() -> None:
+            async for approval in supervisor.approvals():
+                await supervisor.decide(approval.id, Approve(by="ann"))
+
+        tasks.start_soon(approve)
+        for text in ("A", "B", "C", "D"):
+            await anyio.sleep(0.01)
+            if text not in texts:
+                await supervisor.send("s", text)
+        results = await ended(supervisor, "s", 3)
+        tasks.cancel_scope.cancel()
+    return results
+
+
+ENDING = ['"A B first"', '"C"', '"D"']
+SAID = ["said first", "A B first", "said C", "C", "said D", "D"]
+
+
+async def test_left_by_an_exception_at_every_append_no_message_is_lost_or_heard_twice():
+    """R7: whatever each commit leaves behind is taken up to the same end, with nothing said or done twice."""
+    store = ForkingStore(look=lambda: list(effects))
+    async with opened(store) as supervisor:
+        assert await converse(supervisor) == ENDING
+        for session, state in supervisor._runner.journal.states.items():
+            assert state == replayed(store, session)
+    assert len(store.copies) > 20
+    for copy, before in store.copies:
+        effects[:] = before
+        async with opened(copy) as supervisor:
+            await supervisor.resume()
+            assert await converse(supervisor) == ENDING
+        assert [event.text for event in events(copy, "s", e.MessageSent)] == SAID
+        assert len(events(copy, "s", e.MessageReceived)) == 4
+        assert not replayed(copy, "s").inbox
+        assert len(effects) == len(set(effects))
+
+
+async def test_stopped_again_and_again_it_comes_to_the_same_end(store):
+    """R7, R8: a supervisor that is left by an exception at any moment loses nothing that was said."""
+    lives, results = 0, None
+    while results is None:
+        lives += 1
+        try:
+            async with opened(store) as supervisor:
+                await supervisor.resume()
+                with anyio.move_on_after(lives * 0.004):
+                    results = await converse(supervisor)
+                if results is None:
+                    raise Killed
+                said = [event.text for event in events(store, "s", e.MessageSent)]
+        except Killed:
+            pass
+    assert lives > 3
+    assert (results, said) == (ENDING, SAID)
+    assert len(effects) == len(set(effects)) == 5
+
+
+async def test_live_state_is_the_replayed_state_in_a_conversation():
+    """R1: at every moment in which nothing is noted only."""
+    store = MemoryStore()
+    compared = 0
+    async with opened(store) as supervisor, anyio.create_task_group() as tasks:
+        tasks.start_soon(converse, supervisor)
+        journal = supervisor._runner.journal
+        for _ in range(300):
+            await anyio.sleep(0.0005)
+            if "s" in journal.states and not journal.has_notes("s"):
+                assert journal.states["s"] == replayed(store, "s")
+                compared += 1
+    assert compared > 20
+    assert fork(store).journal("s") == store.journal("s")
