@@ -234,3 +234,26 @@ async def test_a_job_whose_warden_was_killed_goes_on_and_can_be_ended(anyio_back
     os.kill(began.guard, signal.SIGKILL)
     assert await end_job(began, "a test") == "ended"
     assert process_state(began.process) in ("Z", None)
+
+
+@agent
+async def talking(ctx: Context, folder: str) -> str:
+    if folder == "go on":
+        return (await ctx.call(jobs)).value[0].state
+    command = "while [ ! -e go ]; do sleep 0.02; done"
+    return (await ctx.call(shell, command=command, cwd=folder, background=True)).kind
+
+
+async def test_a_job_survives_the_turn_that_began_it(call):
+    """The next turn of the conversation finds it running; leaving the supervisor ends it."""
+    store = MemoryStore()
+    with anyio.fail_after(40):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            run = await supervisor.start(talking, call["cwd"], session="s")
+            assert await run.result() == "ok"
+            await supervisor.send("s", "go on")
+            while events(store, "s", e.RunFinished)[1:] == []:
+                await anyio.sleep(0.02)
+            assert events(store, "s", e.JobEnded) == []
+    assert supervisor.get_session("s").outcome["value"] == "running"
+    assert [event.how for event in events(store, "s", e.JobEnded)] == ["ended"]
