@@ -61,7 +61,7 @@ async def noting(ctx: Context) -> None:
 
 def run(smoke: bool) -> dict[str, Any]:
     report = Report()
-    freezes = {"gc": 1.0, "fsync": 1.5} if smoke else {"gc": 1.5, "sigstop": 5.0, "fsync": 2.0}
+    freezes = {"gc": 1.2} if smoke else {"gc": 1.5, "sigstop": 5.0, "fsync": 2.0}
     report.compare(f"False stalls among {AGENTS} agents with a budget of {BUDGET:g} s", "SQLite WAL synchronous=FULL")
     with scratch() as folder:
         for backend in BACKENDS:

@@ -1,8 +1,9 @@
 """What does a waiting sub-agent cost in memory and on disk?
 
-Live: traced by tracemalloc, against a bare anyio task that waits for an event in a cancel scope. Passivated: what stays
+Live: traced by tracemalloc, against a bare anyio task that waits for an event in a cancel scope; an agent's own input
+and arguments are a word each, so that what is measured is ours. Passivated: what stays
 in memory per approval that waits on disk alone. Disk: the store's files per pending approval, against its payload.
-Each measurement has a process of its own. Durability: SQLite WAL synchronous=FULL, but for nothing is timed.
+Each measurement has a process of its own. Durability: SQLite WAL synchronous=FULL; nothing is timed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import anyio
 
 from benchmarks.measure import BACKENDS, Report, in_new_process, interleave, scratch
-from benchmarks.scenes import FOREVER, count_pending, start, waiting
+from benchmarks.scenes import FOREVER, start, until_asleep, waiting
 
 _PROGRAM = """
 import sys, json
@@ -81,27 +82,25 @@ async def _wait() -> None:
 
 async def _live(folder: Path, count: int) -> dict[str, float]:
     path = folder / "state.db"
-    async with waiting(path, 100, passivate_after=FOREVER, payload="x" * PAYLOAD) as (supervisor, _):
-        before, disk = _traced(), await _disk(supervisor, path)
-        await start(supervisor, range(100, 100 + count), "x" * PAYLOAD)
+    async with waiting(path, 100, passivate_after=FOREVER, payload="x") as (supervisor, _):
+        before = _traced()
+        await start(supervisor, range(100, 100 + count), "x")
         await anyio.sleep(0.1)
-        return {"memory": (_traced() - before) / count, "disk": (await _disk(supervisor, path) - disk) / count}
+        found = {"memory": (_traced() - before) / count}
+        tracemalloc.stop()
+        disk = await _disk(supervisor, path)
+        await start(supervisor, range(100 + count, 100 + 2 * count), "x" * PAYLOAD)
+        return {**found, "disk": (await _disk(supervisor, path) - disk) / count}
 
 
 async def _passivated(folder: Path, count: int) -> dict[str, float]:
     path = folder / "state.db"
     async with waiting(path, 100, passivate_after=0.0, payload="x" * PAYLOAD) as (supervisor, _):
-        await _until_asleep(supervisor)
+        await until_asleep(supervisor)
         before, disk = _traced(), await _disk(supervisor, path)
         await start(supervisor, range(100, 100 + count), "x" * PAYLOAD)
-        await _until_asleep(supervisor)
+        await until_asleep(supervisor)
         return {"memory": (_traced() - before) / count, "disk": (await _disk(supervisor, path) - disk) / count}
-
-
-async def _until_asleep(supervisor: Any) -> None:
-    while supervisor._runner.live:  # nothing is timed
-        await anyio.sleep(0.05)
-    assert count_pending(supervisor)
 
 
 def _traced() -> int:

@@ -1,4 +1,4 @@
-"""Do 10,000 sub-agents with a budget of 60 s wait a simulated month each without a false stall, and how long does it take?
+"""Do 10,000 sub-agents with a budget of 60 s wait a simulated month each without a false stall? How long does it take?
 
 Time is virtual, on both backends, and the store in memory. A third are children that wait live, all are decided at the
 end of the month and must all succeed. Durability: none, what is proved here is about time.

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 
 from benchmarks.measure import BACKENDS, Report, interleave, scratch
-from benchmarks.scenes import Left, start
+from benchmarks.scenes import Left, start, until_asleep
 from supervisor import open_supervisor
 
 _LIST = """
@@ -79,8 +79,7 @@ async def _fill(path: Path, count: int, slice_: int = 2_000) -> None:
         try:
             async with open_supervisor(path, passivate_after=0.0) as supervisor:
                 await start(supervisor, range(first, min(first + slice_, count)))
-                while supervisor._runner.live:  # nothing is timed
-                    await anyio.sleep(0.01)
+                await until_asleep(supervisor)
                 raise Left
         except Left:
             pass

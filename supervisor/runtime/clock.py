@@ -41,8 +41,3 @@ class Clock:
 def duration() -> float:
     """Return a number of seconds whose differences are durations of this thread's work; never shown to anybody."""
     return time.perf_counter()
-
-
-def nap() -> None:
-    """Hold this thread for a moment, so that another one gets the interpreter."""
-    time.sleep(20e-6)

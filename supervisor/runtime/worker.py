@@ -1,38 +1,36 @@
 """A worker thread for what the loop must not wait for: a commit on a slow disk.
 
-A thread that comes back from the disk needs the interpreter, and a loop that is always busy keeps it, 5 ms a time.
-The commit would seem slow for that alone, and would never come back into the loop, where it waits for nobody. So the
-loop holds still for a moment, at every tick, as long as somebody is in the thread.
+A thread that comes back from the disk has to get the interpreter back. It may claim it only after having waited for a
+whole switch interval, 5 ms, in which nobody let go of it; a busy loop lets go of it at every tick, and has it again
+before the thread was woken. That can take seconds; and the commit, seeming slow, would never come back into the loop,
+where it waits for nobody. So the interval is short as long as somebody is in the thread.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
-from supervisor.runtime.clock import nap
+SWITCH_INTERVAL = 0.0005
 
-GIVE_WAY = 0.0005  # seconds between two naps of a loop that has nothing else to do
+_usual: list[float] = []
+"""The interpreter's own interval, once for everybody who has shortened it."""
 
 
 async def in_thread(work: Callable[[], None]) -> None:
-    """Do the work in a thread, and raise bare what it raises. To be called under a shield: it cannot be given up."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 # raised below: the task group would wrap it
-            errors.append(error)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_give_way)
-        await anyio.to_thread.run_sync(run)
-        tasks.cancel_scope.cancel()
-    if errors:
-        raise errors[0]
+    """Do the work in a thread. To be called under a shield: it cannot be given up."""
+    with _switching_fast():
+        await anyio.to_thread.run_sync(work)
 
 
-async def _give_way() -> None:
-    while True:
-        await anyio.sleep(GIVE_WAY)
-        nap()
+@contextmanager
+def _switching_fast() -> Iterator[None]:
+    _usual.append(_usual[0] if _usual else sys.getswitchinterval())
+    sys.setswitchinterval(min(SWITCH_INTERVAL, _usual[0]))
+    try:
+        yield
+    finally:
+        usual = _usual.pop()
+        if not _usual:
+            sys.setswitchinterval(usual)

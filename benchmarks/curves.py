@@ -1,0 +1,117 @@
+"""How do costs grow with the number of sub-agents that wait? Curves over 100, 1,000, 10,000 and 100,000 of them.
+
+Memory of one that waits live (to 10,000) and of one that is passivated, the time to list the inbox, and the time from a
+decision to its effect with so many others pending, in commits of the same moment. One million passivated are measured
+with BENCHMARK_MILLION set: it takes long to make them. Durability: SQLite WAL synchronous=FULL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+
+from benchmarks import agents
+from benchmarks.measure import Report, in_new_process, scratch
+from benchmarks.scenes import FOREVER, Left, commit, plain_sqlite, start, until_asleep
+from supervisor import Approve, open_supervisor
+
+_PROGRAM = """
+import sys, json
+from benchmarks.curves import measure
+print(json.dumps(measure(int(sys.argv[1]), sys.argv[2])))
+"""
+LIVE = 10_000
+
+
+def run(smoke: bool) -> dict[str, Any]:
+    report = Report()
+    counts = [10, 30] if smoke else [100, 1_000, 10_000, 100_000]
+    if os.environ.get("BENCHMARK_MILLION"):
+        counts.append(1_000_000)
+    points: list[dict[str, float]] = []
+    report.compare("Costs against the number of sub-agents that wait, asyncio", "SQLite WAL synchronous=FULL")
+    for count in counts:
+        point: dict[str, float] = {"count": count}
+        if count <= LIVE:
+            point |= {f"live {key}": value for key, value in _in_process(count, "live").items()}
+        point |= {f"passivated {key}": value for key, value in _in_process(count, "passivated").items()}
+        points.append(point)
+        print(f"  {count:9,}: " + ", ".join(f"{key} {value:.4g}" for key, value in point.items()), flush=True)
+    return {"points": points}
+
+
+def _in_process(count: int, side: str) -> dict[str, float]:
+    found: dict[str, float] = json.loads(in_new_process(_PROGRAM, count, side))
+    return found
+
+
+def measure(count: int, side: str) -> dict[str, float]:
+    with scratch() as folder:
+        return anyio.run(_measure, folder, count, FOREVER if side == "live" else 0.0)
+
+
+def _resident() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1])
+    return 0
+
+
+async def _measure(folder: Path, count: int, passivate_after: float) -> dict[str, float]:
+    found: dict[str, float] = {}
+    try:
+        async with open_supervisor(folder / "state.db", passivate_after=passivate_after) as supervisor:
+            await start(supervisor, range(20))
+            before = _resident()
+            for first in range(20, count + 20, 2_000):
+                await start(supervisor, range(first, min(first + 2_000, count + 20)))
+                if not passivate_after:
+                    await until_asleep(supervisor)
+            found["KiB each"] = (_resident() - before) / count
+            begun = perf_counter()
+            approvals = supervisor.find_approvals()
+            found["seconds to list"] = perf_counter() - begun
+            connection = plain_sqlite(folder / "plain.db")
+            ratios = []
+            for approval in approvals[:: max(1, len(approvals) // 20)][:20]:
+                plain, begun = commit(connection), perf_counter()
+                await supervisor.decide(approval.id, Approve(by="a"))
+                await supervisor.outcome(approval.session)
+                ratios.append((agents.effects[approval.arguments["note"]] - begun) / plain)
+            found["commits to effect"] = statistics.median(ratios)
+            raise Left
+    except Left:
+        return found
+
+
+def draw(found: dict[str, Any], machine: dict[str, Any], file: str) -> None:
+    """Draw the curves; needs the extra `bench`."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "benchmarks"
+    from matplotlib import pyplot as plt
+
+    figure, places = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    for place, key, label in zip(
+        places,
+        ("KiB each", "seconds to list", "commits to effect"),
+        ("memory of each, KiB", "listing the inbox, s", "decision to effect, in commits"),
+        strict=True,
+    ):
+        for side in ("live", "passivated"):
+            points = [p for p in found["points"] if f"{side} {key}" in p]
+            place.loglog([p["count"] for p in points], [p[f"{side} {key}"] for p in points], "o-", label=side)
+        place.set_xlabel("sub-agents that wait")
+        place.set_title(label, fontsize=10)
+        place.grid(visible=True, which="major", alpha=0.3)
+        place.legend()
+    versions = f"CPython {machine['python']}, SQLite {machine['sqlite']}, {machine['cpus']} cores, {machine['disk']}"
+    figure.suptitle(f"What waiting costs ({versions}; WAL, synchronous=FULL)", fontsize=10)
+    figure.savefig(file)
