@@ -56,6 +56,7 @@ APPROVAL: Final[dict[tuple[str, str], str]] = {
 }
 
 _ENDING: Final = (
+    "OperationStarted",
     "OperationFinished",
     "OperationAbandoned",
     "ApprovalWithdrawn",
@@ -66,6 +67,7 @@ _ENDING: Final = (
     "CardPosted",
     "CardFailed",
     "CardRetired",
+    "StateSaved",
     "MessageReceived",
     "MessageSent",
     "JobStarted",
@@ -76,11 +78,9 @@ _LIVING: Final = (
     *_ENDING,
     "AttemptStarted",
     "AttemptSettled",
-    "OperationStarted",
     "ToolCallRequested.asking",
     "ApprovalDecided.approve",
     "ApprovalDecided.deny",
-    "StateSaved",
     "RunPassivated",
 )
 

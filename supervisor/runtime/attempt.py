@@ -289,9 +289,12 @@ class Attempt:
 
     async def wait(self, operation: str, key: str, is_answered: Callable[[], bool]) -> None:
         """Wait for people, messages or children, with the watchdog paused."""
-        if is_answered():
-            return
-        await self.refuse_if_stopping()
+        if not is_answered():
+            await self.refuse_if_stopping()
+            await self.wait_anyhow(operation, key, is_answered)
+
+    async def wait_anyhow(self, operation: str, key: str, is_answered: Callable[[], bool]) -> None:
+        """As `wait`, also in a run that was told to stop: for timers, which ask nobody."""
         self.watch.pause(operation, "wait")
         self.waiting[key] = self.waiting.get(key, 0) + 1
         self.check_quiet()

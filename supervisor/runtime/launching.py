@@ -4,6 +4,8 @@ Rules
 - Never for a session that was told to end (its end is seen to instead), nor while what it was passivated for has not
   come.
 - Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
+- Runs at their last chance begin one after the other, each when the one before has appended something or come to wait:
+  they all died with the same process, and only one of them may have killed it.
 - What an earlier process left executing is seen to first: its survivors are ended, its calls answered (R1, T2, T9).
 - An agent that cannot be imported leaves its session untouched, and says so.
 """
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from supervisor.runtime.runner import Runner
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
+INNOCENT_AFTER = 5.0  # seconds after which an attempt that still lives does not hold up the next suspect
 
 
 class Launcher:
@@ -34,6 +37,7 @@ class Launcher:
         """Sessions whose next attempt is being prepared, or whose first one is being committed."""
         self.sleepers: set[str] = set()
         """Sessions that a timer is going to wake."""
+        self._last_chance = anyio.Lock()
         self.again: set[str] = set()
         """Sessions to be launched once more: when their attempt, which was told to pause, has left, or when the launch
         under way has found nothing to go on with."""
@@ -78,7 +82,7 @@ class Launcher:
             with anyio.CancelScope(shield=True):
                 spec = await self._prepare(session)
                 if spec is not None:
-                    await self._begin_again(session, spec)
+                    await self._begin_in_turn(session, spec)
         except UnknownAgent as error:
             self._runner.refuse(session, f"its agent cannot be run here: {error}")
         except StoreError as error:
@@ -110,6 +114,22 @@ class Launcher:
                 self._runner.start_soon(self._runner.end_tree, session)
             return None
         return load_agent(state.facts.agent, state.facts.file) if state.is_open else None
+
+    async def _begin_in_turn(self, session: str, spec: AgentSpec[Any, Any]) -> None:
+        """Begin another attempt; those at their last chance one after the other, so that a run which kills the process
+        is alone in it, and its neighbours are not given up for what it does."""
+        if self._runner.journal.states[session].barren < BARREN_ATTEMPTS - 1:
+            await self._begin_again(session, spec)
+            return
+        async with self._last_chance:
+            await self._begin_again(session, spec)
+            with anyio.move_on_after(INNOCENT_AFTER):
+                await self._runner.wait_until(lambda: self._is_past(session))
+
+    def _is_past(self, session: str) -> bool:
+        """Whether an attempt has shown that it does not end with its process, or is over."""
+        attempt = self._runner.live.get(session)
+        return attempt is None or not attempt.state.barren
 
     async def _begin_again(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         has_begun: list[str] = []

@@ -37,7 +37,7 @@ SessionCreated            created   .         .         .         .         .
 RunStarted                .         open      .         .         .         open
 AttemptStarted            .         .         .         open      .         .
 AttemptSettled            .         .         .         open      .         .
-OperationStarted          .         .         .         open      .         .
+OperationStarted          .         .         .         open      stopping  .
 OperationFinished         .         .         .         open      stopping  .
 OperationAbandoned        .         .         .         open      stopping  .
 ToolCallRequested         .         .         .         open      stopping  .
@@ -48,7 +48,7 @@ ApprovalWithdrawn         .         .         .         open      stopping  .
 ToolCallStarted           .         .         .         open      stopping  .
 ToolCallFinished          .         .         .         open      stopping  .
 ChildEnded                .         .         .         open      stopping  .
-StateSaved                .         .         .         open      .         .
+StateSaved                .         .         .         open      stopping  .
 CancelRequested           .         .         .         stopping  .         .
 RunPassivated             .         .         .         open      .         .
 CardPosted                .         .         .         open      stopping  finished
@@ -161,13 +161,12 @@ def test_the_status_of_an_approval_is_left_by_what_its_table_does_not_hold(name)
     [
         event_of("ToolCallRequested.asking", CALLS[1]),
         event_of("ApprovalDecided.approve"),
-        event_of("OperationStarted", WAITS[0]),
         event_of("RunPassivated"),
         event_of("AttemptStarted"),
     ],
     ids=symbol,
 )
-def test_nobody_is_asked_and_nothing_waits_in_a_run_that_was_told_to_stop(event):
+def test_nobody_is_asked_and_nobody_sleeps_in_a_run_that_was_told_to_stop(event):
     """W8: what was legal before the cancel is not legal after it."""
     replay("s", story("ToolCallRequested.asking", event))
     with pytest.raises(IllegalEvent):
