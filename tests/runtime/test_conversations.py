@@ -4,7 +4,7 @@ import anyio
 import pytest
 from scenes import ForkingStore, events, fork, names, opened, replayed
 
-from supervisor import Approve, Context, InvalidInput, MemoryStore, SqliteStore, agent, tool
+from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, SqliteStore, agent, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -241,6 +241,33 @@ async def test_the_transcript_is_the_same_in_every_attempt_of_a_turn():
     assert seen[0] == []
     assert seen[1:3] == [told] * 2
     assert seen[3] == [*told, *then]
+
+
+async def test_an_approval_in_the_transcript_says_what_became_of_it():
+    """Approved or denied by whom, and why; withdrawn where the agent gave the call up, or the run was cancelled."""
+
+    @agent
+    async def several(ctx: Context, text: str) -> list[tuple[str, str | None]]:
+        for name in ("one", "two") if text == "hi" else ():
+            await ctx.call(asked, name)
+        if text == "hi":
+            async with ctx.move_on_after(5):
+                await ctx.call(asked, "three")
+            await ctx.call(asked, "four")
+        return [(one.text.partition(": ")[2], one.by) for one in ctx.transcript if one.kind == "approval"]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(several, "hi", session="s")
+        reader = run.approvals()
+        await supervisor.decide((await anext(reader)).id, Approve(by="ann"))
+        await supervisor.decide((await anext(reader)).id, Deny(by="bob", reason="no"))
+        assert [(await anext(reader)).arguments["name"] for _ in range(2)] == ["three", "four"]
+        await run.cancel("enough")
+        await run.outcome()
+        await supervisor.send("s", "then")
+        answers = await supervisor.get_run("s").result()
+    assert answers[:3] == [["approve", "ann"], ["deny (no)", "bob"], ["withdrawn", None]]
+    assert answers[3][0].startswith("withdrawn")
 
 
 async def test_a_message_is_in_the_transcript_where_the_agent_took_it():
