@@ -2,7 +2,7 @@
 
 Exit codes: 0 imported, or it was there already; 2 usage, an agent that cannot be loaded or takes no text; 4 the id
 belongs to another session, or the file is no longer what was imported, or the agent is another; 5 no such file;
-6 refused: no known format, or it cannot be read.
+6 refused: no known format, it cannot be read, or it lacks results while its program may be running.
 """
 
 import hashlib
@@ -55,6 +55,9 @@ def import_(
         str | None, Parameter(help="Who goes on with it when a message comes: FILE.py:NAME or MODULE:NAME.")
     ] = None,
     session: Annotated[str | None, Parameter(help="Its id here. Default: made of the one in its file.")] = None,
+    not_running: Annotated[
+        bool, Parameter(negative=(), help="Say that no program running in the session's folder uses the session.")
+    ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -77,7 +80,7 @@ def import_(
     with answers.stdout_for_json(is_json=json):
         spec = load(agent) if agent is not None else None
     try:
-        with open_history(file) as history:
+        with open_history(file, not_running=not_running) as history:
             done = anyio.run(_import, history, str(file.resolve()), place, session, spec)
     except RefusedError as error:
         raise Refused(str(error)) from None

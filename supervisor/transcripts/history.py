@@ -8,6 +8,7 @@ Rules
 - One conversation: the active one (pi's path to the tip, Claude Code's main chain, or a sub-agent's in its own file).
 - Only what was said and run: thinking, labels, settings and summaries are none of it. An image is a word.
 - Nothing is dropped without being counted: torn lines, and results without a call (`left_out`).
+- A call is said to be lost only where a repair would say so: not while its program may be running.
 - Text is only ever text: nothing in it is looked up, run or believed. What UTF-8 cannot hold is shown escaped.
 - Memory is that of judging a file (index.py), and of one line.
 """
@@ -28,8 +29,9 @@ from supervisor.core.specs import printable
 from supervisor.transcripts.claude_code import ClaudeCode
 from supervisor.transcripts.codex import Codex
 from supervisor.transcripts.index import ENTRY
+from supervisor.transcripts.liveness import find_holder
 from supervisor.transcripts.repair import TEXT
-from supervisor.transcripts.session import Reader, Session, read_session
+from supervisor.transcripts.session import Reader, RefusedError, Session, read_session
 
 _BLOCK: Final = 1 << 18
 
@@ -121,11 +123,17 @@ class History:
 
 
 @contextmanager
-def open_history(path: Path) -> Iterator[History]:
-    """Judge a file and open it to be imported; raises RefusedError, saying why, for what is no session."""
+def open_history(path: Path, *, not_running: bool = False) -> Iterator[History]:
+    """Judge a file and open it to be imported; raises RefusedError, saying why, for what is no session, and for calls
+    that are not lost because somebody may be at them. `not_running`: the person vouches that nobody is."""
     session = read_session(path)
     with session.open() as lines:
-        yield History(session, lines)
+        history = History(session, lines)
+        if session.dangling:
+            holder = find_holder(session.path, session.real, history.format, history.cwd, vouched=not_running)
+            if holder is not None:
+                raise RefusedError(f"{path}: {holder}")
+        yield history
 
 
 def _main_label(session: Session) -> int:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -112,6 +113,16 @@ def test_text_that_is_hostile_or_no_text_comes_as_text(tmp_path):
         (tmp_path / "s.jsonl").write_text("\n".join(lines[: at + 1]) + "\n")
         for _, text, _ in messages(tmp_path / "s.jsonl"):
             text.encode()
+
+
+def test_no_call_is_said_to_be_lost_while_its_program_holds_the_session(tmp_path):
+    """As a repair would refuse it; what lacks nothing may be read while it is written."""
+    for name, is_refused in (("dangling-at-the-end", True), ("blank-lines", True), ("header-only", False)):
+        path = Path(shutil.copy(CORPUS / "pi_v3" / f"{name}.jsonl", tmp_path))
+        lock = {"pid": os.getppid(), "createdAt": "2026-01-02T03:04:05.000Z"}
+        path.with_name(path.name + ".lock").write_text(json.dumps(lock))
+        with pytest.raises(RefusedError) if is_refused else nullcontext(), open_history(path):
+            pass
 
 
 def test_what_is_no_session_is_refused(tmp_path):
