@@ -224,3 +224,25 @@ async def test_of_a_decision_and_a_cancel_at_once_the_call_runs_or_is_withdrawn(
             assert verdicts[0] in ("won", "gone")
             assert len(effects) == len(events(store, run.session, e.ToolCallStarted))
             assert verdicts[0] == "won" or effects == []
+
+
+async def test_a_run_that_was_cancelled_may_still_sleep_and_save_while_it_ends():
+    """W8: a cancelled run asks nobody and spawns nobody; its other operations are bounded, not refused."""
+    done = []
+
+    @agent
+    async def tidy(ctx: Context) -> None:
+        try:
+            await ctx.sleep(3600)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await ctx.sleep(5)
+                await ctx.save("tidied")
+                done.append("tidied")
+
+    async with opened() as supervisor:
+        run = await supervisor.start(tidy)
+        await anyio.sleep(1)
+        await run.cancel("enough")
+        outcome = await run.outcome()
+        assert (outcome.kind, outcome.partial, done) == ("cancelled", "tidied", ["tidied"])
