@@ -1,7 +1,7 @@
 """The tables of what can happen, cell by cell, written down a second time as a person would read them."""
 
 import pytest
-from journals import AT, CALLS, EVENTS, SYMBOLS, WAITS, event_of, story
+from journals import AT, CALLS, EVENTS, SYMBOLS, event_of, story
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent

@@ -27,14 +27,13 @@ async def test_every_stream_ends_when_the_supervisor_is_left():
             pass
         ended.append(stream)
 
-    async with anyio.create_task_group() as readers:
-        async with open_supervisor(MemoryStore()) as supervisor:
-            run = await supervisor.start(asks, "a")
-            streams = [supervisor.approvals(), supervisor.watch_inbox(), supervisor.watch(run.session)]
-            for stream in streams:
-                readers.start_soon(read, stream)
-            await anyio.sleep(1)
-            assert not ended
+    async with anyio.create_task_group() as readers, open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(asks, "a")
+        streams = [supervisor.approvals(), supervisor.watch_inbox(), supervisor.watch(run.session)]
+        for stream in streams:
+            readers.start_soon(read, stream)
+        await anyio.sleep(1)
+        assert not ended
     assert sorted(map(id, ended)) == sorted(map(id, streams))
 
 
