@@ -13,9 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-import msgspec
-
-from supervisor.core.events import AnyEvent
+from supervisor.core.rows import Owner, Row, SessionRow
 from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec
 from supervisor.core.values import (
     Approval,
@@ -45,46 +43,6 @@ __all__ = [
     "TaskGroup",
     "ToolContext",
 ]
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One journal entry. `position` orders all entries of a store; it is an opaque cursor to everybody else."""
-
-    position: int
-    session: str
-    event: AnyEvent
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """A process that runs trees. `id` names its lock file, which it holds while it lives."""
-
-    id: str
-    host: str
-    pid: int
-    since: datetime
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host} (since {self.since:%Y-%m-%d %H:%M:%S} UTC)"
-
-
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as the store's index knows it, without reading its journal."""
-
-    id: str
-    parent: str | None
-    root: str
-    agent: str
-    path: tuple[str, ...]
-    requester: str
-    cwd: str
-    created_at: datetime
-    is_asleep: bool
-    """It was passivated and nothing that it waits for has come since."""
-    due_at: datetime | None
-    last_at: datetime
-    """When its index entry last changed; bounds what an automatic resume takes up (R5)."""
-    outcome: Outcome[Any] | None
-    ended_at: datetime | None
 
 
 class Store(ABC):
