@@ -13,7 +13,7 @@ went_on: dict[str, float] = {}
 
 
 @tool
-async def act(note: str) -> str:
+async def act(note: str, payload: str) -> str:
     """Ask a person, and do nothing."""
     effects[note] = perf_counter()
     return note
@@ -21,8 +21,8 @@ async def act(note: str) -> str:
 
 @agent
 async def asker(ctx: Context, note: str) -> str:
-    """Ask once: the sub-agent whose cost is measured."""
-    result = await ctx.call(act, note)
+    """Ask once: the sub-agent whose cost is measured. The note says how long a payload the approval has."""
+    result = await ctx.call(act, note, "x" * int(note.partition(" ")[2] or 0))
     went_on[note] = perf_counter()
     return result.content
 

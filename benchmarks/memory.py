@@ -82,23 +82,23 @@ async def _wait() -> None:
 
 async def _live(folder: Path, count: int) -> dict[str, float]:
     path = folder / "state.db"
-    async with waiting(path, 100, passivate_after=FOREVER, payload="x") as (supervisor, _):
+    async with waiting(path, 100, passivate_after=FOREVER, payload=0) as (supervisor, _):
         before = _traced()
-        await start(supervisor, range(100, 100 + count), "x")
+        await start(supervisor, range(100, 100 + count), 0)
         await anyio.sleep(0.1)
         found = {"memory": (_traced() - before) / count}
         tracemalloc.stop()
         disk = await _disk(supervisor, path)
-        await start(supervisor, range(100 + count, 100 + 2 * count), "x" * PAYLOAD)
+        await start(supervisor, range(100 + count, 100 + 2 * count), PAYLOAD)
         return {**found, "disk": (await _disk(supervisor, path) - disk) / count}
 
 
 async def _passivated(folder: Path, count: int) -> dict[str, float]:
     path = folder / "state.db"
-    async with waiting(path, 100, passivate_after=0.0, payload="x" * PAYLOAD) as (supervisor, _):
+    async with waiting(path, 100, passivate_after=0.0, payload=PAYLOAD) as (supervisor, _):
         await until_asleep(supervisor)
         before, disk = _traced(), await _disk(supervisor, path)
-        await start(supervisor, range(100, 100 + count), "x" * PAYLOAD)
+        await start(supervisor, range(100, 100 + count), PAYLOAD)
         await until_asleep(supervisor)
         return {"memory": (_traced() - before) / count, "disk": (await _disk(supervisor, path) - disk) / count}
 

@@ -17,7 +17,8 @@ from supervisor.runtime.local import LocalSupervisor
 
 FOREVER = 1e9
 """Seconds after which nothing that is measured here is passivated."""
-PAYLOAD = "x" * 200
+PAYLOAD = 200
+"""Bytes of an approval's arguments."""
 ROW = b"x" * 300
 """A row of what we are compared with: about as long as an entry of a journal."""
 
@@ -28,7 +29,7 @@ class Left(Exception):
 
 @asynccontextmanager
 async def waiting(
-    store: str | Path | Store, count: int, *, passivate_after: float = FOREVER, payload: str = PAYLOAD
+    store: str | Path | Store, count: int, *, passivate_after: float = FOREVER, payload: int = PAYLOAD
 ) -> AsyncIterator[tuple[LocalSupervisor, list[Approval]]]:
     """Open a supervisor with so many sub-agents, each of which waits for a decision."""
     try:
@@ -40,7 +41,7 @@ async def waiting(
         pass
 
 
-async def start(supervisor: LocalSupervisor, numbers: range, payload: str = PAYLOAD, at_once: int = 500) -> None:
+async def start(supervisor: LocalSupervisor, numbers: range, payload: int = PAYLOAD, at_once: int = 500) -> None:
     """Start sub-agents, many at once, and return when all of them wait."""
     before = 0 if numbers.start == 0 else count_pending(supervisor)
     for first in range(numbers.start, numbers.stop, at_once):
@@ -52,7 +53,7 @@ async def start(supervisor: LocalSupervisor, numbers: range, payload: str = PAYL
             await anyio.sleep(0.002)
 
 
-async def _start(supervisor: LocalSupervisor, number: int, payload: str) -> None:
+async def _start(supervisor: LocalSupervisor, number: int, payload: int) -> None:
     await supervisor.start(asker, f"{number} {payload}", session=f"s{number}")
 
 
