@@ -29,7 +29,7 @@ print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.a
 
 def run(smoke: bool) -> dict[str, Any]:
     report = Report()
-    count, seconds, repetitions = (500, 0.3, 1) if smoke else X
+    count, seconds, repetitions = (500, 0.3, 1) if smoke else (100_000, 10.0, 1)
     sides = {
         f"{backend} {side}": partial(_in_process, backend, side, count, seconds)
         for backend in BACKENDS
