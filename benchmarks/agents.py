@@ -36,7 +36,8 @@ async def parent(ctx: Context, count: int) -> int:
 
 @agent(inactivity_timeout=3600)
 async def worker(ctx: Context, number: int) -> None:
-    """Work without an end, and show progress now and then."""
+    """Work without an end, and show progress now and then, no two thousand at the same time."""
+    await anyio.sleep(number % 380 / 10)
     while True:
         ctx.heartbeat()
         await anyio.sleep(30 + number % 17)

@@ -1,4 +1,4 @@
-"""How do costs grow with the number of sub-agents that wait? Curves over 100, 1,000, 10,000 and 100,000 of them.
+"""How do costs grow with the number of sub-agents that wait? Curves from 1,000 to 100,000 of them.
 
 Memory of one that waits live (to 10,000) and of one that is passivated, the time to list the inbox, and the time from a
 decision to its effect with so many others pending, in commits of the same moment. One million passivated are measured
@@ -7,6 +7,7 @@ with BENCHMARK_MILLION set: it takes long to make them. Durability: SQLite WAL s
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import statistics
@@ -27,11 +28,14 @@ from benchmarks.curves import measure
 print(json.dumps(measure(int(sys.argv[1]), sys.argv[2])))
 """
 LIVE = 10_000
+AT_ONCE = 1_000
+WARM = 1_000
+"""How many wait before memory is looked at: a process that has made so many once has grown by what that takes."""
 
 
 def run(smoke: bool) -> dict[str, Any]:
     report = Report()
-    counts = [10, 30] if smoke else [100, 1_000, 10_000, 100_000]
+    counts = [10, 30] if smoke else [1_000, 3_000, 10_000, 30_000, 100_000]
     if os.environ.get("BENCHMARK_MILLION"):
         counts.append(1_000_000)
     points: list[dict[str, float]] = []
@@ -67,12 +71,16 @@ async def _measure(folder: Path, count: int, passivate_after: float) -> dict[str
     found: dict[str, float] = {}
     try:
         async with open_supervisor(folder / "state.db", passivate_after=passivate_after) as supervisor:
-            await start(supervisor, range(20))
+            await start(supervisor, range(WARM))
+            if not passivate_after:
+                await until_asleep(supervisor)
+            gc.collect()
             before = _resident()
-            for first in range(20, count + 20, 2_000):
-                await start(supervisor, range(first, min(first + 2_000, count + 20)))
+            for first in range(WARM, count + WARM, AT_ONCE):
+                await start(supervisor, range(first, min(first + AT_ONCE, count + WARM)))
                 if not passivate_after:
                     await until_asleep(supervisor)
+            gc.collect()
             found["KiB each"] = (_resident() - before) / count
             begun = perf_counter()
             approvals = supervisor.find_approvals()
@@ -95,7 +103,7 @@ def draw(found: dict[str, Any], machine: dict[str, Any], file: str) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "benchmarks"
+    mpl.rcParams |= {"svg.hashsalt": "benchmarks", "svg.fonttype": "none"}
     from matplotlib import pyplot as plt
 
     figure, places = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")

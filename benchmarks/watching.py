@@ -78,6 +78,7 @@ async def _bare(count: int, seconds: float) -> dict[str, float]:
 
 
 async def _work(number: int) -> None:
+    await anyio.sleep(number % 380 / 10)
     while True:
         await anyio.sleep(30 + number % 17)
 
