@@ -44,6 +44,9 @@ LARGE_LOG: Final = 64 * 2**20
 _PAGE: Final = 4096
 
 
+RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for another process that recovers the log of one that died
+
+
 class SqliteStore(Store):
     """See Store. `create=False` is for commands that only read: `open` raises NotFound where there is no store."""
 
@@ -87,9 +90,10 @@ class SqliteStore(Store):
                 check_log(self.path)
             if not is_current:
                 self._bring_up_to_date()
-            self._writer = self._connect("rw")
-            # It waits only for a process that recovers the log, which is over before anybody would notice.
-            self._reader = self._connect("ro", timeout=1.0)
+            # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
+            self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
+            self._writer.execute("PRAGMA busy_timeout = 0")
+            self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
             self._version = len(schema.STEPS)
             self._seen = self.last_position()
             self.has_changed()

@@ -1,0 +1,40 @@
+"""R6: any number of processes may open a store, also in the moment in which one of them recovers a dead one's log."""
+
+import signal
+import subprocess
+import sys
+
+CRASH = """
+import os, signal, sys
+from supervisor import SqliteStore
+store = SqliteStore(sys.argv[1])
+store.open()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+OPEN = """
+import sys
+from pathlib import Path
+from supervisor import SqliteStore
+print("ready", flush=True)
+while not Path(sys.argv[2]).exists():
+    pass
+store = SqliteStore(sys.argv[1])
+store.open()
+store.close()
+"""
+
+
+def test_processes_that_open_a_store_together_wait_for_the_one_that_recovers_it(tmp_path):
+    """A log that was left by a crash is recovered by the first; nobody is refused for coming in the middle of it."""
+    path = str(tmp_path / "state.db")
+    for turn in range(4):
+        assert subprocess.run([sys.executable, "-c", CRASH, path]).returncode == -signal.SIGKILL
+        go = tmp_path / f"go{turn}"
+        command = [sys.executable, "-c", OPEN, path, str(go)]
+        openers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)]
+        for opener in openers:
+            assert opener.stdout.readline()
+        go.touch()
+        told = [opener.communicate(timeout=60)[1] for opener in openers]
+        assert [opener.returncode for opener in openers] == [0] * 6, told
