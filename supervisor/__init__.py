@@ -4,6 +4,7 @@ result."""
 from supervisor.abc import Channel, Context, Owner, Row, Run, Store, Supervisor, TaskGroup, Timer
 from supervisor.app import open_supervisor
 from supervisor.channels.terminal import Terminal
+from supervisor.core.agent_spec import AgentSpec, agent
 from supervisor.core.errors import (
     InvalidInput,
     LimitExceeded,
@@ -26,7 +27,8 @@ from supervisor.core.errors import (
     UnknownAgent,
 )
 from supervisor.core.rules import Rule, allow, ask_for, deny
-from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec, agent, tool
+from supervisor.core.tool_spec import ToolSpec, tool
+from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import (
     Approval,
     Approve,

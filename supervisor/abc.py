@@ -13,8 +13,10 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.rows import Owner, Row, SessionRow
-from supervisor.core.specs import AgentSpec, ToolContext, ToolSpec
+from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import (
     Approval,
     Decision,

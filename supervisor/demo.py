@@ -21,8 +21,10 @@ import anyio
 import msgspec
 
 from supervisor.abc import Context, Run
+from supervisor.core.agent_spec import agent
 from supervisor.core.events import RunStarted, SessionCreated
-from supervisor.core.specs import ToolContext, agent, tool
+from supervisor.core.tool_spec import tool
+from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import Outcome, ToolResult
 from supervisor.tools.shell import shell
 

@@ -25,8 +25,8 @@ from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import check_session_id
 
 if TYPE_CHECKING:
+    from supervisor.core.agent_spec import AgentSpec
     from supervisor.core.events import MessageImported
-    from supervisor.core.specs import AgentSpec
     from supervisor.transcripts.history import History
 
 _MANY: Final = 500  # messages of one append,

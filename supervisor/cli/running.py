@@ -33,8 +33,8 @@ from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
 from supervisor.cli.signals import run_until_stopped
 from supervisor.cli.story import ending
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError, UnknownAgent
-from supervisor.core.specs import AgentSpec
 from supervisor.core.values import SessionView
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Option
 
 if TYPE_CHECKING:
-    from supervisor.core.specs import ToolSpec
+    from supervisor.core.tool_spec import ToolSpec
 
 SHELL: Final = "shell"
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import UnknownAgent
 from supervisor.core.ids import digest
-from supervisor.core.specs import AgentSpec
 
 _seen: dict[str, AgentSpec[Any, Any]] = {}
 _files: dict[str, ModuleType] = {}

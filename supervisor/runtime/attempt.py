@@ -24,12 +24,12 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.ids import operation_id, operation_key, split_operation_id
 from supervisor.core.memory import Memory
 from supervisor.core.rules import Rule
 from supervisor.core.session import Operation, SessionState
-from supervisor.core.specs import AgentSpec
 from supervisor.runtime.alarm import Alarm, Appointment
 from supervisor.runtime.background import Jobs
 from supervisor.runtime.bell import Bell

@@ -23,11 +23,12 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest, new_approval_id
 from supervisor.core.rules import Rule, VerdictKind, verdict
 from supervisor.core.session import Job, Operation, SessionState
-from supervisor.core.specs import JSON_NULL, ToolSpec, from_json, printable, to_json
+from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import NewJob, ToolContext
 from supervisor.core.values import Option, ResultKind, ToolResult
 from supervisor.runtime.attempt import Attempt

@@ -14,11 +14,12 @@ from msgspec import Raw
 
 from supervisor.abc import Run
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, LimitExceeded, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
-from supervisor.core.specs import AgentSpec, from_json
 from supervisor.core.values import Approval, Outcome, OutcomeKind
 from supervisor.runtime.agents import locate
 from supervisor.runtime.attempt import Attempt

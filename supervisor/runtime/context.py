@@ -17,9 +17,12 @@ from msgspec import Raw
 
 from supervisor.abc import Context, Run, TaskGroup, Timer
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
 from supervisor.core.session import Operation, SessionState
-from supervisor.core.specs import JSON_NULL, AgentSpec, ToolSpec, from_json, hint_of, printable, to_json
+from supervisor.core.signatures import hint_of
+from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import Message, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import Call

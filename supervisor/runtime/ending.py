@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.session import Operation, SessionState
-from supervisor.core.specs import JSON_NULL, printable
 from supervisor.core.values import OutcomeKind
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.lost import Survivors

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, Suspended
-from supervisor.core.specs import JSON_NULL, from_json, printable, to_json
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.context import LocalContext
 from supervisor.runtime.ending import Ending

@@ -19,10 +19,11 @@ from typing import Any, Self
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, SessionConflict
 from supervisor.core.ids import check_session_id
 from supervisor.core.session import SessionState
-from supervisor.core.specs import AgentSpec, printable
 from supervisor.runtime.agents import locate
 from supervisor.runtime.identity import current_user
 from supervisor.runtime.journal import Entry, View

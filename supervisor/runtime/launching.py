@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.session import SessionState
-from supervisor.core.specs import AgentSpec
 from supervisor.runtime.agents import load_agent
 from supervisor.runtime.children import attempt_started
 from supervisor.runtime.ending import Ending, cancel_children

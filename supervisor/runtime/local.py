@@ -14,9 +14,10 @@ import msgspec
 
 from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import JSON_NULL, printable, to_json
 from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError, TreeOwned
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.specs import JSON_NULL, AgentSpec, printable, to_json
 from supervisor.core.values import Approval, Approve, Decision, Outcome, Receipt, SessionView, Verdict, check_identity
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from supervisor.abc import Row
 from supervisor.core import events as e
-from supervisor.core.specs import printable, to_json
+from supervisor.core.encoding import printable, to_json
 from supervisor.core.values import Message
 from supervisor.runtime.attempt import Attempt
 

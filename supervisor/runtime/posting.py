@@ -21,8 +21,8 @@ import anyio
 
 from supervisor.abc import Channel
 from supervisor.core import events as e
+from supervisor.core.encoding import printable
 from supervisor.core.errors import StoreError
-from supervisor.core.specs import printable
 from supervisor.core.values import Approval, Approve, Decision, Deny
 from supervisor.logs import FactLog
 from supervisor.runtime.journal import Entry, View

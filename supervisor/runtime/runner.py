@@ -19,10 +19,10 @@ from anyio.abc import TaskGroup
 
 from supervisor.abc import Row, Store
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreRefused, Suspended
 from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState
-from supervisor.core.specs import AgentSpec
 from supervisor.logs import FactLog
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt, Fate

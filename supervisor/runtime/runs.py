@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from supervisor.abc import Run
 from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import SupervisorError
-from supervisor.core.specs import AgentSpec
 from supervisor.core.values import Approval, Outcome
 from supervisor.runtime.children import outcome_of
 from supervisor.runtime.streams import PendingApprovals

@@ -10,9 +10,9 @@ from functools import partial
 import anyio
 
 from supervisor.core import events as e
+from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, StoreError, Suspended
 from supervisor.core.events import WaitKind
-from supervisor.core.specs import to_json
 from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.attempt import Attempt
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from supervisor.core import events as e
+from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.session import SessionState
-from supervisor.core.specs import to_json
 
 
 def next_turn(state: SessionState, kind: str, now: datetime) -> Iterator[e.AnyEvent]:

@@ -18,8 +18,8 @@ from typing import Any
 
 import anyio
 
+from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.inactivity import Inactivity, PauseKind
-from supervisor.core.specs import AgentSpec
 from supervisor.runtime.alarm import Alarm, Appointment
 
 ROUNDING = 1e-6  # seconds by which an instant may miss itself once the lag was added and taken off again

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from supervisor.core.errors import ToolFailed
 from supervisor.core.session import Job
-from supervisor.core.specs import ToolContext, tool
+from supervisor.core.tool_spec import tool
+from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import ToolResult
 from supervisor.tools.background import end_job, look_at, read_log
 

@@ -18,7 +18,7 @@ import anyio
 
 from supervisor.core.errors import ToolFailed
 from supervisor.core.marker import CALL_MARKER
-from supervisor.core.specs import tool
+from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import NewJob, ToolContext
 from supervisor.core.values import ToolResult
 from supervisor.tools.ampersand import without_ampersand

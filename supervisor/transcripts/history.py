@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from supervisor.core.encoding import printable
 from supervisor.core.events import MessageImported
-from supervisor.core.specs import printable
 from supervisor.transcripts.claude_code import ClaudeCode
 from supervisor.transcripts.codex import Codex
 from supervisor.transcripts.index import ENTRY

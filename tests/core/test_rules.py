@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.rules import Rule, allow, ask_for, deny, find_option, inherit, options_for, verdict
-from supervisor.core.specs import tool
+from supervisor.core.tool_spec import tool
 from supervisor.core.values import Option
 
 JSON = st.recursive(

@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import supervisor.core.specs
+import supervisor.core.toolcontext
+from supervisor.core.agent_spec import agent
+from supervisor.core.encoding import from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.specs import ToolContext, agent, from_json, printable, to_json, tool
+from supervisor.core.tool_spec import tool
+from supervisor.core.toolcontext import ToolContext
 
 
 class Colour(enum.Enum):
@@ -196,7 +199,7 @@ def test_equal_inputs_are_the_same_bytes_in_whatever_order_their_sets_and_names_
 
 async def by_class(context: ToolContext, n: int) -> int: ...
 async def by_name(context: "ToolContext", n: int) -> int: ...
-async def by_path(context: "supervisor.core.specs.ToolContext", n: int) -> int: ...
+async def by_path(context: "supervisor.core.toolcontext.ToolContext", n: int) -> int: ...
 async def without(n: int) -> int: ...
 async def of_another_kind(context: "Order", n: int) -> int: ...
 

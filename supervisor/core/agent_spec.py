@@ -1,0 +1,161 @@
+"""Declarations of agents: what the supervisor must know of an agent before it runs; its budgets and its limits.
+
+Rules
+- An agent takes its context and at most one input (more fields: a dataclass, TypedDict or Struct).
+- Its input is converted at one border by msgspec: JSON on disk, the annotated type in Python.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
+
+from supervisor.core.encoding import JSON_NULL, from_json, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.signatures import DeclaredFunction, hint_of
+
+if TYPE_CHECKING:
+    from supervisor.core.rules import Rule
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class AgentSpec(DeclaredFunction, Generic[P, R_co]):
+    """An agent: its function, its name, its budgets (seconds) and its limits. Made by `agent`."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Awaitable[R_co]],
+        *,
+        name: str | None = None,
+        inactivity_timeout: float = 60.0,
+        first_progress_timeout: float = 1800.0,
+        active_timeout: float | None = None,
+        stop_timeout: float = 30.0,
+        call_timeout: float | None = None,
+        rules: Sequence["Rule"] = (),
+        jobs: Literal["end", "keep"] = "end",
+        max_children: int = 10_000,
+        max_live_children: int = 10_000,
+        max_depth: int = 16,
+    ) -> None:
+        super().__init__(fn, name, "agent")
+        for key, seconds in (
+            ("inactivity_timeout", inactivity_timeout),
+            ("first_progress_timeout", first_progress_timeout),
+            ("active_timeout", active_timeout),
+            ("stop_timeout", stop_timeout),
+            ("call_timeout", call_timeout),
+        ):
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"agent {self.name}: {key} must be more than 0 seconds, not {seconds}")
+        self.inactivity_timeout = inactivity_timeout
+        self.first_progress_timeout = first_progress_timeout
+        self.active_timeout = active_timeout
+        self.stop_timeout = stop_timeout
+        self.call_timeout = call_timeout
+        self.rules = tuple(rules)
+        if jobs not in ("end", "keep"):
+            raise ValueError(f"agent {self.name}: jobs is 'end' or 'keep', not {jobs!r}")
+        self.jobs = jobs
+        self.max_children = max_children
+        self.max_live_children = max_live_children
+        self.max_depth = max_depth
+        if not inspect.signature(fn).parameters:
+            raise TypeError(f"agent {self.name} takes no context: its first parameter is the Context")
+        parameters = self._parameters(skip=1)
+        if parameters and parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+            raise TypeError(f"agent {self.name}: its input is passed by position; leave out the '*'")
+        if len(parameters) > 1:
+            raise TypeError(
+                f"agent {self.name} takes {len(parameters)} inputs; an agent takes its context and at most one: "
+                "put the fields into a dataclass, TypedDict or Struct"
+            )
+        self._input = parameters[0] if parameters else None
+        self._signature = inspect.signature(fn)
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name} of {self.__module__}>"
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether a start gives it an input."""
+        return self._input is not None
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
+        """Encode the one input; raises TypeError for a wrong number, InvalidInput for a value that does not fit."""
+        bound = self._signature.bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        if self._input is None:
+            return JSON_NULL
+        raw = to_json(bound.arguments[self._input.name], f"the input of agent {self.name}", canonical=True)
+        self.decode_input(raw)
+        return raw
+
+    def decode_input(self, raw: msgspec.Raw | bytes) -> tuple[Any, ...]:
+        """Return the arguments that follow the context: none or one; raises InvalidInput if the JSON does not fit."""
+        if self._input is None:
+            if bytes(raw) != bytes(JSON_NULL):
+                raise InvalidInput(f"agent {self.name} takes no input")
+            return ()
+        return (from_json(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}"),)
+
+    @cached_property
+    def takes_text(self) -> bool:
+        """Whether a message can be its input."""
+        if self._input is None:
+            return False
+        try:
+            from_json(b'"text"', hint_of(self.fn, self._input.name), "a message")
+        except InvalidInput:
+            return False
+        return True
+
+    def default_input(self) -> msgspec.Raw:
+        """Encode the input of a start that gives none; raises InvalidInput if the agent needs one."""
+        if self._input is not None and self._input.default is inspect.Parameter.empty:
+            raise InvalidInput(f"agent {self.name} needs an input: {self._input}")
+        return self.encode_input((), {})
+
+
+class AgentDecorator(Protocol):
+    def __call__(self, fn: Callable[Concatenate[Any, P], Awaitable[R]], /) -> AgentSpec[P, R]: ...
+
+
+@overload
+def agent(fn: Callable[Concatenate[Any, P], Awaitable[R]], /) -> AgentSpec[P, R]: ...
+@overload
+def agent(
+    *,
+    name: str | None = None,
+    inactivity_timeout: float = 60.0,
+    first_progress_timeout: float = 1800.0,
+    active_timeout: float | None = None,
+    stop_timeout: float = 30.0,
+    call_timeout: float | None = None,
+    rules: Sequence["Rule"] = (),
+    jobs: Literal["end", "keep"] = "end",
+    max_children: int = 10_000,
+    max_live_children: int = 10_000,
+    max_depth: int = 16,
+) -> AgentDecorator: ...
+def agent(fn: Any = None, /, **options: Any) -> Any:
+    """Declare an agent: an async function of a Context and at most one input.
+
+    `inactivity_timeout`: seconds between two signs of progress before the watchdog ends the run (W5).
+    `first_progress_timeout`: seconds that a model call may take to its first heartbeat.
+    `active_timeout`: seconds of active time in all, waits for people not counted; None: no bound.
+    `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
+    `call_timeout`: the deadline in seconds of calls that say nothing of their own; a call's own goes before it, and it
+    before the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
+    `jobs`: what becomes of background jobs that its calls began: "end" with the root session, or "keep" (T6).
+    `rules`: standing decisions on its calls and those of its sub-agents; a sub-agent's own can deny and ask, and never
+    allow more than its parents' (A7, A14).
+    `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
+    `max_depth`: how many levels of sub-agents there may be below a root.
+    """
+    return AgentSpec(fn) if fn is not None else lambda fn: AgentSpec(fn, **options)

@@ -1,0 +1,167 @@
+"""Declarations of tools: what the supervisor must know of a tool before it is called; its rule and its deadline.
+
+Rules
+- A tool's arguments are encodable; its first parameter may be a ToolContext, which is no argument.
+- Arguments and results are converted at one border by msgspec: JSON on disk, the annotated types in Python.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property, partial
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
+
+from supervisor.core.encoding import from_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.signatures import DeclaredFunction, hint_of
+from supervisor.core.toolcontext import ToolContext
+from supervisor.core.values import ToolResult
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+def _given(value: T) -> T:
+    return value
+
+
+class ToolSpec(DeclaredFunction, Generic[P, R_co]):
+    """A function tool: its approval rule, its deadline, and whether it may run twice. Made by `tool`."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        *,
+        name: str | None = None,
+        approval: Literal["ask", "never"] | Callable[..., bool] = "ask",
+        timeout: float | None = 30.0,
+        idempotent: bool = False,
+        starts_process: bool = False,
+    ) -> None:
+        super().__init__(fn, name, "tool")
+        if not callable(approval) and approval not in ("ask", "never"):
+            raise ValueError(f"tool {self.name}: approval is 'ask', 'never' or a callable, not {approval!r}")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"tool {self.name}: timeout must be more than 0 seconds, not {timeout}")
+        self.approval = approval
+        self.timeout = timeout
+        self.idempotent = idempotent
+        self.starts_process = starts_process
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+        self.takes_context = first is not None and self._is_context(first)
+        self._arguments = self._parameters(skip=int(self.takes_context))
+        self._signature = inspect.Signature(self._arguments)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} of {self.__module__}>"
+
+    def _is_context(self, parameter: inspect.Parameter) -> bool:
+        try:
+            return hint_of(self.fn, parameter.name) is ToolContext
+        except InvalidInput:  # imported for type checkers only, or defined further down
+            return bool(parameter.annotation == "ToolContext")
+
+    @property
+    def keeps_deadline(self) -> bool:
+        """Whether the tool keeps the deadline itself that its argument `timeout` says."""
+        return self.timeout is None and any(p.name == "timeout" for p in self._arguments)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments as passed and with defaults filled in, by name; raises TypeError as a call would."""
+        bound = self._signature.bind(*args, **kwargs)
+        passed = dict(bound.arguments)
+        bound.apply_defaults()
+        return passed, dict(bound.arguments)
+
+    @cached_property
+    def _struct(self) -> type[msgspec.Struct]:
+        fields = [
+            (
+                p.name,
+                hint_of(self.fn, p.name),
+                *(() if p.default is p.empty else (msgspec.field(default_factory=partial(_given, p.default)),)),
+            )
+            for p in self._arguments
+        ]
+        return msgspec.defstruct(f"{self.name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+
+    def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
+        """Return typed arguments by name; raises InvalidInput naming what does not fit."""
+        arguments = from_json(raw, self._struct, f"the arguments of tool {self.name}")
+        return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+
+    def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a person must decide this call; a rule that raises has proved nothing, so it asks (A5)."""
+        if not callable(self.approval):
+            return self.approval == "ask"
+        try:
+            return bool(self.approval(**arguments))
+        except Exception:  # noqa: BLE001 # the user's rule may raise anything; fail closed
+            return True
+
+
+class ToolDecorator(Protocol):
+    """The overloads read: with or without a ToolContext first, returning a ToolResult or the value of an ok one."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+
+
+class RuledToolDecorator(Protocol[P]):
+    """As ToolDecorator, for a tool whose approval rule takes the same arguments."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+
+
+@overload
+def tool(fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    approval: Literal["ask", "never"] = "ask",
+    timeout: float | None = 30.0,
+    idempotent: bool = False,
+    starts_process: bool = False,
+) -> ToolDecorator: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    approval: Callable[P, bool],
+    timeout: float | None = 30.0,
+    idempotent: bool = False,
+    starts_process: bool = False,
+) -> RuledToolDecorator[P]: ...
+def tool(fn: Any = None, /, **options: Any) -> Any:
+    """Declare a function tool: an async function whose arguments JSON can hold.
+
+    `approval`: "ask" (the default) asks a person for every call, "never" for none; a callable gets the arguments and
+    says whether to ask. `timeout`: the call's deadline in seconds (T3); None only for a tool that keeps a deadline of
+    its own. `idempotent`: a call lost in a crash may run again. `starts_process`: the tool runs a process and tells its
+    ToolContext its pid before the process begins (T9).
+    The function returns a value, or a ToolResult to say more; it raises ToolFailed to fail with output.
+    """
+    return ToolSpec(fn) if fn is not None else lambda fn: ToolSpec(fn, **options)
