@@ -144,6 +144,7 @@ async def die_during_call(backend, path, given, folder):
     (began,) = events(store, "s", e.ToolCallStarted)
     store.close()
     os.kill(owner.pid, signal.SIGSTOP)  # or it would end the command itself
+    os.waitid(os.P_PID, owner.pid, os.WSTOPPED)  # a signal that was sent has not stopped anybody yet
     os.kill(find(began.process).parent, signal.SIGKILL)
     owner.kill()
     owner.wait()

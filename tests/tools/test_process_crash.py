@@ -81,6 +81,7 @@ async def test_a_killed_gate_has_run_nothing(anyio_backend_name, marker, tmp_pat
     """The command's process waits for its warden as well: without it, it exits."""
     owner, (_, _, warden) = start_owner(anyio_backend_name, "touch ran", "gated", marker, tmp_path)
     os.kill(owner.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, owner.pid, os.WSTOPPED)
     os.kill(warden, signal.SIGKILL)
     owner.kill()
     owner.wait()
@@ -118,6 +119,7 @@ async def test_a_survivor_is_ended_by_pid_and_start_time(anyio_backend_name, mar
     command = "trap '' TERM; sleep 1000 & touch ready; while :; do sleep 1; done"
     owner, (pid, started, warden) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
     os.kill(owner.pid, signal.SIGSTOP)  # or it would end the command itself
+    os.waitid(os.P_PID, owner.pid, os.WSTOPPED)  # a signal that was sent has not stopped anybody yet
     os.kill(warden, signal.SIGKILL)
     owner.kill()
     owner.wait()

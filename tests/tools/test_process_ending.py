@@ -46,6 +46,8 @@ async def test_exit_and_deadline_in_one_instant_is_an_exit(env, tmp_path):
                 await anyio.sleep(0.005)
             warden = find(process.pid).parent
             os.kill(warden, signal.SIGSTOP)
+            while process_state(warden) != "T":
+                await anyio.sleep(0.005)
             (tmp_path / "go").touch()
             while process_state(process.pid) != "Z":
                 await anyio.sleep(0.005)
