@@ -13,18 +13,20 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw
 
+from supervisor.core.asking import (
+    ApprovalDecided as ApprovalDecided,
+    ApprovalWithdrawn as ApprovalWithdrawn,
+    CardFailed as CardFailed,
+    CardPosted as CardPosted,
+    CardRetired as CardRetired,
+)
 from supervisor.core.errors import StoreUnreadable
+from supervisor.core.facts import Event as Event
 from supervisor.core.rules import Rule
 from supervisor.core.values import Option, OutcomeKind, ResultKind
 
 WaitKind = Literal["sleep", "timer"]
 """Operations that the journal knows from their start, since they have an instant at which they are due."""
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, omit_defaults=True):
-    """A journaled fact."""
-
-    at: datetime
 
 
 class SessionCreated(Event, frozen=True, kw_only=True):
@@ -113,34 +115,6 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     given: int | None = None
     """As in OperationStarted."""
-
-
-class ApprovalDecided(Event, frozen=True, kw_only=True):
-    """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8)."""
-
-    operation: str
-    approval: str
-    decision: Literal["approve", "deny"]
-    by: str
-    scope: str = "once"
-    reason: str | None = None
-    arguments: Raw = Raw(b"null")
-
-    @property
-    def edited(self) -> Raw | None:
-        """The arguments that the approver gave, None if she left them as they were.
-
-        That is not said in the field's type: a union with Raw can be written, but not be read again.
-        """
-        return None if bytes(self.arguments) == b"null" else self.arguments
-
-
-class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
-    """Nobody needs to decide any more; a late click is told so and runs nothing (W8)."""
-
-    operation: str
-    approval: str
-    reason: str
 
 
 class ToolCallStarted(Event, frozen=True, kw_only=True):
@@ -284,27 +258,6 @@ class RunPassivated(Event, frozen=True, kw_only=True):
     waiting_for: tuple[str, ...]
     due_at: datetime | None = None
     """When the earliest of its timers wakes it."""
-
-
-class CardPosted(Event, frozen=True, kw_only=True):
-    """A channel shows the approval; `card` is what the channel needs to find its card again."""
-
-    approval: str
-    channel: str
-    card: str = ""
-
-
-class CardFailed(Event, frozen=True, kw_only=True):
-    """A channel could not show the approval; the next one is asked (A11)."""
-
-    approval: str
-    channel: str
-    error: str
-
-
-class CardRetired(Event, frozen=True, kw_only=True):
-    approval: str
-    channel: str
 
 
 class RunFinished(Event, frozen=True, kw_only=True):

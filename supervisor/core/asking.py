@@ -1,0 +1,56 @@
+"""Events of asking people: what was decided, by whom, and where it was shown. Rules as in core/events.py."""
+
+from typing import Literal
+
+from msgspec import Raw
+
+from supervisor.core.facts import Event
+
+
+class ApprovalDecided(Event, frozen=True, kw_only=True):
+    """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8)."""
+
+    operation: str
+    approval: str
+    decision: Literal["approve", "deny"]
+    by: str
+    scope: str = "once"
+    reason: str | None = None
+    arguments: Raw = Raw(b"null")
+
+    @property
+    def edited(self) -> Raw | None:
+        """The arguments that the approver gave, None if she left them as they were.
+
+        That is not said in the field's type: a union with Raw can be written, but not be read again.
+        """
+        return None if bytes(self.arguments) == b"null" else self.arguments
+
+
+class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
+    """Nobody needs to decide any more; a late click is told so and runs nothing (W8)."""
+
+    operation: str
+    approval: str
+    reason: str
+
+
+class CardPosted(Event, frozen=True, kw_only=True):
+    """A channel shows the approval; `card` is what the channel needs to find its card again."""
+
+    approval: str
+    channel: str
+    card: str = ""
+
+
+class CardFailed(Event, frozen=True, kw_only=True):
+    """A channel could not show the approval; the next one is asked (A11)."""
+
+    approval: str
+    channel: str
+    error: str
+
+
+class CardRetired(Event, frozen=True, kw_only=True):
+    approval: str
+    channel: str

@@ -1,0 +1,11 @@
+"""What every event is: a fact with its instant. The events themselves are in core/events.py and core/asking.py."""
+
+from datetime import datetime
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, omit_defaults=True):
+    """A journaled fact."""
+
+    at: datetime

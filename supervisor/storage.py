@@ -1,0 +1,115 @@
+"""The seam below: what a store promises. The other seams are in abc.py, which offers this one, too."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from supervisor.core.rows import Owner, Row, SessionRow
+from supervisor.core.values import Approval
+
+
+class Store(ABC):
+    """What is remembered: journals, and the index of sessions and approvals that follows from them.
+
+    - Called from one thread at a time; only `commit` may be called from another thread than the event loop's.
+    - `begin` to `commit` is one transaction: all of it is on disk when `commit` returns, or none is.
+    - What is read is committed, whoever committed it; any number of processes may share a store.
+    - `open` refuses what it cannot read (StoreUnreadable) and leaves it untouched (A5).
+    - If the process dies between any two calls, the next `open` finds the last commit.
+    """
+
+    name: str
+    """For messages to people: where it is."""
+    is_durable: bool
+    """Whether another process, or a later one, could answer what is asked here (A6)."""
+    jobs_folder: str | None = None
+    """Where logs of background jobs may lie, made when it is needed; None if the store is nowhere."""
+    unreadable: Mapping[str, str]
+    """Sessions of which `rows` left out an entry that it cannot read, and why; `journal` refuses them and no others."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Open or create. Raises StoreUnreadable."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close; the owner's lock dies with it. Idempotent."""
+
+    @abstractmethod
+    def begin(self) -> bool:
+        """Begin a transaction; False, at once, while another process is in one."""
+
+    @abstractmethod
+    def write(self, rows: Sequence[Row]) -> None:
+        """Add entries in order, and bring the index up to date. Raises StoreRefused; then `rollback`."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Sync to disk. Raises StoreRefused if nothing was written, StoreDied if that is not known."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """End the transaction without a trace. Idempotent."""
+
+    def wants_checkpoint(self) -> bool:
+        """Whether enough was written for `checkpoint` to be worth its while. Cheap: ask after every commit."""
+        return False
+
+    def checkpoint(self) -> None:  # noqa: B027 # most stores have no log to bound
+        """Bound the store's log. May be called in a worker thread, beside everything but `close`, by one at a time."""
+
+    @abstractmethod
+    def rows(self, after: int) -> list[Row]:
+        """Return all entries behind a position, in order, but for those named by `unreadable`."""
+
+    @abstractmethod
+    def journal(self, session: str, after: int = 0) -> list[Row]:
+        """Return a session's entries, in order. Raises StoreUnreadable for that session only."""
+
+    @abstractmethod
+    def last_position(self) -> int:
+        """Return the position of the last entry, 0 in an empty store."""
+
+    @abstractmethod
+    def has_changed(self) -> bool:
+        """Whether another process has committed since the last call. Cheap: it is asked several times a second."""
+
+    @abstractmethod
+    def get_session(self, session: str) -> SessionRow | None:
+        """Return a session as the index knows it, None if there is none."""
+
+    @abstractmethod
+    def find_sessions(
+        self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
+    ) -> list[SessionRow]:
+        """Return sessions, parents before children. `is_awake`: open ones that are not passivated."""
+
+    @abstractmethod
+    def next_due(self) -> list[tuple[str, datetime]]:
+        """Return the passivated sessions that a timer will wake, and when, earliest first."""
+
+    @abstractmethod
+    def get_approval(self, approval: str) -> Approval | None:
+        """Return an approval in whatever state it is, None if there is none."""
+
+    @abstractmethod
+    def find_approvals(
+        self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
+    ) -> list[Approval]:
+        """Return approvals behind a position, oldest first."""
+
+    @abstractmethod
+    def claim(self, root: str) -> Owner | None:
+        """Within a transaction: own a tree, or return the living process that does. Takes over from a dead one."""
+
+    @abstractmethod
+    def disown(self, root: str) -> None:
+        """Within a transaction: give up a tree."""
+
+    @abstractmethod
+    def get_owner(self, root: str) -> Owner | None:
+        """Return the living owner of a tree, this process included."""
+
+    @abstractmethod
+    def owns(self, root: str) -> bool:
+        """Whether this process owns the tree."""
