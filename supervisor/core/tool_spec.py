@@ -8,7 +8,7 @@ Rules
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin, overload
 
 import msgspec
 
@@ -63,6 +63,12 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
             return hint_of(self.fn, parameter.name) is ToolContext
         except InvalidInput:  # imported for type checkers only, or defined further down
             return bool(parameter.annotation == "ToolContext")
+
+    @cached_property
+    def value_type(self) -> Any:
+        """The type of the value that an ok result of it has."""
+        type_ = self.return_type
+        return get_args(type_)[0] if get_origin(type_) is ToolResult else type_
 
     @property
     def keeps_deadline(self) -> bool:

@@ -2,8 +2,9 @@
 
     journaled, with its approval -> decided -> `executing` committed -> effect -> result committed -> result returned
 
-What a call finds in the journal says where it goes on: asked, it waits; approved, it runs; executing is a call that was
-lost and whose tool is idempotent (recovery has answered every other one), so it runs; finished, it returns.
+What a call finds in the journal says where it goes on: asked, it waits; approved, it runs; executing is a call that may
+run again (recovery has answered every other one), so it does; finished, it returns. What is called, and what its effect
+is, is said by the kinds of call: a function (function_calls.py), a sub-agent, or nothing there is (model_calls.py).
 
 Rules
 - Immediately before the effect: the digest of what was approved, the run's life, and the arguments' types are checked
@@ -13,56 +14,72 @@ Rules
 - Cancelled by a scope of the agent's own, a call is abandoned: a re-run waits there until it is cancelled again.
 """
 
-import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from math import inf, nextafter
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal
 
 import anyio
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
-from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
-from supervisor.core.ids import digest, new_approval_id
+from supervisor.core.encoding import JSON_NULL, printable
+from supervisor.core.errors import InvalidInput, RunStopping
+from supervisor.core.ids import new_approval_id
 from supervisor.core.rules import Rule, VerdictKind, verdict
-from supervisor.core.session import Job, Operation, SessionState
-from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.toolcontext import NewJob, ToolContext
+from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import Option, ResultKind, ToolResult
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.identity import HOST, working_directory
+from supervisor.runtime.identity import working_directory
 from supervisor.runtime.journal import View
+from supervisor.runtime.results import denial, encode_details, finished, result_of
 
-CONNECTION_LOST: Final = (
-    ConnectionError,
-    EOFError,
-    anyio.BrokenResourceError,
-    anyio.ClosedResourceError,
-    anyio.EndOfStream,
-    anyio.IncompleteRead,
-)
-"""What a tool raises when its far side has gone: the call may have been done there, and nobody knows (T1)."""
-LARGEST_RESULT: Final = 16 * 1024 * 1024  # bytes of JSON that one result may add to the journal
 Effect = Literal["none", "maybe", "done"]
 _NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 
 
-class Call:
-    """One call of one tool in one attempt."""
+class Call(ABC):
+    """One call in one attempt. `name` is that of what is called: rules are on it, and people see it."""
 
-    def __init__(self, attempt: Attempt, branch: str, tool: ToolSpec[Any, Any], args: Any, kwargs: Any) -> None:
-        passed, full = tool.bind(args, kwargs)
-        if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
-            full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
+    __slots__ = ("arguments", "attempt", "digest", "is_idempotent", "name", "operation")
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        operation: str,
+        name: str,
+        arguments: msgspec.Raw,
+        digest: str,
+        *,
+        is_idempotent: bool = False,
+    ) -> None:
         self.attempt = attempt
-        self.tool = tool
-        self.arguments = to_json(full, f"an argument of tool {tool.name}")
-        self.typed = tool.decode_arguments(self.arguments)
-        self.digest = digest(msgspec.to_builtins(full, order="deterministic"))
-        named = msgspec.to_builtins(passed, order="deterministic")
-        self.operation = attempt.name_operation(branch, "call", tool.name, named)
+        self.operation = operation
+        self.name = name
+        self.arguments = arguments
+        self.digest = digest
+        self.is_idempotent = is_idempotent
+
+    @property
+    @abstractmethod
+    def value_type(self) -> Any:
+        """The type of the value of an ok result."""
+
+    @abstractmethod
+    def needs_approval(self) -> bool:
+        """Whether a person must decide where no rule says anything."""
+
+    @abstractmethod
+    def begin(self) -> Iterable[e.AnyEvent]:
+        """Return what is journaled with a call that nobody is asked about, in the same append."""
+
+    @abstractmethod
+    def check(self, arguments: msgspec.Raw) -> Any:
+        """Return the arguments as the effect takes them; raises InvalidInput if they do not fit (A9)."""
+
+    @abstractmethod
+    async def perform(self, arguments: Any, *, is_executing: bool) -> None:
+        """The effect, and its result on disk whatever happens. `is_executing`: that is committed already."""
 
     async def run(self) -> ToolResult[Any]:
         attempt = self.attempt
@@ -76,11 +93,11 @@ class Call:
                 await self._proceed(is_new=record is None)
             except anyio.get_cancelled_exc_class():
                 if attempt.fate is None:
-                    await self._abandon()
+                    await self.abandon()
                 raise
-            finished = await attempt.take(self.operation)
-        assert isinstance(finished.result, e.ToolCallFinished)
-        return result_of(finished.result, self.tool)
+            answered = await attempt.take(self.operation)
+        assert isinstance(answered.result, e.ToolCallFinished)
+        return result_of(answered.result, self.value_type, f"the result of tool {self.name}")
 
     @property
     def record(self) -> Operation:
@@ -90,7 +107,7 @@ class Call:
         """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
         once."""
         ruled = self._ask_rules(self.arguments)
-        asks = self.tool.needs_approval(self.typed) if ruled is None else ruled[0] == "ask"
+        asks = self.needs_approval() if ruled is None else ruled[0] == "ask"
         is_denied = ruled is not None and ruled[0] == "deny"
         if asks:
             await self.attempt.refuse_if_stopping()
@@ -100,17 +117,17 @@ class Call:
             if asks and (state.cancel is not None or self.attempt.fate is not None):
                 raise RunStopping("the run was told to stop; nobody is asked any more")
             yield e.ToolCallRequested(
-                at=self._now(),
+                at=self.now(),
                 operation=self.operation,
-                tool=self.tool.name,
+                tool=self.name,
                 arguments=self.arguments,
                 digest=self.digest,
-                idempotent=self.tool.idempotent,
+                idempotent=self.is_idempotent,
                 approval=approval,
                 options=(Option("once"),) if asks else (),
             )
-            if not asks and not is_denied and not self.tool.starts_process:
-                yield self._started()
+            if not asks and not is_denied:
+                yield from self.begin()
 
         await self.attempt.append(plan)
 
@@ -121,7 +138,7 @@ class Call:
         if not rules:
             return None
         values, cwd = msgspec.json.decode(arguments), working_directory()
-        return verdict(rules, self.tool.name, values, cwd=cwd, root_session=facts.root)
+        return verdict(rules, self.name, values, cwd=cwd, root_session=facts.root)
 
     async def _proceed(self, *, is_new: bool) -> None:
         """Bring the call from wherever it is to its result."""
@@ -130,10 +147,10 @@ class Call:
         record = self.record
         if record.state == "denied":
             assert record.decision is not None
-            await self._commit(denial(record.decision, self._now()))
+            await self._commit(denial(record.decision, self.now()))
         elif record.state == "withdrawn":
             gone = {"reason": "withdrawn", "effect": "none"}
-            await self._finish("interrupted", "the approval was withdrawn", gone)
+            await self.finish("interrupted", "the approval was withdrawn", gone)
         elif record.is_open:
             await self._execute(record, is_executing=is_new and record.state == "executing")
 
@@ -143,121 +160,30 @@ class Call:
         try:
             if not edited and record.request.digest != self.digest:
                 raise InvalidInput("the call's defaults have changed since it was approved; ask again")
-            arguments = self.tool.decode_arguments(record.arguments)
+            arguments = self.check(record.arguments)
         except InvalidInput as error:
-            await self._finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
+            await self.finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
             return
         ruled = self._ask_rules(record.arguments)
         if ruled is not None and ruled[0] == "deny":  # an edit, or a rule that came after the approval (A8, A9)
-            await self._finish("denied", _forbidden(ruled[1]), _FORBIDDEN)
+            await self.finish("denied", _forbidden(ruled[1]), _FORBIDDEN)
             return
-        if not is_executing and not self.tool.starts_process:
-            await self.commit_started(None, None)
-        self.attempt.watch.pause(f"call:{self.operation}", "call")
-        try:
-            await self._act(_CallContext(self), arguments)
-        finally:
-            self.attempt.watch.resume(f"call:{self.operation}")
+        await self.perform(arguments, is_executing=is_executing)
 
-    async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
-        """The effect, and its result on disk whatever happens."""
-        timeout = self.tool.timeout
-        if timeout is not None:
-            timeout = self.attempt.spec.call_timeout or timeout
-        # Just behind the instant itself: what ends exactly with it has ended (T3).
-        deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
-        try:
-            with anyio.CancelScope(deadline=deadline) as scope:
-                value = await self.tool.fn(*((context,) if self.tool.takes_context else ()), **arguments)
-        except anyio.get_cancelled_exc_class():
-            await self._interrupt(context)
-            raise
-        except ToolFailed as failure:
-            await self._finish("error", failure.content, {"effect": context.effect, **failure.details})
-        except RunStopping:
-            raise
-        except Exception as error:  # noqa: BLE001 # a tool is the user's code: whatever it raises is its result
-            text = f"{type(error).__name__}: {error}"
-            reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
-            await self._finish("error", text, {"reason": reason, "effect": context.effect})
-        else:
-            if scope.cancelled_caught:
-                text = f"the call did not end within its deadline of {timeout:g} s"
-                details = {"reason": "deadline", "effect": context.effect, "timeout": timeout}
-                await self._finish("error", text, details)
-            else:
-                await self._finish_with(value)
-
-    async def commit_started(
-        self, process: int | None, process_started_at: float | None, job: NewJob | None = None
-    ) -> None:
-        """Commit `executing`, unless the run was told to stop meanwhile; with the background job that begins by it."""
-        events: list[e.AnyEvent] = []
-
-        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            needed_a_person = self.record.decision is not None
-            if needed_a_person and (state.cancel is not None or self.attempt.fate is not None):
-                raise RunStopping("the run was told to stop; the call does not begin")
-            events[:] = [self._started(process, process_started_at)]
-            if job is not None:
-                events.append(self._job_started(job, process, process_started_at))
-            return events
-
-        await self.attempt.append(plan)
-        for event in events:
-            if isinstance(event, e.JobStarted):
-                self.attempt.host.jobs.began(self.attempt.session, event)
-
-    async def _interrupt(self, context: "_CallContext") -> None:
-        """The call was cut off while it ran: journal what it left, as a result or as abandoned."""
-        left = context.left or ToolResult(kind="interrupted", content="")
-        details = {**left.details, "reason": "cancelled", "effect": context.effect}
-        if self.attempt.fate is None:
-            await self._abandon(left.content, details)
-        else:
-            await self._finish("interrupted", left.content or "the call was cancelled", details)
-
-    async def _abandon(self, content: str = "", details: Mapping[str, Any] = _NOT_BEGUN) -> None:
+    async def abandon(self, content: str = "", details: Mapping[str, Any] = _NOT_BEGUN) -> None:
         abandoned = e.OperationAbandoned(
-            at=self._now(),
+            at=self.now(),
             operation=self.operation,
             kind="call",
             content=printable(content),
-            details=_encode_details(details),
+            details=encode_details(details),
         )
         await self.attempt.abandon(abandoned)
 
-    async def _finish_with(self, value: Any) -> None:
-        """Commit what the tool returned: a ToolResult says all itself, anything else is the value of an ok one."""
-        result = value if isinstance(value, ToolResult) else ToolResult(kind="ok", content="", value=value)
-        try:
-            raw = to_json(result.value, f"the result of tool {self.tool.name}")
-            if result.kind == "ok":
-                value_of(raw, self.tool)
-        except InvalidInput as error:
-            await self._finish("error", str(error), {"reason": "invalid_result", "effect": "done"})
-            return
-        content = result.content
-        if result is not value:
-            content = value if isinstance(value, str) else bytes(raw).decode()
-        await self._finish(result.kind, content, result.details, raw)
-
-    async def _finish(
+    async def finish(
         self, kind: ResultKind, content: str, details: Mapping[str, Any], value: msgspec.Raw = JSON_NULL
     ) -> None:
-        size = len(content) + len(bytes(value))
-        if size > LARGEST_RESULT:
-            kind, details = "error", {**details, "reason": "too_large"}
-            content = f"the result has {size} bytes, more than {LARGEST_RESULT}; write it to a file and return its path"
-        event = e.ToolCallFinished(
-            at=self._now(),
-            operation=self.operation,
-            kind=kind,
-            content=printable(content),
-            value=value if kind == "ok" else JSON_NULL,
-            details=_encode_details(details),
-        )
-        await self._commit(event)
+        await self._commit(finished(self.operation, self.now(), kind, content, details, value))
 
     async def _commit(self, event: e.ToolCallFinished) -> None:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
@@ -265,33 +191,7 @@ class Call:
 
         await self.attempt.append(plan, bound=False)
 
-    def _started(self, process: int | None = None, process_started_at: float | None = None) -> e.ToolCallStarted:
-        return e.ToolCallStarted(
-            at=self._now(),
-            operation=self.operation,
-            host=HOST,
-            pid=os.getpid(),
-            process=process,
-            process_started_at=process_started_at,
-        )
-
-    def _job_started(self, job: NewJob, process: int | None, process_started_at: float | None) -> e.JobStarted:
-        assert process is not None
-        return e.JobStarted(
-            at=self._now(),
-            job=job.id,
-            operation=self.operation,
-            command=printable(job.command),
-            host=HOST,
-            process=process,
-            process_started_at=process_started_at,
-            guard=job.guard,
-            guard_started_at=job.guard_started_at,
-            log=printable(job.log),
-            keep=self.attempt.spec.jobs == "keep",
-        )
-
-    def _now(self) -> Any:
+    def now(self) -> datetime:
         return self.attempt.host.clock.now()
 
 
@@ -301,80 +201,3 @@ _FORBIDDEN: Final[Mapping[str, Any]] = {"reason": "rule", "effect": "none"}
 def _forbidden(rule: Rule) -> str:
     """Say to the agent which rule denied its call."""
     return f"denied by a rule from {rule.origin}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "")
-
-
-class _CallContext(ToolContext):
-    """What the tool knows of its call."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self.operation = call.operation
-        self.session = call.attempt.session
-        self.requester = call.attempt.state.facts.requester
-        self.executing = not call.tool.starts_process
-        self.left: ToolResult[Any] | None = None
-
-    @property
-    def effect(self) -> Effect:
-        """What may have happened if the tool does not say: nothing before `executing` was committed."""
-        return "maybe" if self.executing else "none"
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._call.attempt.fate is not None
-
-    def heartbeat(self) -> None:
-        host = self._call.attempt.host
-        host.hub.sign(self.session, host.clock.now())
-
-    @property
-    def jobs(self) -> Mapping[str, Job]:
-        return self._call.attempt.state.jobs
-
-    @property
-    def job_folder(self) -> str:
-        return self._call.attempt.host.jobs.folder()
-
-    async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
-        await self._call.commit_started(pid, started_at, job)
-        self.executing = True
-
-    def leave(self, result: ToolResult[Any]) -> None:
-        self.left = result
-
-
-def denial(decided: e.ApprovalDecided, now: datetime) -> e.ToolCallFinished:
-    """Return the result of a call that was denied."""
-    content = f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
-    details = _encode_details({"effect": "none"})
-    return e.ToolCallFinished(
-        at=now, operation=decided.operation, kind="denied", content=printable(content), details=details
-    )
-
-
-def result_of(event: e.ToolCallFinished, tool: ToolSpec[Any, Any]) -> ToolResult[Any]:
-    """Return a journaled result as the caller gets it: the value typed, and only for an ok one."""
-    value = value_of(event.value, tool) if event.kind == "ok" else None
-    details = msgspec.json.decode(event.details)
-    return ToolResult(kind=event.kind, content=event.content, value=value, details=details)
-
-
-def value_of(raw: msgspec.Raw, tool: ToolSpec[Any, Any]) -> Any:
-    """Decode an ok result's value as the tool's annotation says; raises InvalidInput if it does not fit."""
-    type_ = tool.return_type
-    if get_origin(type_) is ToolResult:
-        (type_,) = get_args(type_)
-    return from_json(raw, type_, f"the result of tool {tool.name}")
-
-
-def _encode_details(details: Mapping[str, Any]) -> msgspec.Raw:
-    """Details are a tool's own words: what JSON cannot hold is shown as text rather than lost with the result."""
-    whole = {"reason": None, "effect": "done", **details}
-    return msgspec.Raw(msgspec.json.encode({printable(str(k)): _as_json(v) for k, v in whole.items()}))
-
-
-def _as_json(value: Any) -> Any:
-    try:
-        return to_json(value, "a detail")
-    except InvalidInput:
-        return printable(repr(value))

@@ -25,8 +25,8 @@ from supervisor.core.signatures import hint_of
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import Message, ToolResult
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.calls import Call
 from supervisor.runtime.children import ChildRun, spawn
+from supervisor.runtime.function_calls import FunctionCall
 from supervisor.runtime.journal import View
 from supervisor.runtime.messages import receive, say, transcript
 from supervisor.runtime.timers import DurableTimer, sleep
@@ -51,7 +51,7 @@ class LocalContext(Context):
     async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]:
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
-        return await Call(self._attempt, self._branch, tool, args, kwargs).run()
+        return await FunctionCall(self._attempt, self._branch, tool, args, kwargs).run()
 
     async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         name = f"{fn.__module__}.{fn.__qualname__}"

@@ -28,7 +28,6 @@ from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt, Fate
 from supervisor.runtime.background import Jobs, NoJobs
 from supervisor.runtime.bell import Bell
-from supervisor.runtime.calls import denial
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
@@ -37,6 +36,7 @@ from supervisor.runtime.journal import Entry, Journal, View
 from supervisor.runtime.launching import Launcher
 from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
+from supervisor.runtime.results import denial
 from supervisor.runtime.watchdog import Watchdog
 
 log = FactLog(__name__)

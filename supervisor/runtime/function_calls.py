@@ -1,0 +1,211 @@
+"""Calls of function tools: the effect is a function that runs under a deadline, in this process."""
+
+import os
+from collections.abc import Iterable, Mapping
+from math import inf, nextafter
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.encoding import from_json, printable, to_json
+from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
+from supervisor.core.ids import digest
+from supervisor.core.session import Job, SessionState
+from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.toolcontext import NewJob, ToolContext
+from supervisor.core.values import ToolResult
+from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.calls import Call, Effect
+from supervisor.runtime.identity import HOST
+from supervisor.runtime.journal import View
+
+CONNECTION_LOST: Final = (
+    ConnectionError,
+    EOFError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+)
+"""What a tool raises when its far side has gone: the call may have been done there, and nobody knows (T1)."""
+
+
+class FunctionCall(Call):
+    """A call of a tool's function."""
+
+    __slots__ = ("tool", "typed")
+
+    def __init__(self, attempt: Attempt, branch: str, tool: ToolSpec[Any, Any], args: Any, kwargs: Any) -> None:
+        passed, full = tool.bind(args, kwargs)
+        if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
+            full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
+        arguments = to_json(full, f"an argument of tool {tool.name}")
+        self.tool = tool
+        self.typed = tool.decode_arguments(arguments)
+        named = msgspec.to_builtins(passed, order="deterministic")
+        operation = attempt.name_operation(branch, "call", tool.name, named)
+        shown = digest(msgspec.to_builtins(full, order="deterministic"))
+        super().__init__(attempt, operation, tool.name, arguments, shown, is_idempotent=tool.idempotent)
+
+    @property
+    def value_type(self) -> Any:
+        return self.tool.value_type
+
+    def needs_approval(self) -> bool:
+        return self.tool.needs_approval(self.typed)
+
+    def begin(self) -> Iterable[e.AnyEvent]:
+        return () if self.tool.starts_process else (self._started(),)
+
+    def check(self, arguments: msgspec.Raw) -> dict[str, Any]:
+        return self.tool.decode_arguments(arguments)
+
+    async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
+        if not is_executing and not self.tool.starts_process:
+            await self.commit_started(None, None)
+        self.attempt.watch.pause(f"call:{self.operation}", "call")
+        try:
+            await self._act(_CallContext(self), arguments)
+        finally:
+            self.attempt.watch.resume(f"call:{self.operation}")
+
+    async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
+        """The effect, and its result on disk whatever happens."""
+        timeout = self.tool.timeout
+        if timeout is not None:
+            timeout = self.attempt.spec.call_timeout or timeout
+        # Just behind the instant itself: what ends exactly with it has ended (T3).
+        deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
+        try:
+            with anyio.CancelScope(deadline=deadline) as scope:
+                value = await self.tool.fn(*((context,) if self.tool.takes_context else ()), **arguments)
+        except anyio.get_cancelled_exc_class():
+            await self._interrupt(context)
+            raise
+        except ToolFailed as failure:
+            await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
+        except RunStopping:
+            raise
+        except Exception as error:  # noqa: BLE001 # a tool is the user's code: whatever it raises is its result
+            text = f"{type(error).__name__}: {error}"
+            reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
+            await self.finish("error", text, {"reason": reason, "effect": context.effect})
+        else:
+            if scope.cancelled_caught:
+                text = f"the call did not end within its deadline of {timeout:g} s"
+                details = {"reason": "deadline", "effect": context.effect, "timeout": timeout}
+                await self.finish("error", text, details)
+            else:
+                await self._finish_with(value)
+
+    async def commit_started(
+        self, process: int | None, process_started_at: float | None, job: NewJob | None = None
+    ) -> None:
+        """Commit `executing`, unless the run was told to stop meanwhile; with the background job that begins by it."""
+        events: list[e.AnyEvent] = []
+
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            needed_a_person = self.record.decision is not None
+            if needed_a_person and (state.cancel is not None or self.attempt.fate is not None):
+                raise RunStopping("the run was told to stop; the call does not begin")
+            events[:] = [self._started(process, process_started_at)]
+            if job is not None:
+                events.append(self._job_started(job, process, process_started_at))
+            return events
+
+        await self.attempt.append(plan)
+        for event in events:
+            if isinstance(event, e.JobStarted):
+                self.attempt.host.jobs.began(self.attempt.session, event)
+
+    async def _interrupt(self, context: "_CallContext") -> None:
+        """The call was cut off while it ran: journal what it left, as a result or as abandoned."""
+        left = context.left or ToolResult(kind="interrupted", content="")
+        details = {**left.details, "reason": "cancelled", "effect": context.effect}
+        if self.attempt.fate is None:
+            await self.abandon(left.content, details)
+        else:
+            await self.finish("interrupted", left.content or "the call was cancelled", details)
+
+    async def _finish_with(self, value: Any) -> None:
+        """Commit what the tool returned: a ToolResult says all itself, anything else is the value of an ok one."""
+        result = value if isinstance(value, ToolResult) else ToolResult(kind="ok", content="", value=value)
+        try:
+            raw = to_json(result.value, f"the result of tool {self.tool.name}")
+            if result.kind == "ok":
+                from_json(raw, self.value_type, f"the result of tool {self.name}")
+        except InvalidInput as error:
+            await self.finish("error", str(error), {"reason": "invalid_result", "effect": "done"})
+            return
+        content = result.content
+        if result is not value:
+            content = value if isinstance(value, str) else bytes(raw).decode()
+        await self.finish(result.kind, content, result.details, raw)
+
+    def _started(self, process: int | None = None, process_started_at: float | None = None) -> e.ToolCallStarted:
+        return e.ToolCallStarted(
+            at=self.now(),
+            operation=self.operation,
+            host=HOST,
+            pid=os.getpid(),
+            process=process,
+            process_started_at=process_started_at,
+        )
+
+    def _job_started(self, job: NewJob, process: int | None, process_started_at: float | None) -> e.JobStarted:
+        assert process is not None
+        return e.JobStarted(
+            at=self.now(),
+            job=job.id,
+            operation=self.operation,
+            command=printable(job.command),
+            host=HOST,
+            process=process,
+            process_started_at=process_started_at,
+            guard=job.guard,
+            guard_started_at=job.guard_started_at,
+            log=printable(job.log),
+            keep=self.attempt.spec.jobs == "keep",
+        )
+
+
+class _CallContext(ToolContext):
+    """What the tool knows of its call."""
+
+    def __init__(self, call: FunctionCall) -> None:
+        self._call = call
+        self.operation = call.operation
+        self.session = call.attempt.session
+        self.requester = call.attempt.state.facts.requester
+        self.executing = not call.tool.starts_process
+        self.left: ToolResult[Any] | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """What may have happened if the tool does not say: nothing before `executing` was committed."""
+        return "maybe" if self.executing else "none"
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._call.attempt.fate is not None
+
+    def heartbeat(self) -> None:
+        host = self._call.attempt.host
+        host.hub.sign(self.session, host.clock.now())
+
+    @property
+    def jobs(self) -> Mapping[str, Job]:
+        return self._call.attempt.state.jobs
+
+    @property
+    def job_folder(self) -> str:
+        return self._call.attempt.host.jobs.folder()
+
+    async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
+        await self._call.commit_started(pid, started_at, job)
+        self.executing = True
+
+    def leave(self, result: ToolResult[Any]) -> None:
+        self.left = result

@@ -1,0 +1,63 @@
+"""Results of calls, as they are journaled and as they are given back: kind, content, a typed value, details (T8)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import ResultKind, ToolResult
+
+LARGEST_RESULT: Final = 16 * 1024 * 1024  # bytes of JSON that one result may add to the journal
+
+
+def finished(
+    operation: str,
+    now: datetime,
+    kind: ResultKind,
+    content: str,
+    details: Mapping[str, Any],
+    value: msgspec.Raw = JSON_NULL,
+) -> e.ToolCallFinished:
+    """Return the one result of a call, as the journal can hold it."""
+    size = len(content) + len(bytes(value))
+    if size > LARGEST_RESULT:
+        kind, details = "error", {**details, "reason": "too_large"}
+        content = f"the result has {size} bytes, more than {LARGEST_RESULT}; write it to a file and return its path"
+    return e.ToolCallFinished(
+        at=now,
+        operation=operation,
+        kind=kind,
+        content=printable(content),
+        value=value if kind == "ok" else JSON_NULL,
+        details=encode_details(details),
+    )
+
+
+def denial(decided: e.ApprovalDecided, now: datetime) -> e.ToolCallFinished:
+    """Return the result of a call that was denied."""
+    content = f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
+    return finished(decided.operation, now, "denied", content, {"effect": "none"})
+
+
+def result_of(event: e.ToolCallFinished, type_: Any, what: str) -> ToolResult[Any]:
+    """Return a journaled result as the caller gets it: the value typed, and only for an ok one."""
+    value = from_json(event.value, type_, what) if event.kind == "ok" else None
+    details = msgspec.json.decode(event.details)
+    return ToolResult(kind=event.kind, content=event.content, value=value, details=details)
+
+
+def encode_details(details: Mapping[str, Any]) -> msgspec.Raw:
+    """Details are a tool's own words: what JSON cannot hold is shown as text rather than lost with the result."""
+    whole = {"reason": None, "effect": "done", **details}
+    return msgspec.Raw(msgspec.json.encode({printable(str(k)): _as_json(v) for k, v in whole.items()}))
+
+
+def _as_json(value: Any) -> Any:
+    try:
+        return to_json(value, "a detail")
+    except InvalidInput:
+        return printable(repr(value))
