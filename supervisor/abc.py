@@ -8,8 +8,9 @@ Everything above these seams works on any implementation below them; one test su
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -37,6 +38,7 @@ R_co = TypeVar("R_co", covariant=True)
 __all__ = [
     "Channel",
     "Context",
+    "InboxWatch",
     "Owner",
     "Row",
     "Run",
@@ -45,6 +47,8 @@ __all__ = [
     "Supervisor",
     "TaskGroup",
     "ToolContext",
+    "Webhook",
+    "WebhookReply",
 ]
 
 
@@ -176,6 +180,25 @@ class Context(ABC):
         """Remember a state to resume from; what was answered before it is forgotten."""
 
 
+@dataclass(frozen=True)
+class WebhookReply:
+    """What a webhook answers."""
+
+    status: int = 200
+    body: bytes = b""
+    media_type: str = "application/json"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A path, beginning with "/", that a platform posts to, below /channels/NAME of the daemon; `receive` gets the
+    headers (names in lower case) and the body, and verifies the platform's signature before anything else. It is
+    answered within the platform's bound (3 s): what takes longer belongs into a task of `Channel.serve`."""
+
+    path: str
+    receive: Callable[[Mapping[str, str], bytes], Awaitable[WebhookReply]]
+
+
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
@@ -195,9 +218,19 @@ class Channel(ABC):
     async def post(self, approval: Approval, card: str | None) -> str:
         """Show an approval and return what finds its card again. `card`: what an earlier post returned."""
 
+    def webhooks(self) -> Sequence[Webhook]:
+        """Return what the platform behind the channel calls over HTTP, where a daemon serves; none by default."""
+        return ()
+
     @abstractmethod
     async def retire(self, approval: Approval, card: str) -> None:
         """Make the card say what was decided, by whom; it must not look live any more (R3)."""
+
+
+class InboxWatch(AsyncIterator[Approval], ABC):
+    """Approvals as they change; `cursor` is where to go on from behind the last one that it gave."""
+
+    cursor: int
 
 
 class Supervisor(ABC):
@@ -268,12 +301,27 @@ class Supervisor(ABC):
         """Iterate over pending approvals, those of now first; never ends."""
 
     @abstractmethod
-    def watch_inbox(self) -> AsyncIterator[Approval]:
-        """Iterate over a snapshot of what is pending, then over every approval that is asked, decided or withdrawn."""
+    def watch_inbox(self, after: int | None = None) -> "InboxWatch":
+        """Iterate over a snapshot of what is pending, then over every approval that is asked, decided or withdrawn.
+
+        `after`: the cursor of an earlier watch; then over what has changed since, without a snapshot.
+        """
 
     @abstractmethod
-    def watch(self, session: str, after: int = 0) -> AsyncIterator[Row]:
-        """Iterate over a session's journal behind a cursor, without gaps; ends with the run."""
+    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
+        """Iterate over a session's journal behind a cursor, without gaps; ends with the run, unless told to stay."""
+
+    @abstractmethod
+    def journal(self, session: str, after: int = 0) -> list[Row]:
+        """Return what a session's journal holds now behind a cursor. Raises NotFound."""
+
+    @abstractmethod
+    def transcript(self, session: str) -> tuple[Message, ...]:
+        """Return what was said in a session, each approval where it was asked. Raises NotFound."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise StoreError if the store cannot be read, or has died for this process."""
 
     @abstractmethod
     def audit(self) -> list[Row]:

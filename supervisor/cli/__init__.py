@@ -23,6 +23,7 @@ _COMMANDS = {
     "demo": ("running", "See it work: sub-agents on a small real project, some of which ask you."),
     "run": ("running", "Run an agent, or go on with it."),
     "resume": ("running", "Go on with a session, or with every one that nobody runs."),
+    "serve": ("serving", "Run a store's sessions, and let people answer from anywhere."),
     "approvals": ("reading", "List what waits for a person, oldest first."),
     "approve": ("deciding", "Say yes to one call: it runs once."),
     "deny": ("deciding", "Say no to one call: nothing runs, and the agent is told so."),

@@ -1,8 +1,6 @@
-"""What commands print: the JSON documents, which are a contract, and the lines for people.
+"""What commands print: JSON documents (core/documents.py), and the lines for people.
 
 Rules
-- Times are RFC 3339 in UTC, kinds are plain strings, `decision` is null, approve or deny.
-- Fields may be added to a document, none is taken away.
 - Hints, tables of contents and warnings go to stderr; stdout carries the answer alone.
 """
 
@@ -14,45 +12,37 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from supervisor.abc import Row
-from supervisor.core.events import encode_event
-from supervisor.core.values import Approval, SessionView, Verdict
+from supervisor.core.documents import (
+    approval_document,
+    event_document,
+    outcome_document,
+    receipt_document,
+    session_document,
+    verdict_document,
+)
+from supervisor.core.values import SessionView
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-
-def approval_document(approval: Approval) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(approval)
-    del document["position"]
-    return document
-
-
-def session_document(view: SessionView) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(view)
-    document["outcome"] = outcome_document(view)
-    document["pending_approvals"] = [approval_document(approval) for approval in view.pending_approvals]
-    return document
-
-
-def outcome_document(view: SessionView) -> dict[str, Any] | None:
-    if view.outcome is None:
-        return None
-    return {key: view.outcome.get(key) for key in ("kind", "value", "cause")}
+__all__ = [
+    "approval_document",
+    "event_document",
+    "open_console",
+    "outcome_document",
+    "print_json",
+    "print_value",
+    "receipt_document",
+    "run_document",
+    "say",
+    "session_document",
+    "stdout_for_json",
+    "verdict_document",
+]
 
 
 def run_document(view: SessionView) -> dict[str, Any]:
     return {"session": view.id, "outcome": outcome_document(view)}
-
-
-def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(verdict)
-    return document
-
-
-def event_document(row: Row) -> dict[str, Any]:
-    event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
-    return {"position": row.position, "session": row.session, **event}
 
 
 def print_json(document: Any) -> None:

@@ -5,9 +5,8 @@ no text, an import without an agent); 5 no such session; 6 refused. From inside 
 would look like a person's word (A4).
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 from cyclopts import Parameter
 
 from supervisor.channels.cards import path_text, visible
@@ -53,7 +52,7 @@ def send(
         raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
     receipt, view = anyio.run(_send, place, session, text, by if by is not None else login_name())
     if json:
-        answers.print_json(receipt_document(receipt))
+        answers.print_json(answers.receipt_document(receipt))
     else:
         _report(receipt, view, place)
     return Exit.DONE
@@ -69,12 +68,6 @@ async def _send(place: Place, session: str, text: str, by: str) -> "tuple[Receip
         get_session(supervisor, session)
         receipt = await supervisor.send(session, text, by)
         return receipt, supervisor.get_session(session)
-
-
-def receipt_document(receipt: Receipt) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(receipt)
-    document["waiting_for"] = [answers.approval_document(approval) for approval in receipt.waiting_for]
-    return document
 
 
 def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:

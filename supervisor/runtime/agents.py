@@ -61,6 +61,23 @@ def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
     return found
 
 
+def load_agents(reference: str) -> dict[str, AgentSpec[Any, Any]]:
+    """Return the agents that a file or module declares, by their names; of "...:name" that one.
+
+    Raises UnknownAgent, as load_agent does, and if there is none.
+    """
+    if ":" in reference:
+        spec = load_agent(reference)
+        return {spec.name: spec}
+    is_file = reference.endswith(".py") or "/" in reference
+    module = _load_file(Path(reference)) if is_file else _load_module(reference, None)
+    found = [value for value in vars(module).values() if isinstance(value, AgentSpec)]
+    own = {spec.name: spec for spec in found if spec.__module__ == module.__name__}
+    if not own:
+        raise UnknownAgent(f"{reference} declares no agent; declare one with @agent")
+    return own
+
+
 def _load_module(name: str, file: str | None) -> ModuleType:
     try:
         return importlib.import_module(name)

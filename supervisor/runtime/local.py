@@ -18,13 +18,24 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import JSON_NULL, printable, to_json
 from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError, TreeOwned
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.values import Approval, Approve, Decision, Outcome, Receipt, SessionView, Verdict, check_identity
+from supervisor.core.values import (
+    Approval,
+    Approve,
+    Decision,
+    Message,
+    Outcome,
+    Receipt,
+    SessionView,
+    Verdict,
+    check_identity,
+)
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.messages import transcript
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
@@ -299,16 +310,22 @@ class LocalSupervisor(Supervisor):
         self.has_readers = True
         return PendingApprovals(self)
 
-    def watch_inbox(self) -> AsyncIterator[Approval]:
+    def watch_inbox(self, after: int | None = None) -> Inbox:
         self.has_readers = True
-        return Inbox(self)
+        return Inbox(self, after)
 
-    def watch(self, session: str, after: int = 0) -> AsyncIterator[Row]:
-        return SessionJournal(self, self.get_row(session).id, after)
+    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
+        return SessionJournal(self, self.get_row(session).id, after, stay=stay)
 
-    def journal(self, session: str) -> list[Row]:
-        """Return what a session's journal holds now. Raises NotFound."""
-        return self.store.journal(self.get_row(session).id)
+    def journal(self, session: str, after: int = 0) -> list[Row]:
+        return self.store.journal(self.get_row(session).id, after)
+
+    def transcript(self, session: str) -> tuple[Message, ...]:
+        return transcript(self.journal(session), runs=0)
+
+    def check(self) -> None:
+        self.check_running(None)
+        self.store.last_position()
 
     def audit(self) -> list[Row]:
         return [row for row in self.store.rows(0) if isinstance(row.event, AUDITED)]

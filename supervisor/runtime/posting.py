@@ -66,7 +66,7 @@ class Posting:
         """Serve until cancelled."""
         if self._is_idle:
             await anyio.sleep_forever()
-        async for approval in Inbox(self._supervisor, snapshot=False):
+        async for approval in Inbox(self._supervisor, self._supervisor.store.last_position()):
             if approval.status != "pending":
                 self._known.discard(approval.id)
                 if approval.id in self._cards:

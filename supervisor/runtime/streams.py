@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from supervisor.abc import Row
+from supervisor.abc import InboxWatch, Row
 from supervisor.core import events as e
 from supervisor.core.values import Approval
 from supervisor.runtime.hub import INBOX
@@ -55,15 +55,23 @@ class PendingApprovals(AsyncIterator[Approval]):
         return self._session in (None, self._root) or self._supervisor.is_below(approval.session, self._session)
 
 
-class Inbox(AsyncIterator[Approval]):
-    """A snapshot of what is pending, then every approval whose status changes, as it is by then; never ends."""
+class Inbox(InboxWatch):
+    """A snapshot of what is pending, then every approval whose status changes, as it is by then; never ends.
 
-    def __init__(self, supervisor: "LocalSupervisor", *, snapshot: bool = True) -> None:
+    In the order of what changed them last, so that whoever goes on from `cursor` misses nothing and gets nothing twice.
+    """
+
+    def __init__(self, supervisor: "LocalSupervisor", after: int | None = None) -> None:
         self._supervisor = supervisor
-        self._cursor = supervisor.store.last_position()
-        self._changed: dict[str, None] = {}
-        if snapshot:
-            self._changed.update((approval.id, None) for approval in supervisor.store.find_approvals())
+        last = supervisor.store.last_position()
+        self._read = last if after is None else after
+        """Up to where the store has been read."""
+        self.cursor = after or 0
+        self._changed: dict[str, int] = {}
+        """Approval -> position of what changed it last, in the order of those."""
+        if after is None or after > last:  # a cursor of another store
+            self._read = last
+            self._changed.update((approval.id, approval.position) for approval in supervisor.store.find_approvals())
 
     async def __anext__(self) -> Approval:
         while True:
@@ -71,15 +79,16 @@ class Inbox(AsyncIterator[Approval]):
             if self._supervisor.is_left:
                 raise StopAsyncIteration
             while self._changed:
-                approval = self._supervisor.store.get_approval(next(iter(self._changed)))
-                del self._changed[next(iter(self._changed))]
-                if approval is not None:
+                changed = next(iter(self._changed))
+                self.cursor = self._changed.pop(changed)
+                if (approval := self._supervisor.store.get_approval(changed)) is not None:
                     return approval
             news = self._supervisor.hub.news(INBOX)
-            for row in self._supervisor.store.rows(self._cursor):
-                self._cursor = row.position
-                if (changed := _approval_in(row)) is not None:
-                    self._changed[changed] = None
+            for row in self._supervisor.store.rows(self._read):
+                self._read = row.position
+                if (approved := _approval_in(row)) is not None:
+                    self._changed.pop(approved, None)
+                    self._changed[approved] = row.position
             if not self._changed:
                 await news.wait()
 
@@ -99,12 +108,13 @@ def _approval_in(row: Row) -> str | None:
 
 
 class SessionJournal(AsyncIterator[Row]):
-    """A session's journal behind a cursor, without gaps, until its run has ended."""
+    """A session's journal behind a cursor, without gaps, until its run has ended; with `stay` for ever."""
 
-    def __init__(self, supervisor: "LocalSupervisor", session: str, after: int) -> None:
+    def __init__(self, supervisor: "LocalSupervisor", session: str, after: int, *, stay: bool = False) -> None:
         self._supervisor = supervisor
         self._session = session
         self._cursor = after
+        self._stay = stay
         self._found: list[Row] = []
 
     async def __anext__(self) -> Row:
@@ -120,7 +130,7 @@ class SessionJournal(AsyncIterator[Row]):
             has_ended = self._supervisor.get_row(self._session).outcome is not None
             self._found = self._supervisor.store.journal(self._session, self._cursor)
             if not self._found:
-                if has_ended:
+                if has_ended and not self._stay:
                     raise StopAsyncIteration
                 await news.wait()
 

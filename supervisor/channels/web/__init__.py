@@ -1,0 +1,60 @@
+"""The web as a channel: HTTP API, event streams, and pages, served by hypercorn in this process on either backend.
+
+    server     hypercorn under our structured concurrency        border    outermost ASGI: Host, size, headers
+    site       what is served, and what handlers share           endpoints one table: routes, checks, OpenAPI
+    api        sessions, approvals, decisions                    events    server-sent events
+    auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
+    problems   errors as RFC 9457                                pages     pages for browsers
+
+How to add
+- **An endpoint of the API**: an `Endpoint` in a table (`api.ENDPOINTS`, ...). Role, CSRF, types and OpenAPI follow.
+- **A page**: a plain Starlette `Route` in `pages.routes(site)`. `site.guard.identify(request)` tells who asks, None if
+  nobody does (`login.ask_to_log_in(request)` answers that); `identity.csrf` goes into the page, and back with every
+  post: in the header `x-csrf-token`, or in a form's field that is given to `site.guard.check_csrf`. The page's script
+  uses the API under the same cookie. A page has a content security policy of its own, as a header.
+- **Routes of another channel** (webhooks of chat platforms): channels do not know each other, so a channel declares
+  `webhooks()` (abc.Channel): a path below /channels/NAME, and an async function of headers and body that returns a
+  `WebhookReply`. The composition root (daemon.py) hands them over; here they are mounted behind the border, without a
+  token: such a route proves itself who is talking to it, by a signature.
+"""
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from supervisor.abc import Channel
+from supervisor.channels.web.auth import Guard
+from supervisor.channels.web.channel import Web
+from supervisor.channels.web.site import Site, make_app
+from supervisor.channels.web.webhooks import webhook_routes
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.people import People
+
+__all__ = ["Web", "make_web"]
+
+
+def make_web(
+    *,
+    people: People,
+    agents: Mapping[str, AgentSpec[..., Any]],
+    secret: bytes,
+    listener: socket.socket,
+    hosts: Iterable[str],
+    any_address: bool = False,
+    public_url: str | None = None,
+    others: Sequence[Channel] = (),
+) -> Web:
+    """Return the channel, wired: who is known, what is offered, where it listens and by which names.
+
+    `secret`: signs cookies. `public_url`: how browsers reach it, if not directly. `others`: channels whose webhooks are
+    mounted here.
+    """
+    port = listener.getsockname()[1]
+    known = list(hosts)
+    origins = tuple(f"http://{host}:{port}" for host in known)
+    if public_url is not None:
+        origins = (public_url.rstrip("/"),)
+    guard = Guard(people, secret, origins, f"supervisor-{port}")
+    site = Site(guard, agents, is_secure=public_url is not None and public_url.startswith("https:"))
+    app = make_app(site, known, any_address=any_address, more=webhook_routes(others))
+    return Web(site, app, listener)

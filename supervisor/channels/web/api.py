@@ -1,0 +1,283 @@
+"""The HTTP API: sessions, approvals, decisions. Handlers only translate; what is said and done is the Supervisor's.
+
+Rules
+- Who decides is whom the request shows, never a name in it.
+- A3's answers: 200 it counts, or it is what counted before; 404 unknown; 409 decided otherwise, by whom and when; 410
+  expired or withdrawn; 202 recorded, and nobody can say yet.
+"""
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.schemas import (
+    ApprovalDocument,
+    ApprovalQuery,
+    ApproveBody,
+    CancelBody,
+    DecisionBody,
+    EventDocument,
+    MessageBody,
+    MessageDocument,
+    PageQuery,
+    ReceiptDocument,
+    SessionDocument,
+    SessionQuery,
+    StartBody,
+    Started,
+    VerdictDocument,
+    page_of,
+)
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.documents import (
+    approval_document,
+    event_document,
+    receipt_document,
+    session_document,
+    verdict_document,
+)
+from supervisor.core.encoding import to_json
+from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.values import Approve, Decision, Deny, Verdict
+
+_STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
+
+
+async def list_sessions(call: Call) -> Response:
+    query: SessionQuery = call.query
+    views = call.supervisor.find_sessions(is_open=query.open)
+    found = [
+        view
+        for view in views
+        if query.status in (None, view.status) and query.agent in (None, view.agent) and query.root in (None, view.root)
+    ]
+    return _page([session_document(view) for view in found], query.after, query.limit)
+
+
+async def start_session(call: Call) -> Response:
+    body: StartBody = call.body
+    agent = _agent(call, body.agent)
+    values = agent.decode_input(agent.default_input() if body.input is None else to_json(body.input, "the input"))
+    was_there = body.session is not None and _is_there(call, body.session)
+    run = await call.supervisor.start(agent, *values, session=body.session, requester=call.person.name)
+    return document(Started(run.session), 200 if was_there else 201)
+
+
+async def get_session(call: Call) -> Response:
+    return document(session_document(call.supervisor.get_session(call.path("id"))))
+
+
+async def get_journal(call: Call) -> Response:
+    query: PageQuery = call.query
+    rows = [row for row in call.supervisor.journal(call.path("id")) if row.position > query.after]
+    shown = rows[: query.limit]
+    more = shown[-1].position if len(rows) > len(shown) else None
+    return document({"items": [event_document(row) for row in shown], "next": more})
+
+
+async def get_transcript(call: Call) -> Response:
+    query: PageQuery = call.query
+    return _page(list(call.supervisor.transcript(call.path("id"))), query.after, query.limit)
+
+
+async def send_message(call: Call) -> Response:
+    body: MessageBody = call.body
+    receipt = await call.supervisor.send(call.path("id"), body.text, call.person.name)
+    return document(receipt_document(receipt))
+
+
+async def cancel_session(call: Call) -> Response:
+    body: CancelBody = call.body
+    await call.supervisor.cancel(call.path("id"), body.reason, call.person.name)
+    return document(session_document(call.supervisor.get_session(call.path("id"))), 202)
+
+
+async def approve_in_session(call: Call) -> Response:
+    """Approve what is pending in a session; which, where several are."""
+    body: ApproveBody = call.body
+    pending = [approval.id for approval in call.supervisor.get_session(call.path("id")).pending_approvals]
+    if body.approval is None and len(pending) > 1:
+        detail = f"{len(pending)} approvals are pending here: say which, with `approval`"
+        raise Problem(422, detail, members={"pending": pending})
+    if body.approval is None and not pending:
+        raise Problem(409, "nothing is pending in this session")
+    chosen = body.approval or pending[0]
+    if chosen not in pending and all(each.session != call.path("id") for each in _approvals_of(call, chosen)):
+        raise Problem(404, f"{chosen} is no approval of this session")
+    return await _decide(call, chosen, Approve(by=call.person.name, arguments=body.arguments, scope=body.scope))
+
+
+async def list_approvals(call: Call) -> Response:
+    query: ApprovalQuery = call.query
+    found = call.supervisor.find_approvals(pending=query.status == "pending")
+    if query.session is not None:
+        found = [each for each in found if query.session in (each.session, each.root_session)]
+    return _page([approval_document(approval) for approval in found], query.after, query.limit)
+
+
+async def get_approval(call: Call) -> Response:
+    found = _approvals_of(call, call.path("id"))
+    if not found:
+        raise NotFound(f"there is no approval {call.path('id')}")
+    return document(approval_document(found[0]))
+
+
+async def decide(call: Call) -> Response:
+    body: DecisionBody = call.body
+    by = call.person.name
+    if body.decision == "approve":
+        if body.reason is not None:
+            raise Problem(422, "a reason goes with a denial")
+        return await _decide(call, call.path("id"), Approve(by=by, arguments=body.arguments, scope=body.scope))
+    if body.arguments is not None:
+        raise Problem(422, "arguments go with an approval")
+    return await _decide(call, call.path("id"), Deny(by=by, reason=body.reason))
+
+
+async def _decide(call: Call, approval: str, decision: Decision) -> Response:
+    verdict = await call.supervisor.decide(approval, decision)
+    status = _STATUS[verdict.kind]
+    if status < 400:
+        return document(verdict_document(verdict), status)
+    raise Problem(status, _why(verdict), members={"verdict": verdict_document(verdict)})
+
+
+def _why(verdict: Verdict) -> str:
+    if verdict.kind == "unknown":
+        return f"there is no approval {verdict.approval}"
+    when = f" at {verdict.decided_at:%Y-%m-%d %H:%M:%S} UTC" if verdict.decided_at else ""
+    by = f" by {verdict.by}" if verdict.by else ""
+    return f"it was {verdict.status}{by}{when}; that stands"
+
+
+def _approvals_of(call: Call, approval: str) -> list[Any]:
+    return [each for each in call.supervisor.find_approvals(pending=False) if each.id == approval]
+
+
+def _agent(call: Call, name: str) -> AgentSpec[..., Any]:
+    agents = call.site.agents
+    if name not in agents:
+        raise InvalidInput(f"no agent {name!r} is offered here; there is {', '.join(sorted(agents)) or 'none'}")
+    return agents[name]
+
+
+def _is_there(call: Call, session: str) -> bool:
+    try:
+        call.supervisor.get_session(session)
+    except NotFound:
+        return False
+    return True
+
+
+def _page(items: list[Any], after: int, limit: int) -> Response:
+    """A page of what has no cursor of its own: `next` counts."""
+    end = after + limit
+    return document({"items": items[after:end], "next": end if end < len(items) else None})
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/sessions",
+        name="listSessions",
+        summary="List sessions, parents before children",
+        handle=list_sessions,
+        query=SessionQuery,
+        answers={200: page_of(SessionDocument, "SessionPage")},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions",
+        name="startSession",
+        summary="Start an agent; idempotent by `session`",
+        handle=start_session,
+        need="operator",
+        body=StartBody,
+        answers={201: Started, 200: Started},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/sessions/{id}",
+        name="getSession",
+        summary="A session as it is now, and what is pending in it and below it",
+        handle=get_session,
+        answers={200: SessionDocument},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/sessions/{id}/journal",
+        name="getJournal",
+        summary="What happened in a session",
+        handle=get_journal,
+        query=PageQuery,
+        answers={200: page_of(EventDocument, "JournalPage")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/sessions/{id}/transcript",
+        name="getTranscript",
+        summary="What was said in a session, each approval where it was asked",
+        handle=get_transcript,
+        query=PageQuery,
+        answers={200: page_of(MessageDocument, "TranscriptPage")},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/messages",
+        name="sendMessage",
+        summary="Say something to a session; the receipt says what became of it",
+        handle=send_message,
+        need="operator",
+        body=MessageBody,
+        answers={200: ReceiptDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/approve",
+        name="approveInSession",
+        summary="Approve what is pending in a session; say which where several are",
+        handle=approve_in_session,
+        body=ApproveBody,
+        may_omit_body=True,
+        answers={200: VerdictDocument, 202: VerdictDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/cancel",
+        name="cancelSession",
+        summary="Cancel a session and everything below it; it is on disk when this answers",
+        handle=cancel_session,
+        need="operator",
+        body=CancelBody,
+        may_omit_body=True,
+        answers={202: SessionDocument},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/approvals",
+        name="listApprovals",
+        summary="What waits for a person, oldest first",
+        handle=list_approvals,
+        query=ApprovalQuery,
+        answers={200: page_of(ApprovalDocument, "ApprovalPage")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/approvals/{id}",
+        name="getApproval",
+        summary="One approval, in whatever state it is",
+        handle=get_approval,
+        answers={200: ApprovalDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/approvals/{id}/decision",
+        name="decide",
+        summary="Decide an approval; the first decision wins",
+        handle=decide,
+        body=DecisionBody,
+        answers={200: VerdictDocument, 202: VerdictDocument},
+    ),
+)

@@ -1,0 +1,165 @@
+"""Who makes a request, by what it shows: a bearer token, or the cookie of a login.
+
+Rules
+- A cookie is not kept anywhere: it names the person and until when, signed with a key that is made of the store's own
+  secret and the hash of the token that was shown at the login. So it survives a restart, and dies with its token.
+- What a browser sends along by itself proves nothing about who wanted it: whatever changes something under a cookie
+  needs an Origin of ours and the token that our own pages carry (CSRF).
+- Whoever fails too often is not listened to for a while, whatever they show then.
+"""
+
+import base64
+import hmac
+from collections import OrderedDict
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from supervisor.channels.web.problems import Problem
+from supervisor.core.people import People, Person, TokenHash
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+LOGIN_LASTS: Final = timedelta(days=7)
+CSRF_HEADER: Final = "x-csrf-token"
+SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+FAILURES: Final = 10
+"""Failed logins from one address after which it is not listened to, until the first of them is FAILURES_LAST old."""
+FAILURES_LAST: Final = timedelta(minutes=1)
+_ADDRESSES: Final = 10_000
+"""Addresses whose failures are remembered; the longest quiet is forgotten first."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who makes a request; `csrf`: what their own pages send back with whatever changes something, if by a cookie."""
+
+    person: Person
+    csrf: str | None = None
+
+
+class _Claims(msgspec.Struct, frozen=True, array_like=True):
+    """What a cookie says."""
+
+    name: str
+    until: int
+    nonce: str
+
+
+class Guard:
+    """`secret`: the store's own, 32 random bytes. `origins`: where our pages are. `cookie`: its name."""
+
+    def __init__(self, people: People, secret: bytes, origins: tuple[str, ...], cookie: str) -> None:
+        self.people = people
+        self.cookie = cookie
+        self._origins = origins
+        self._secret = secret
+        self._failures: OrderedDict[str, list[datetime]] = OrderedDict()
+
+    def identify(self, request: Request) -> Identity | None:
+        """Return who makes a request, None if it shows nothing. Raises Problem: 401, 403, 429."""
+        shown = request.headers.get("authorization")
+        if shown is not None:
+            scheme, _, token = shown.partition(" ")
+            if scheme.lower() != "bearer":
+                raise _unknown("show a token: Authorization: Bearer TOKEN")
+            return Identity(self.check_token(request, token.strip())[0])
+        if (cookie := request.cookies.get(self.cookie)) is None:
+            return None
+        identity = self._read_cookie(cookie)
+        if identity is not None and request.method not in SAFE_METHODS:
+            self.check_origin(request)
+        return identity
+
+    def check_csrf(self, request: Request, identity: Identity, shown: str | None = None) -> None:
+        """Refuse what a cookie alone vouches for. `shown`: from a form; default: the header. Raises Problem 403."""
+        if identity.csrf is None or request.method in SAFE_METHODS:
+            return
+        shown = request.headers.get(CSRF_HEADER, "") if shown is None else shown
+        if not hmac.compare_digest(identity.csrf.encode(), shown.encode()):
+            raise Problem(403, "this page is too old, or not ours: load it again")
+
+    def check_origin(self, request: Request) -> None:
+        """Refuse what another site's page sends. Raises Problem 403."""
+        if request.headers.get("origin") not in self._origins:
+            raise Problem(403, "this comes from another site's page; use the pages of this server, or a bearer token")
+
+    def check_token(self, request: Request, token: str) -> tuple[Person, TokenHash]:
+        """Return whose token it is. Raises Problem: 401; 429 after too many failures."""
+        now, address = _now(), request.client.host if request.client else ""
+        self._check_patience(address, now)
+        found = self.people.find_by_token(token, now)
+        if found is None:
+            self._failures.setdefault(address, []).append(now)
+            self._failures.move_to_end(address)
+            while len(self._failures) > _ADDRESSES:
+                self._failures.popitem(last=False)
+            log.warning("login.refused", address=address)
+            raise _unknown("this token is not known here, or has expired")
+        self._failures.pop(address, None)
+        return found
+
+    def _check_patience(self, address: str, now: datetime) -> None:
+        recent = [at for at in self._failures.get(address, ()) if at > now - FAILURES_LAST]
+        if recent:
+            self._failures[address] = recent
+        if len(recent) >= FAILURES:
+            wait = int((recent[0] + FAILURES_LAST - now).total_seconds()) + 1
+            detail = f"too many failed logins from here; try again in {wait} s"
+            raise Problem(429, detail, headers={"retry-after": str(wait)})
+
+    # -- cookies -----------------------------------------------------------------------------------------------------
+
+    def log_in(self, response: Response, person: Person, token: TokenHash, nonce: str, *, is_secure: bool) -> None:
+        """Let a response carry the cookie of a login. `nonce`: random; two logins have different CSRF tokens."""
+        until = _now() + LOGIN_LASTS
+        if token.expires_at is not None:
+            until = min(until, token.expires_at)
+        body = msgspec.json.encode(_Claims(person.name, int(until.timestamp()), nonce))
+        signature = self._sign(token, b"cookie", body)
+        value = f"{_base64(body)}.{_base64(signature)}"
+        age = int((until - _now()).total_seconds())
+        response.set_cookie(self.cookie, value, age, httponly=True, secure=is_secure, samesite="lax")
+
+    def log_out(self, response: Response) -> None:
+        response.delete_cookie(self.cookie, httponly=True, samesite="lax")
+
+    def _read_cookie(self, cookie: str) -> Identity | None:
+        body, _, signature = cookie.partition(".")
+        try:
+            raw, shown = _unbase64(body), _unbase64(signature)
+            claims = msgspec.json.decode(raw, type=_Claims)
+        except (ValueError, msgspec.MsgspecError):
+            return None
+        now = _now()
+        person = self.people.find(claims.name)
+        for token in person.tokens if person is not None else ():
+            if token.is_valid(now) and hmac.compare_digest(self._sign(token, b"cookie", raw), shown):
+                if now.timestamp() >= claims.until:
+                    return None
+                assert person is not None
+                return Identity(person, _base64(self._sign(token, b"csrf", raw)))
+        return None
+
+    def _sign(self, token: TokenHash, purpose: bytes, body: bytes) -> bytes:
+        key = hmac.digest(self._secret, purpose + token.hash.encode(), "sha256")
+        return hmac.digest(key, body, "sha256")
+
+
+def _unknown(detail: str) -> Problem:
+    return Problem(401, detail, headers={"www-authenticate": "Bearer"})
+
+
+def _base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _unbase64(text: str) -> bytes:
+    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,100 @@
+"""The outermost layer, pure ASGI: what does not get past it reaches no route.
+
+Rules
+- The Host header must name this server (DNS rebinding): a name that is known, or a literal address where the server is
+  bound to all of them. An address cannot be rebound, a name can.
+- A body has a bound; a client that lies about its length is cut off where the bound is.
+- Every answer tells browsers not to guess, not to frame, not to tell others where they came from.
+- Whatever is raised below becomes a problem document (channels/web/problems.py).
+"""
+
+import ipaddress
+from collections.abc import Collection
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from supervisor.channels.web.problems import Problem, problem_of
+
+MAX_BODY: Final = 4 * 1024 * 1024
+_HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+"""A route that says something else is heard: a page has a policy of its own."""
+
+
+class Border:
+    def __init__(self, app: ASGIApp, hosts: Collection[str], *, any_address: bool) -> None:
+        self._app = app
+        self._hosts = {host.lower() for host in hosts}
+        self._any_address = any_address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008, "reason": "no websockets here"})
+            return
+        has_begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            self._check(Headers(scope=scope))
+            await self._app(scope, _Bounded(receive), answer)
+        except Exception as error:  # noqa: BLE001 # the outermost layer: nothing but an answer leaves it
+            problem = problem_of(error)
+            if not has_begun:
+                await problem.response()(scope, receive, answer)
+
+    def _check(self, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            raise Problem(421, f"this server is not {host!r}; add the name to `hosts` in its configuration if it is")
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > MAX_BODY:
+            raise _too_large()
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.lower().rpartition(":")[0] if not host.endswith("]") and ":" in host else host.lower()
+        if name in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return self._any_address
+
+
+class _Bounded:
+    """`receive`, until more has come than a body may have."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._length = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._length += len(message.get("body", b""))
+        if self._length > MAX_BODY:
+            raise _too_large()
+        return message
+
+
+def _too_large() -> Problem:
+    return Problem(413, f"a body may have {MAX_BODY} bytes at most", headers={"connection": "close"})

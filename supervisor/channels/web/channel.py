@@ -1,0 +1,60 @@
+"""The web as a channel: whatever is pending is in its inbox, as long as it is served.
+
+Theory: the inbox is drawn from the store, so a card of the web is nothing but the approval itself: posting shows
+nothing that was not there, retiring takes nothing away. The channel takes every approval, so it comes last, behind
+those that could fail (A11).
+"""
+
+import socket
+
+import anyio
+from starlette.types import ASGIApp
+
+from supervisor.abc import Channel, Supervisor
+from supervisor.channels.web.server import serve_http
+from supervisor.channels.web.site import Site
+from supervisor.core.errors import SupervisorError
+from supervisor.core.values import Approval
+
+
+class Web(Channel):
+    name = "web"
+
+    def __init__(self, site: Site, app: ASGIApp, listener: socket.socket) -> None:
+        self.site = site
+        self._app = app
+        self._listener = listener
+        self._failure: Exception | None = None
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        """Serve until cancelled; then event streams end at once, and requests under way may finish."""
+        self.site.serving = supervisor
+        stop = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._serve_http, stop)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self.site.stop()
+                stop.set()
+
+    async def _serve_http(self, stop: anyio.Event) -> None:
+        try:
+            await serve_http(self._app, self._listener, stop.wait)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    async def wait_until_it_fails(self) -> None:
+        """Wait for as long as it is served. Raises SupervisorError if that ended by itself."""
+        try:
+            await self.site.until_stopped()
+            raise SupervisorError(f"the web server has failed: {self._failure!r}; start the daemon again")
+        finally:
+            self.site.is_stopping = True  # it goes on answering while the supervisor is being left
+
+    async def post(self, approval: Approval, card: str | None) -> str:
+        return approval.id
+
+    async def retire(self, approval: Approval, card: str) -> None:
+        """The inbox has no card of what is not pending."""

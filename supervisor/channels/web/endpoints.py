@@ -1,0 +1,135 @@
+"""One table says what the HTTP API is: path, method, who may, types in and out. The routes, the checks before a
+handler is called, and the OpenAPI document all come from it.
+
+Rules
+- A handler gets what was asked for already as types: what does not parse is 400, what does not fit is 422.
+- Every endpoint but the open ones needs somebody who is known; which role, the table says.
+- One route per path, which knows all its methods: 405 names them truthfully.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from supervisor.abc import Supervisor
+from supervisor.channels.web.auth import Identity
+from supervisor.channels.web.problems import Problem
+from supervisor.core.people import Person
+
+if TYPE_CHECKING:
+    from supervisor.channels.web.site import Site
+
+Need = Literal["nobody", "anybody", "operator"]
+"""Who may call an endpoint: without a token, everybody who is known, or operators. Who may decide depends on the
+approval, and is asked where the approval is known."""
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """No query, no body."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One method of one path. `answers`: status -> type of the document, None for no JSON."""
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    name: str
+    summary: str
+    handle: "Callable[[Call], Awaitable[Response]]"
+    answers: dict[int, Any]
+    need: Need = "anybody"
+    query: type[msgspec.Struct] = Nothing
+    body: type[msgspec.Struct] | None = None
+    may_omit_body: bool = False
+    media_type: str = "application/json"
+
+
+class Call:
+    """A request that has passed every check of the table."""
+
+    def __init__(self, site: "Site", request: Request, identity: Identity | None, query: Any, body: Any) -> None:
+        self.site = site
+        self.request = request
+        self.query = query
+        self.body = body
+        self._identity = identity
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self.site.supervisor
+
+    @property
+    def person(self) -> Person:
+        assert self._identity is not None, "the table lets nobody in here who is not known"
+        return self._identity.person
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+
+class Resource:
+    """The ASGI app of one path."""
+
+    def __init__(self, site: "Site", endpoints: Sequence[Endpoint]) -> None:
+        self._site = site
+        self._endpoints: dict[str, Endpoint] = {endpoint.method: endpoint for endpoint in endpoints}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        endpoint = self._endpoints.get(request.method)
+        if endpoint is None:
+            known = ", ".join(self._endpoints)
+            raise Problem(405, f"here one can {known}, not {request.method}", headers={"allow": known})
+        identity = self._admit(request, endpoint)
+        query = _query(request, endpoint.query)
+        body = await _body(request, endpoint)
+        response = await endpoint.handle(Call(self._site, request, identity, query, body))
+        await response(scope, receive, send)
+
+    def _admit(self, request: Request, endpoint: Endpoint) -> Identity | None:
+        if endpoint.need == "nobody":
+            return None
+        guard = self._site.guard
+        identity = guard.identify(request)
+        if identity is None:
+            detail = "who are you? Authorization: Bearer TOKEN, or log in on the page"
+            raise Problem(401, detail, headers={"www-authenticate": "Bearer"})
+        guard.check_csrf(request, identity)
+        if endpoint.need == "operator" and not identity.person.is_operator:
+            raise Problem(403, f"{identity.person.name} is no operator, and this is for operators")
+        return identity
+
+
+def document(value: Any, status: int = 200) -> Response:
+    """Answer with a JSON document."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _query(request: Request, kind: type[msgspec.Struct]) -> Any:
+    given = dict(request.query_params.multi_items())
+    if len(given) < len(request.query_params.multi_items()):
+        raise Problem(422, "each parameter of the query may be given once")
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Problem(422, f"the query does not fit: {error}") from None
+
+
+async def _body(request: Request, endpoint: Endpoint) -> Any:
+    if endpoint.body is None:
+        return None
+    raw = await request.body()
+    if not raw and endpoint.may_omit_body:
+        raw = b"{}"
+    try:
+        return msgspec.json.decode(raw, type=endpoint.body)
+    except msgspec.ValidationError as error:
+        raise Problem(422, f"the body does not fit: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem(400, f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise Problem(400, "the body is no JSON that anybody reads: it is nested too deeply") from None

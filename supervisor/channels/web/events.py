@@ -1,0 +1,136 @@
+"""Event streams: server-sent events of a session's journal, and of the inbox.
+
+Theory: a stream reads the store from its own cursor, when its client has taken what came before. So nothing is buffered
+for a client, none can hold up another, and one that comes back goes on from the id of the last event that it saw: it
+misses nothing and gets nothing twice.
+
+Rules
+- A client that takes nothing for SLOW seconds is dropped; it comes back by itself, and goes on where it was.
+- A comment every BEAT seconds tells both ends that the other one lives.
+- A stream ends when its client goes, when the server stops, and in no other way; nothing of it is left behind.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from supervisor.abc import InboxWatch, Row
+from supervisor.channels.web.endpoints import Call, Endpoint
+from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, StreamQuery
+from supervisor.core.documents import approval_document, event_document
+
+BEAT: Final = 15.0
+SLOW: Final = 30.0
+RETRY: Final = 1000
+"""Milliseconds after which a browser comes back."""
+
+Next = Callable[[], Awaitable[tuple[str, int, Any] | None]]
+"""Returns the next event's name, id and document; None at the end. Giving up waiting for it loses nothing."""
+
+
+class EventStream(Response):
+    """An answer that goes on for as long as somebody listens."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, next_event: Next, stopped: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._next = next_event
+        self._stopped = stopped
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async with anyio.create_task_group() as tasks:
+
+            async def end_with(ended: Callable[[], Awaitable[object]]) -> None:
+                await ended()
+                tasks.cancel_scope.cancel()
+
+            async def left() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+
+            tasks.start_soon(end_with, left)
+            tasks.start_soon(end_with, self._stopped)
+            with anyio.CancelScope() as slow:
+                await self._write(send, f"retry: {RETRY}\n\n".encode(), slow)
+                while (chunk := await self._next_chunk()) is not None:
+                    await self._write(send, chunk, slow)
+            tasks.cancel_scope.cancel()
+        with anyio.move_on_after(1, shield=True):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write(self, send: Send, chunk: bytes, slow: anyio.CancelScope) -> None:
+        slow.deadline = anyio.current_time() + SLOW
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        slow.deadline = float("inf")
+
+    async def _next_chunk(self) -> bytes | None:
+        with anyio.move_on_after(BEAT):
+            found = await self._next()
+            if found is None:
+                return None
+            name, cursor, document = found
+            return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), cursor, msgspec.json.encode(document))
+        return b": still here\n\n"
+
+
+async def inbox_events(call: Call) -> Response:
+    watch: InboxWatch = call.supervisor.watch_inbox(_cursor(call))
+
+    async def next_event() -> tuple[str, int, Any] | None:
+        approval = await anext(watch, None)
+        return None if approval is None else ("approval", watch.cursor, approval_document(approval))
+
+    return EventStream(next_event, call.site.until_stopped)
+
+
+async def session_events(call: Call) -> Response:
+    rows: AsyncIterator[Row] = call.supervisor.watch(call.path("id"), _cursor(call) or 0, stay=True)
+
+    async def next_event() -> tuple[str, int, Any] | None:
+        row = await anext(rows, None)
+        return None if row is None else ("journal", row.position, event_document(row))
+
+    return EventStream(next_event, call.site.until_stopped)
+
+
+def _cursor(call: Call) -> int | None:
+    """Where to go on: what the browser saw last counts before where its page began."""
+    query: StreamQuery = call.query
+    seen = call.request.headers.get("last-event-id", "")
+    if not seen:
+        return query.after
+    if not seen.isdecimal() or len(seen) > 18:
+        raise Problem(422, f"Last-Event-ID is the id of an event, not {seen!r}")
+    return int(seen)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/events",
+        name="watchInbox",
+        summary="Every approval that is pending, then every one that changes",
+        handle=inbox_events,
+        query=StreamQuery,
+        answers={200: ApprovalDocument},
+        media_type="text/event-stream",
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/sessions/{id}/events",
+        name="watchSession",
+        summary="What happens in a session, from its beginning or from where the client was",
+        handle=session_events,
+        query=StreamQuery,
+        answers={200: EventDocument},
+        media_type="text/event-stream",
+    ),
+)

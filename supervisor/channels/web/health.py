@@ -1,0 +1,48 @@
+"""Whether it lives, and whether it can work: for whoever runs the daemon. No token is needed."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.schemas import Health
+
+
+async def health(call: Call) -> Response:
+    """The process answers: that is all that this says."""
+    return document(Health("ok"))
+
+
+async def ready(call: Call) -> Response:
+    """Whether it can take work now: it is neither starting nor stopping, and its store can be read."""
+    if call.site.is_stopping:
+        return document(Health("stopping"), 503)
+    if call.site.serving is None:
+        return document(Health("starting"), 503)
+    try:
+        call.site.serving.check()
+    except Exception as error:  # noqa: BLE001 # whatever is wrong: it is not ready
+        return document(Health("broken", str(error)), 503)
+    return document(Health("ok"))
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/health",
+        name="health",
+        summary="Whether the process lives",
+        handle=health,
+        need="nobody",
+        answers={200: Health},
+    ),
+    Endpoint(
+        method="GET",
+        path="/ready",
+        name="ready",
+        summary="Whether it can take work now",
+        handle=ready,
+        need="nobody",
+        answers={200: Health, 503: Health},
+    ),
+)

@@ -1,0 +1,78 @@
+"""Errors as people and programs get them over HTTP: RFC 9457 problem details, one shape for all.
+
+Rules
+- One table says which of the package's errors has which status; what is not in it is a fault of ours: 500, logged, and
+  nothing of it is shown.
+- A problem says what to do next, as the errors of the package do.
+"""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from supervisor.core.errors import (
+    InvalidInput,
+    NotFound,
+    SessionConflict,
+    StoreDied,
+    StoreRefused,
+    SupervisorError,
+    TreeOwned,
+)
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+_STATUS: Final[tuple[tuple[type[SupervisorError], int], ...]] = (
+    (NotFound, 404),
+    (SessionConflict, 409),
+    (TreeOwned, 409),
+    (InvalidInput, 422),
+    (StoreRefused, 507),
+    (StoreDied, 503),
+)
+"""The first that an error is an instance of counts."""
+
+
+class Problem(Exception):
+    """An answer that is an error. `members` are added to the document, for programs."""
+
+    def __init__(
+        self, status: int, detail: str, *, headers: dict[str, str] | None = None, members: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers or {}
+        self.members = members or {}
+
+    @property
+    def document(self) -> dict[str, Any]:
+        title = HTTPStatus(self.status).phrase
+        return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail, **self.members}
+
+    def response(self) -> Response:
+        return Response(msgspec.json.encode(self.document), self.status, self.headers, MEDIA_TYPE)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return what to answer for an error; one that nobody foresaw is logged."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, HTTPException):
+        return Problem(error.status_code, error.detail, headers=dict(error.headers or {}))
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return Problem(status, str(error))
+    log.error("request.failed", error=repr(error))
+    return Problem(500, "this is a fault of the supervisor, and it is in its log; nothing was lost")
+
+
+async def answer_problem(request: Request, error: Exception) -> Response:
+    """Starlette's exception handler, for all of them."""
+    return problem_of(error).response()

@@ -1,0 +1,137 @@
+"""What goes in and out over HTTP, as types. Documents are those of core/documents.py; their schemas are made from the
+values themselves, so that a field added there is in the schema, too.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import fields
+
+from supervisor.core.values import Approval, Message, Receipt, SessionStatus, SessionView, Verdict
+
+SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Position = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What comes in: a field that nobody knows is a mistake, and said."""
+
+
+class StartBody(In, frozen=True, kw_only=True):
+    """Start an agent. With `session`, again and again is once: 200 if that session was there."""
+
+    agent: str
+    input: Any = None
+    session: SessionId | None = None
+
+
+class Started(msgspec.Struct, frozen=True):
+    id: str
+
+
+class MessageBody(In, frozen=True, kw_only=True):
+    text: Annotated[str, Meta(min_length=1)]
+
+
+class DecisionBody(In, frozen=True, kw_only=True):
+    """One person's answer. `arguments` replaces all of the call's arguments; `reason` is what the agent sees."""
+
+    decision: Literal["approve", "deny"]
+    scope: Literal["once"] = "once"
+    reason: str | None = None
+    arguments: dict[str, Any] | None = None
+
+
+class ApproveBody(In, frozen=True, kw_only=True):
+    """Approve what is pending in a session. `approval`: which, where several are."""
+
+    approval: str | None = None
+    scope: Literal["once"] = "once"
+    arguments: dict[str, Any] | None = None
+
+
+class CancelBody(In, frozen=True, kw_only=True):
+    reason: str | None = None
+
+
+class SessionQuery(In, frozen=True, kw_only=True):
+    """`after`: the `next` of the page before."""
+
+    status: SessionStatus | None = None
+    agent: str | None = None
+    root: str | None = None
+    open: bool | None = None
+    limit: Limit = 100
+    after: Position = 0
+
+
+class ApprovalQuery(In, frozen=True, kw_only=True):
+    """`status`: pending ones, or all. `session`: asked there or below."""
+
+    status: Literal["pending", "all"] = "pending"
+    session: str | None = None
+    limit: Limit = 100
+    after: Position = 0
+
+
+class PageQuery(In, frozen=True, kw_only=True):
+    limit: Limit = 100
+    after: Position = 0
+
+
+class StreamQuery(In, frozen=True, kw_only=True):
+    """`after`: as the header Last-Event-ID, for clients that cannot set one the first time."""
+
+    after: Position | None = None
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: Literal["ok", "starting", "stopping", "broken"]
+    detail: str | None = None
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+def _document(kind: type[msgspec.Struct], **changed: Any) -> Any:
+    """Return the type of a value's document: its fields, all of them always there, but for those that are changed."""
+    made = [
+        (field.name, changed.get(field.name, field.type))
+        for field in fields(kind)
+        if changed.get(field.name) is not ...
+    ]
+    return msgspec.defstruct(kind.__name__, made, kw_only=True, frozen=True)
+
+
+def list_of(kind: Any) -> Any:
+    """Return the type of a list of documents, whose type is made here and unknown to a type checker."""
+    return list[kind]
+
+
+ApprovalDocument = _document(Approval, position=...)
+SessionDocument = _document(SessionView, pending_approvals=list_of(ApprovalDocument), position=...)
+ReceiptDocument = _document(Receipt, waiting_for=list_of(ApprovalDocument))
+VerdictDocument = _document(Verdict)
+MessageDocument = _document(Message)
+
+
+class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A journal entry; what else it has depends on `event`."""
+
+    position: int
+    session: str
+    event: str
+    at: str
+
+
+def page_of(kind: Any, name: str) -> Any:
+    """Return the type of a page; `next` is what to give as `after` for the next one, null on the last."""
+    return msgspec.defstruct(name, [("items", list_of(kind)), ("next", int | None)], kw_only=True, frozen=True)

@@ -1,0 +1,65 @@
+"""hypercorn, in this process and on whatever event loop runs, under our own structured concurrency.
+
+Rules
+- It is never cancelled: on asyncio it would die of it. It is told to stop, and is shielded until it has.
+- The socket is ours: bound before anything else is begun, so that a port that is taken is said at once, and not
+  inherited by the programs that we run.
+- What it would log is not heard: requests that fail are logged by the border.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+import sniffio
+from hypercorn.config import Config, Sockets
+from hypercorn.utils import wrap_app
+from starlette.types import ASGIApp
+
+from supervisor.core.errors import InvalidInput
+
+BACKLOG: Final = 512
+GRACE: Final = 3.0
+"""Seconds that requests under way may take to end when the server stops."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound and listens. Raises InvalidInput, naming the address."""
+    try:
+        ((family, kind, protocol, _, address), *_) = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from None
+    listener.setblocking(False)
+    return listener
+
+
+async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], Awaitable[object]]) -> None:
+    """Serve until `stop` returns, then until what is under way has ended, for GRACE seconds at most."""
+    config = Config()
+    config.include_server_header = False
+    config.errorlog = config.accesslog = None
+    config.graceful_timeout = GRACE
+    config.backlog = BACKLOG
+    sockets = Sockets([], [listener], [])
+    wrapped = wrap_app(app, config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type] # the same protocol, typed twice
+
+    async def stopped() -> None:
+        await stop()
+
+    with anyio.CancelScope(shield=True):
+        if sniffio.current_async_library() == "trio":
+            from hypercorn.trio.run import worker_serve as serve_on_trio
+
+            await serve_on_trio(wrapped, config, sockets=sockets, shutdown_trigger=stopped)
+        else:
+            from hypercorn.asyncio.run import worker_serve as serve_on_asyncio
+
+            await serve_on_asyncio(wrapped, config, sockets=sockets, shutdown_trigger=stopped)

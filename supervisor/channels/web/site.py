@@ -1,0 +1,70 @@
+"""What is served: the API's table, pages, channels' own routes, behind the border.
+
+The order of a request: border (host, size) -> router -> who, role, CSRF -> query and body as types -> handler.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from supervisor.abc import Supervisor
+from supervisor.channels.web import api, events, health, login, pages
+from supervisor.channels.web.auth import Guard
+from supervisor.channels.web.border import Border
+from supervisor.channels.web.endpoints import Endpoint, Resource
+from supervisor.channels.web.problems import Problem, answer_problem
+from supervisor.core.agent_spec import AgentSpec
+
+
+class Site:
+    """What the handlers of one server share."""
+
+    def __init__(self, guard: Guard, agents: Mapping[str, AgentSpec[..., Any]], *, is_secure: bool) -> None:
+        self.guard = guard
+        self.agents = agents
+        self.is_secure = is_secure
+        """Whether browsers reach us by https: then cookies travel by nothing else."""
+        self.serving: Supervisor | None = None
+        """Whom it talks to, from the moment that the channel is served."""
+        self.is_stopping = False
+        self._stopped = anyio.Event()
+
+    async def until_stopped(self) -> None:
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        """End what would go on by itself: event streams."""
+        self.is_stopping = True
+        self._stopped.set()
+
+    @property
+    def supervisor(self) -> Supervisor:
+        if self.serving is None:
+            raise Problem(503, "the supervisor is starting; try again in a second", headers={"retry-after": "1"})
+        return self.serving
+
+
+def endpoints() -> list[Endpoint]:
+    return [*api.ENDPOINTS, *events.ENDPOINTS, *health.ENDPOINTS]
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    by_path: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints():
+        by_path.setdefault(endpoint.path, []).append(endpoint)
+    return [Route(path, Resource(site, table)) for path, table in by_path.items()]
+
+
+def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Iterable[BaseRoute] = ()) -> ASGIApp:
+    """Return the whole ASGI app. `more`: routes of other channels, which know themselves whom they listen to."""
+    app = Starlette(
+        routes=[*routes(site), *login.routes(site), *pages.routes(site), *more],
+        exception_handlers={HTTPException: answer_problem, Problem: answer_problem},
+    )
+    app.router.redirect_slashes = False
+    return Border(app, list(hosts), any_address=any_address)

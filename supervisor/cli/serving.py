@@ -1,0 +1,79 @@
+"""`supervisor serve`: run a store's sessions, and let people answer from anywhere.
+
+The token is that of `--token-file` or SUPERVISOR_TOKEN; else one is made, and printed as a link. It is taken out of the
+environment at once, so that nothing that runs here can show it (T4).
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+from cyclopts import Parameter
+
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import BackendOption, StoreOption, find_store
+from supervisor.core.errors import InvalidInput
+
+TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
+GUESSABLE = 16
+
+
+def serve(
+    *agents: str,
+    token_file: Annotated[
+        Path | None,
+        Parameter(name="--token-file", help="A file with the operator's token. Default: $SUPERVISOR_TOKEN."),
+    ] = None,
+    host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="The port to listen on; 0: any that is free.")] = 8787,
+    backend: BackendOption = "asyncio",
+    store: StoreOption = None,
+) -> int:
+    """Run a store's sessions, and let people answer from anywhere.
+
+    Parameters
+    ----------
+    agents
+        Files or modules whose agents are offered by their names: FILE.py, MODULE, or FILE.py:NAME for one of them.
+    """
+    from supervisor.channels.terminal import login_name
+    from supervisor.cli.signals import run_until_stopped
+    from supervisor.core.people import People, Person, TokenHash, hash_token, new_token
+    from supervisor.daemon import Daemon, Settings, is_loopback, offer
+
+    place = find_store(store)
+    token = read_token(token_file)
+    made = new_token() if token is None else None
+    if not is_loopback(host):
+        raise InvalidInput(
+            f"{host} can be reached from elsewhere: configure people first (supervisor init), or use 127.0.0.1"
+        )
+    operator = Person(name=login_name(), roles=("operator",), tokens=(TokenHash(hash_token(token or made or "")),))
+    settings = Settings(store=place.path, people=People([operator]), agents=offer(agents), host=host, port=port)
+    daemon = Daemon(settings)
+    names = ", ".join(sorted(settings.agents)) or "no agents; name files to offer some"
+    say(f"Serving {place.path} on {daemon.url} ({names})")
+    if made is not None:
+        say(f"Open {daemon.url}/login?token={quote(made)}")
+    return run_until_stopped(daemon.run, backend) or Exit.DONE
+
+
+def read_token(file: Path | None) -> str | None:
+    """Return the operator's token that this process was given, None if it was given none. Raises InvalidInput."""
+    given = os.environ.pop(TOKEN_VARIABLE, None)
+    if file is None:
+        token = given
+    else:
+        try:
+            token = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"cannot read the token in {file}: {error}") from None
+    if token is None:
+        return None
+    if not token.strip():
+        raise InvalidInput("the token is empty; make one with: openssl rand -hex 32")
+    if len(token.strip()) < GUESSABLE:
+        say(f"warning: a token of less than {GUESSABLE} characters can be guessed; make one with: openssl rand -hex 32")
+    return token.strip()

@@ -1,0 +1,49 @@
+"""What the package's values look like as JSON: one contract for the command line's `--json`, HTTP and pages.
+
+Rules
+- Times are RFC 3339 in UTC, kinds are plain strings, `decision` is null or a word.
+- Fields may be added to a document, none is taken away.
+"""
+
+from typing import Any
+
+import msgspec
+
+from supervisor.core.events import encode_event
+from supervisor.core.rows import Row
+from supervisor.core.values import Approval, Receipt, SessionView, Verdict
+
+
+def approval_document(approval: Approval) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(approval)
+    del document["position"]
+    return document
+
+
+def session_document(view: SessionView) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(view)
+    document["outcome"] = outcome_document(view)
+    document["pending_approvals"] = [approval_document(approval) for approval in view.pending_approvals]
+    return document
+
+
+def outcome_document(view: SessionView) -> dict[str, Any] | None:
+    if view.outcome is None:
+        return None
+    return {key: view.outcome.get(key) for key in ("kind", "value", "cause")}
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(verdict)
+    return document
+
+
+def receipt_document(receipt: Receipt) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(receipt)
+    document["waiting_for"] = [approval_document(approval) for approval in receipt.waiting_for]
+    return document
+
+
+def event_document(row: Row) -> dict[str, Any]:
+    event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
+    return {"position": row.position, "session": row.session, **event}

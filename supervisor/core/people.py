@@ -1,0 +1,113 @@
+"""People: who somebody is by what they show, and what they may do (A4).
+
+    operator   may do everything with the store
+    approver   may read, and decide what is not reserved for others
+    neither    may read, and decide what is asked on their own behalf and not reserved for others
+
+Rules
+- Only hashes of tokens are kept. A token is random and long, so that one round of SHA-256 is enough.
+- `approvers` reserves decisions: on an agent and all below it, on a tool, on both. Where several reservations meet an
+  approval, a person must be named by every one of them; operators always may.
+- Nobody's name is taken from what they say, only from what they show: a token, or an identity that a channel vouches
+  for.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from supervisor.core.values import Approval
+
+Role = Literal["approver", "operator"]
+PREFIX: Final = "sha256:"
+"""How a token's hash begins where it is written down, so that nobody takes it for the token."""
+
+
+class TokenHash(msgspec.Struct, frozen=True):
+    """The hash of a token, "sha256:..." and 64 hexadecimal digits, and until when it counts; None: for ever."""
+
+    hash: str
+    expires_at: datetime | None = None
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+
+class Person(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who may look, decide, or do everything. `identities`: channel -> who they are there."""
+
+    name: str
+    roles: tuple[Role, ...] = ()
+    tokens: tuple[TokenHash, ...] = ()
+    identities: dict[str, str] = {}
+
+    @property
+    def is_operator(self) -> bool:
+        return "operator" in self.roles
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """Decisions that only some people may make: on an agent and all below it, on a tool, or on both."""
+
+    approvers: tuple[str, ...]
+    agent: str | None = None
+    tool: str | None = None
+
+    def meets(self, approval: Approval) -> bool:
+        return self.agent in (None, *approval.path) and self.tool in (None, approval.tool)
+
+
+class People:
+    """Everybody who is known, and what is reserved for whom."""
+
+    def __init__(self, persons: Iterable[Person], reservations: Iterable[Reservation] = ()) -> None:
+        self._by_name = {person.name: person for person in persons}
+        self.reservations = tuple(reservations)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def find(self, name: str) -> Person | None:
+        return self._by_name.get(name)
+
+    def find_by_token(self, token: str, now: datetime) -> tuple[Person, TokenHash] | None:
+        """Return who shows a token that counts now, and which of their hashes it has."""
+        shown = hash_token(token)
+        found = None
+        for person in self._by_name.values():
+            for known in person.tokens:  # all of them: how long it takes tells nothing
+                if hmac.compare_digest(known.hash, shown) and known.is_valid(now):
+                    found = person, known
+        return found
+
+    def find_by_identity(self, channel: str, identity: str) -> Person | None:
+        """Return whom a channel vouches for."""
+        return next((each for each in self._by_name.values() if each.identities.get(channel) == identity), None)
+
+    def why_not_decide(self, name: str, approval: Approval) -> str | None:
+        """Return why a person may not decide an approval, None if they may."""
+        person = self.find(name)
+        if person is None:
+            return f"{name} is not among the people of this supervisor"
+        if person.is_operator:
+            return None
+        for reservation in self.reservations:
+            if reservation.meets(approval) and name not in reservation.approvers:
+                return f"this is reserved for {', '.join(reservation.approvers)}"
+        if "approver" in person.roles or approval.requester == name:
+            return None
+        return f"{name} is no approver, and it was asked on behalf of {approval.requester}"
+
+
+def new_token() -> str:
+    """Make a token: 43 characters, 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def hash_token(token: str) -> str:
+    return PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,68 @@
+"""The daemon as its users have it: a process, HTTP, and the kill of a process that is not asked."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+AGENTS = Path(__file__).with_name("served_agents.py")
+TOKEN = "a-token-that-is-long-enough-for-tests"
+
+
+class DaemonProcess:
+    """A daemon on one store; started again it has the same address."""
+
+    def __init__(self, folder: Path, backend: str) -> None:
+        self.folder = folder
+        self.store = folder / "state.db"
+        self.backend = backend
+        self.port = 0
+        self.url = ""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str, **env: str) -> None:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
+        command = [sys.executable, "-m", "supervisor", "serve", str(AGENTS), "--store", str(self.store)]
+        log = self.folder / f"log-{time.monotonic_ns()}"
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [*command, "--backend", self.backend, "--port", str(self.port), *options],
+                cwd=self.folder,
+                env={**ours, "SUPERVISOR_TOKEN": TOKEN, **env},
+                stdin=subprocess.DEVNULL,
+                stderr=out,
+            )
+        self.log = log
+        found = until(lambda: re.search(r"http://\S+:(\d+)", log.read_text()) or self.process.poll() is not None)
+        assert not isinstance(found, bool), log.read_text()
+        self.url, self.port = found[0], int(found[1])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, and return how the process ended."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def client(self, token: str | None = TOKEN, **options: Any) -> httpx.Client:
+        headers = {"authorization": f"Bearer {token}"} if token is not None else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30, **options)
+
+
+def until(condition: Any, seconds: float = 30.0) -> Any:
+    """Ask again until there is an answer: what is waited for happens in another process, which sends no event."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return found
+
+
+def pending_of(client: httpx.Client, session: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(f"/api/sessions/{session}").raise_for_status().json()["pending_approvals"]
+    return found

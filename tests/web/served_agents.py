@@ -1,0 +1,30 @@
+"""Agents that the tests' daemons offer."""
+
+from pathlib import Path
+
+from supervisor import Context, agent, tool
+
+
+@tool
+async def note(text: str, file: str) -> str:
+    with Path(file).open("a") as notes:
+        notes.write(f"{text}\n")
+    return f"noted {text}"
+
+
+@agent
+async def noting(ctx: Context, notes: dict[str, str]) -> str:
+    """Notes each text into its file, one after the other; a person is asked for each."""
+    return ", ".join([(await ctx.call(note, text, file)).content for text, file in notes.items()])
+
+
+@agent
+async def asking_many(ctx: Context, count: int) -> int:
+    """Asks for all of them at once, by sub-agents."""
+    children = [await ctx.spawn(noting, {f"{number}": "/dev/null"}) for number in range(count)]
+    return len([await child.outcome() for child in children])
+
+
+@agent
+async def chatting(ctx: Context, text: str) -> str:
+    return f"{len(ctx.transcript)} before {text}"

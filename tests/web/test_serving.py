@@ -1,0 +1,45 @@
+"""The daemon from outside: start, go away, come back, decide, whatever becomes of its process."""
+
+import signal
+
+from daemons import pending_of, until
+
+
+def test_whoever_comes_back_finds_what_is_asked_and_approves_it(daemon, tmp_path):
+    """Start, disconnect, reconnect, see the request, send `approve`, the tool runs; a killed daemon changes nothing."""
+    file = tmp_path / "notes"
+    daemon.start()
+    with daemon.client() as client:
+        asked = {"agent": "noting", "input": {"bread": str(file), "milk": str(file)}, "session": "shopping"}
+        assert client.post("/api/sessions", json=asked).status_code == 201
+        (first,) = until(lambda: pending_of(client, "shopping"))
+    assert daemon.stop(signal.SIGKILL) == -signal.SIGKILL
+    daemon.start()
+    with daemon.client() as client:
+        assert client.post("/api/sessions", json=asked).status_code == 200
+        assert pending_of(client, "shopping") == [first]
+        answer = client.post("/api/sessions/shopping/approve")
+        assert (answer.status_code, answer.json()["kind"]) == (200, "won")
+        (second,) = until(lambda: [each for each in pending_of(client, "shopping") if each["id"] != first["id"]])
+        assert file.read_text() == "bread\n"
+        client.post(f"/api/approvals/{second['id']}/decision", json={"decision": "approve"}).raise_for_status()
+        view = until(lambda: (v := client.get("/api/sessions/shopping").json())["outcome"] and v)
+    assert (view["status"], view["outcome"]["value"]) == ("completed", "noted bread, noted milk")
+    assert file.read_text() == "bread\nmilk\n"
+
+
+def test_a_daemon_that_is_told_to_stop_leaves_everything_pending(daemon):
+    """R8: SIGTERM ends it in good order, event streams too; what is asked is asked again by the next one."""
+    daemon.start()
+    with daemon.client() as client:
+        client.post("/api/sessions", json={"agent": "noting", "input": {"x": "/dev/null"}, "session": "waiting"})
+        (asked,) = until(lambda: pending_of(client, "waiting"))
+        with client.stream("GET", "/api/events") as stream:
+            lines = stream.iter_lines()
+            assert next(line for line in lines if line.startswith("event:")) == "event: approval"
+            daemon.process.send_signal(signal.SIGTERM)
+            assert list(lines)[-1] == ""
+    assert daemon.process.wait(30) == 143
+    daemon.start()
+    with daemon.client() as client:
+        assert pending_of(client, "waiting") == [asked]
