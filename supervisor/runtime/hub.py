@@ -15,6 +15,11 @@ INBOX = "inbox"
 SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes nobody more often
 
 
+def end_key(session: str) -> str:
+    """Return the key under which a run's end is news: who waits for that is not woken by everything else."""
+    return f"={session}"
+
+
 def sign_key(session: str) -> str:
     """Return the key under which a session's signs of life are news; no session's id begins so."""
     return f"~{session}"

@@ -247,21 +247,24 @@ class LocalSupervisor(Supervisor):
     @contextmanager
     def awaiting(self, session: str) -> Iterator[None]:
         """Note that this program waits for an outcome of this tree."""
-        root = self.get_row(session).root
+        root = self.root_of(session)
         self.awaited[root] += 1
         self.began_to_wait(root)
         try:
             yield
         finally:
-            self.awaited -= Counter((root,))
+            self.awaited[root] -= 1
+            if not self.awaited[root]:
+                del self.awaited[root]
 
     def check_running(self, session: str | None) -> None:
         """Raise if waiting is of no use: the store has died, or the session cannot be run here."""
         if (death := self._runner.journal.death) is not None:
             raise StoreDied(str(death))
-        if session is None:
+        refusals = self._runner.refusals
+        if session is None or not refusals:
             return
-        refused = self._runner.refusals.get(session) or self._runner.refusals.get(self.get_row(session).root)
+        refused = refusals.get(session) or refusals.get(self.root_of(session))
         if refused is not None:
             raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost, resume it afterwards")
 
@@ -278,14 +281,23 @@ class LocalSupervisor(Supervisor):
             raise NotFound(f"there is no session {session} in {self.store.name}")
         return row
 
+    def root_of(self, session: str) -> str:
+        """Return the root of a session's tree, from memory where the session is in it. Raises NotFound."""
+        live = self._runner.journal.states.get(session)
+        return live.facts.root if live is not None else self.get_row(session).root
+
+    def is_running(self, session: str, number: int) -> bool:
+        """Whether this process knows, without reading, that a run of a session has not ended."""
+        live = self._runner.journal.states.get(session)
+        return live is not None and live.runs == number and live.is_open
+
     def get_run(self, session: str) -> Run[Any]:
         """Return the latest run of a session. Raises NotFound."""
-        return LocalRun(self, self.get_row(session).id, None, self._count_runs(session))
+        live = self._runner.journal.states.get(session)
+        number = live.runs if live is not None else self._count_runs(self.get_row(session).id)
+        return LocalRun(self, session, None, number)
 
     def _count_runs(self, session: str) -> int:
-        live = self._runner.journal.states.get(session)
-        if live is not None:
-            return live.runs
         return sum(isinstance(row.event, e.RunStarted | e.ImportStarted) for row in self.store.journal(session))
 
     def is_below(self, session: str, top: str | None) -> bool:

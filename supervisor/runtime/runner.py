@@ -31,7 +31,7 @@ from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
-from supervisor.runtime.hub import INBOX, Hub
+from supervisor.runtime.hub import INBOX, Hub, end_key
 from supervisor.runtime.journal import Entry, Journal, View
 from supervisor.runtime.launching import Launcher
 from supervisor.runtime.lost import Survivors
@@ -183,6 +183,7 @@ class Runner:
         log.error("session.refused", session=session, reason=reason)
         self.refusals[session] = reason
         self.hub.publish(session)
+        self.hub.publish(end_key(session))
 
     def refuse_for(self, session: str, error: StoreError) -> None:
         """What the store does not take of one session holds up its tree: whoever waits for the root is told, too."""
@@ -212,6 +213,7 @@ class Runner:
             if isinstance(row.event, e.RunFinished):
                 self.endings.pop(row.session, None)
                 self.survivors.forget(row.session)
+                self.hub.publish(end_key(row.session))
                 if attempt is None and row.session not in self.launcher.under_way:
                     self.journal.unpin(row.session)
             self.hub.publish(row.session)

@@ -1,7 +1,8 @@
 """A run as the program that started or resumed it sees it: its own outcome, whatever the session does afterwards.
 
 A session may have gone on to its next turn in the very commit in which a run ended. So a handle counts the outcomes in
-the journal, from its own cursor, and takes the one that belongs to its run.
+the journal, from its own cursor, and takes the one that belongs to its run. While the run is in memory its live state
+says that it has not ended, and nothing is read.
 """
 
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import SupervisorError
 from supervisor.core.values import Approval, Outcome
 from supervisor.runtime.children import outcome_of
+from supervisor.runtime.hub import end_key
 from supervisor.runtime.streams import PendingApprovals
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class LocalRun(Run[R]):
         self.session = session
         self._supervisor = supervisor
         self._spec = spec
+        self._number = number
         self._left = number
         """How many outcomes of the session's journal are still to be passed, the run's own included."""
         self._cursor = 0
@@ -47,7 +50,7 @@ class LocalRun(Run[R]):
             while True:
                 if self._ended is None and self._supervisor.is_left:
                     raise SupervisorError(f"the supervisor was left; open the store again and resume {self.session}")
-                news = self._supervisor.hub.news(self.session)
+                news = self._supervisor.hub.news(end_key(self.session))
                 if (ended := self._look()) is not None:
                     return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
                 self._supervisor.check_running(self.session)
@@ -66,7 +69,7 @@ class LocalRun(Run[R]):
 
     def _look(self) -> e.RunFinished | None:
         """Read on in the journal until the run's own outcome."""
-        if self._ended is None:
+        if self._ended is None and not self._supervisor.is_running(self.session, self._number):
             for row in self._supervisor.store.journal(self.session, self._cursor):
                 self._cursor = row.position
                 if isinstance(row.event, e.RunFinished | e.ImportStarted):
