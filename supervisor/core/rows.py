@@ -9,12 +9,18 @@ from supervisor.core.events import AnyEvent
 from supervisor.core.values import Outcome
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One journal entry. `position` orders all entries of a store; it is an opaque cursor to everybody else."""
 
     position: int
     session: str
     event: AnyEvent
+
+
+class EncodedRow(Row, frozen=True):
+    """An entry that was encoded when its plan was checked, and is written as it is."""
+
+    body: bytes
 
 
 class Owner(msgspec.Struct, frozen=True):

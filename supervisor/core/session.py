@@ -39,7 +39,7 @@ WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
 """What ends a passivation whatever the run was waiting for."""
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One operation of a run: where it is in its table, and the events that say so."""
 
     state: str

@@ -54,6 +54,9 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.takes_context = first is not None and self._is_context(first)
         self._arguments = self._parameters(skip=int(self.takes_context))
         self._signature = inspect.Signature(self._arguments)
+        self._positional = [p.name for p in self._arguments if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self._required = {p.name for p in self._arguments if p.default is p.empty}
+        self._defaults = {p.name: p.default for p in self._arguments}
 
     def __repr__(self) -> str:
         return f"<tool {self.name} of {self.__module__}>"
@@ -77,10 +80,14 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments as passed and with defaults filled in, by name; raises TypeError as a call would."""
-        bound = self._signature.bind(*args, **kwargs)
-        passed = dict(bound.arguments)
-        bound.apply_defaults()
-        return passed, dict(bound.arguments)
+        passed = {**dict(zip(self._positional, args, strict=False)), **kwargs}
+        if (
+            len(args) > len(self._positional)
+            or len(passed) < len(args) + len(kwargs)
+            or not (self._required <= passed.keys() <= self._defaults.keys())
+        ):
+            self._signature.bind(*args, **kwargs)  # says what is wrong; but for that it would cost ten times as much
+        return passed, {name: passed.get(name, default) for name, default in self._defaults.items()}
 
     @cached_property
     def _struct(self) -> type[msgspec.Struct]:

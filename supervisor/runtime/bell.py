@@ -18,8 +18,12 @@ class Bell:
             self._event = None
             event.set()
 
-    async def wait(self) -> None:
-        """Wait until it rings the next time."""
+    def next(self) -> anyio.Event:
+        """Return the event that its next ringing sets."""
         if self._event is None:
             self._event = anyio.Event()
-        await self._event.wait()
+        return self._event
+
+    async def wait(self) -> None:
+        """Wait until it rings the next time."""
+        await self.next().wait()

@@ -3,12 +3,13 @@
 import getpass
 import os
 import socket
-from pathlib import Path
+from functools import cache
 from typing import Final
 
 HOST: Final = socket.gethostname()
 
 
+@cache  # asking the user database takes as long as journaling a session
 def current_user() -> str:
     """Return the login name; a name for the audit trail, since whoever can write the store is its operator (A4)."""
     try:
@@ -19,6 +20,6 @@ def current_user() -> str:
 
 def working_directory() -> str:
     try:
-        return str(Path.cwd())
+        return os.getcwd()  # noqa: PTH109 # a string is what is recorded; a Path costs ten times as much
     except FileNotFoundError:
         return "(a folder that is gone)"

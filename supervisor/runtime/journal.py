@@ -39,8 +39,10 @@ from supervisor.core.errors import (
     TreeOwned,
 )
 from supervisor.core.events import AnyEvent, encode_event
+from supervisor.core.rows import EncodedRow
 from supervisor.core.session import SessionState, replay
 from supervisor.logs import FactLog
+from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import duration
 from supervisor.runtime.worker import in_thread
 
@@ -63,6 +65,8 @@ class View:
         self.noted: dict[str, int] = {}
         """Sessions whose notes are in `rows`, and how many."""
         self.has_claimed = False
+        self._absent: set[str] = set()
+        """Sessions that were looked for and do not exist: a session that begins would be looked for again and again."""
 
     @property
     def store(self) -> Store:
@@ -70,8 +74,11 @@ class View:
 
     def find_session(self, session: str) -> SessionState | None:
         state = self.drafts.get(session) or self._journal.states.get(session)
-        if state is None and (rows := self.store.journal(session)):
-            state = self.drafts[session] = replay(session, [row.event for row in rows])
+        if state is None and session not in self._absent:
+            if rows := self.store.journal(session):
+                state = self.drafts[session] = replay(session, [row.event for row in rows])
+            else:
+                self._absent.add(session)
         return state
 
     def session(self, session: str) -> SessionState:
@@ -92,7 +99,7 @@ class View:
         """Let an event follow; the session's notes come before it. Raises InvalidInput for text that UTF-8 cannot hold:
         found here it fails one caller, found by the store it would fail the batch."""
         try:
-            encode_event(event)
+            body = encode_event(event)
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{type(event).__name__} cannot be written to the journal: {error}") from None
         if (reason := self.store.unreadable.get(session)) is not None:
@@ -101,9 +108,9 @@ class View:
         if session not in self.noted and (notes := self._journal.notes.get(session)):
             self.noted[session] = len(notes)
             for note in notes:
-                self._add(session, note)
+                self._add(session, note, encode_event(note))
         draft.apply(event)
-        self._add(session, event)
+        self._add(session, event, body)
 
     def cut(self, length: int) -> None:
         """Take back the entries behind `length`: the plan that made them was refused half-way."""
@@ -125,24 +132,42 @@ class View:
             self.drafts[session] = draft
         return draft
 
-    def _add(self, session: str, event: AnyEvent) -> None:
-        self.rows.append(Row(self._journal.position + len(self.rows) + 1, session, event))
+    def _add(self, session: str, event: AnyEvent, body: bytes) -> None:
+        self.rows.append(EncodedRow(self._journal.position + len(self.rows) + 1, session, event, body))
 
 
 class _Slot:
     """One caller's plan, and what became of it."""
 
-    __slots__ = ("done", "error", "plan")
+    __slots__ = ("error", "plan")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.done: anyio.Event | None = None
         self.error: BaseException | None = None
 
+
+class _Batch:
+    """Callers who are committed together, and are told together: one event for all, since each costs."""
+
+    __slots__ = ("landed", "slots")
+
+    def __init__(self, *slots: _Slot) -> None:
+        self.slots = list(slots)
+        self.landed: anyio.Event | None = None
+
+    def gather(self, slot: _Slot) -> anyio.Event:
+        """Take one more; returns what it waits for."""
+        self.slots.append(slot)
+        if self.landed is None:
+            self.landed = anyio.Event()
+        return self.landed
+
     def finish(self, error: BaseException | None = None) -> None:
-        self.error = self.error or error
-        if self.done is not None:
-            self.done.set()
+        if error is not None:
+            for slot in self.slots:
+                slot.error = slot.error or error
+        if self.landed is not None:
+            self.landed.set()
 
 
 class Journal:
@@ -165,11 +190,11 @@ class Journal:
         self._publish = publish
         self._refuse = refuse
         self._die = die
-        self._queue: list[_Slot] = []
+        self._gathering = _Batch()
         self._work = anyio.Event()
         self._is_committing = False
         self._in_flight: dict[str, SessionState] = {}
-        self._landed = anyio.Event()
+        self._landed = Bell()
         self._has_just_committed = False
         """Somebody committed in this tick of the loop: whoever comes in it gathers, since more are coming."""
         self._commit_time = 0.0
@@ -183,15 +208,14 @@ class Journal:
         self._check_alive()
         slot = _Slot(plan)
         if self._may_commit_now() and self._begin():
-            with self._batch([slot]) as view:
+            with self._batch(_Batch(slot)) as view:
                 self._sync(view)
             self._has_just_committed = True
             self._work.set()
         else:
-            slot.done = anyio.Event()
-            self._queue.append(slot)
+            landed = self._gathering.gather(slot)
             self._work.set()
-            await _wait_whatever_comes(slot.done)
+            await _wait_whatever_comes(landed)
         if slot.error is not None:
             raise slot.error
 
@@ -202,7 +226,7 @@ class Journal:
         """
         self._check_alive()
         while session in self._in_flight:
-            await _wait_whatever_comes(self._landed)
+            await _wait_whatever_comes(self._landed.next())
         event = make()
         if event is not None:
             self.states[session].apply(event)
@@ -233,7 +257,7 @@ class Journal:
         try:
             while True:
                 await self._work.wait()
-                if self._queue:
+                if self._gathering.slots:
                     await checkpoint()
                     with anyio.CancelScope(shield=True):
                         await self._commit_gathered()
@@ -254,12 +278,11 @@ class Journal:
                 await anyio.sleep(RETRY_LOCK)
         except StoreError as fault:
             error = fault
-        batch, self._queue = self._queue, []
+        batch, self._gathering = self._gathering, _Batch()
         self._work = anyio.Event()
         if error is not None:
             self._is_committing = False
-            for slot in batch:
-                slot.finish(error)
+            batch.finish(error)
             return
         with self._batch(batch) as view:
             if self._commit_time < SLOW_COMMIT:
@@ -282,18 +305,18 @@ class Journal:
             raise StoreDied(str(self.death)) from self.death
 
     def _may_commit_now(self) -> bool:
-        is_free = not (self._is_committing or self._queue or self._has_just_committed)
+        is_free = not (self._is_committing or self._gathering.slots or self._has_just_committed)
         return is_free and self._commit_time < SLOW_COMMIT
 
     @contextmanager
-    def _batch(self, batch: list[_Slot]) -> Iterator[View]:
+    def _batch(self, batch: _Batch) -> Iterator[View]:
         """Within the store's transaction: run the plans, let the caller commit, make it live and known."""
         self._is_committing = True
         view = View(self)
         error: StoreError | None = None
         try:
             self._take_foreign(is_locked=True)
-            for slot in batch:
+            for slot in batch.slots:
                 self._run_plan(view, slot)
             self.store.write(view.rows)
             yield view
@@ -306,12 +329,10 @@ class Journal:
             error, view = self.death, View(self)
         except BaseException as broken:
             self._perish(broken)
-            for slot in batch:
-                slot.finish(self.death)
+            batch.finish(self.death)
             raise
         self._land(view)
-        for slot in batch:
-            slot.finish(error)
+        batch.finish(error)
         self._publish(view.rows)
 
     def _take_foreign(self, *, is_locked: bool = False) -> None:
@@ -367,8 +388,7 @@ class Journal:
             self.notes.pop(session, None)
         self._is_committing = False
         self._in_flight = {}
-        self._landed.set()
-        self._landed = anyio.Event()
+        self._landed.ring()
 
     def _perish(self, error: BaseException) -> None:
         """The store has died for this process: nobody may wait for it, nothing in memory is trusted."""
@@ -376,9 +396,8 @@ class Journal:
             return
         self.death = error if isinstance(error, StoreError) else StoreDied(f"the writer died: {error!r}")
         log.error("store.died", store=self.store.name, reason=str(self.death))
-        waiting, self._queue = self._queue, []
-        for slot in waiting:
-            slot.finish(self.death)
+        waiting, self._gathering = self._gathering, _Batch()
+        waiting.finish(self.death)
         self._die()
 
 

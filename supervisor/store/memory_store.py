@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from supervisor.abc import Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.events import SessionCreated, encode_event
+from supervisor.core.events import SessionCreated
 from supervisor.core.values import Approval
 from supervisor.store.projection import (
     ApprovalEntry,
     Draft,
     SessionEntry,
     approval_row,
+    body_of,
     read_known_rows,
     read_rows,
     session_row,
@@ -78,7 +79,7 @@ class MemoryStore(Store):
             if isinstance(row.event, SessionCreated) == is_known:
                 raise IllegalEvent(f"session {row.session} must have one beginning, and have it first")
             last = row.position
-            transaction.entries.append((row.position, row.session, encode_event(row.event)))
+            transaction.entries.append((row.position, row.session, body_of(row)))
             draft.take(row)
         transaction.sessions.update(draft.sessions)
         transaction.approvals.update(draft.approvals)

@@ -21,6 +21,7 @@ from supervisor.abc import Row, SessionRow
 from supervisor.core import events as e
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
+from supervisor.core.rows import EncodedRow
 from supervisor.core.session import WAKING
 from supervisor.core.values import Approval, Option, Outcome
 
@@ -66,7 +67,7 @@ _NO_SESSION: Final = _Session()
 _NO_REQUEST: Final = _Request()
 
 
-class SessionEntry(msgspec.Struct, frozen=True):
+class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     """A session in the index. `created` and `finished` (an import has finished when it starts) are positions; what it
     waits for, and until when, is set only while it is asleep."""
 
@@ -79,7 +80,7 @@ class SessionEntry(msgspec.Struct, frozen=True):
     finished: int | None = None
 
 
-class ApprovalEntry(msgspec.Struct, frozen=True):
+class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
     """An approval in the index. `asked` and `decided` are positions; `decided` also where it was withdrawn."""
 
     id: str
@@ -250,6 +251,11 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
         shown=entry.shown,
         position=entry.asked,
     )
+
+
+def body_of(row: Row) -> bytes:
+    """Return an entry as it is written."""
+    return row.body if isinstance(row, EncodedRow) else e.encode_event(row.event)
 
 
 def read_rows(rows: Sequence[tuple[int, str, bytes]]) -> list[Row]:

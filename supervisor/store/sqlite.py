@@ -23,12 +23,12 @@ import msgspec
 
 from supervisor.abc import Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
-from supervisor.core.events import SessionCreated, decode_event, encode_event
+from supervisor.core.events import SessionCreated, decode_event
 from supervisor.core.values import Approval
 from supervisor.store import columns, schema
 from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
 from supervisor.store.owners import LockFolder
-from supervisor.store.projection import Draft, read_known_rows, touched
+from supervisor.store.projection import Draft, body_of, read_known_rows, touched
 from supervisor.store.schema import QUERIES
 from supervisor.store.wal import check_log
 
@@ -143,7 +143,7 @@ class SqliteStore(Store):
                 numbers[row.session] = last
             elif row.session not in numbers:
                 numbers[row.session] = self._value("number", row.session)
-            body = encode_event(row.event)
+            body = body_of(row)
             entries.append((last, numbers[row.session], row.session if is_first else None, body))
             self._pages += 2 + len(body) // _PAGE
             draft.take(row)
