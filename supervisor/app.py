@@ -16,6 +16,7 @@ from supervisor.abc import Channel, Store
 from supervisor.core.errors import StoreDied, StoreError
 from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
+from supervisor.runtime.adoption import Adoption
 from supervisor.runtime.attempt import Fate
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
@@ -39,6 +40,7 @@ async def open_supervisor(
     rules: Sequence[Rule] = (),
     passivate_after: float = 60.0,
     create: bool = True,
+    adopt: bool = False,
 ) -> AsyncIterator[LocalSupervisor]:
     """Open a store and supervise what is started or resumed on it. Opening runs and owns nothing.
 
@@ -46,6 +48,7 @@ async def open_supervisor(
     `channels`: where people are asked; the first that takes an approval shows it (A11).
     `unattended`: "approve" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask_for (A7).
+    `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
     `passivate_after`: seconds after which a run that only waits leaves memory.
 
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
@@ -70,7 +73,8 @@ async def open_supervisor(
         body: BaseException | None = None
         async with anyio.create_task_group() as outer:
             ready, leaving = anyio.Event(), anyio.Event()
-            outer.start_soon(_host, runner, supervisor, posting, jobs, channels, ready, leaving)
+            adoption = Adoption(runner) if adopt else None
+            outer.start_soon(_host, runner, supervisor, posting, jobs, adoption, channels, ready, leaving)
             await ready.wait()
             try:
                 yield supervisor
@@ -101,6 +105,7 @@ async def _host(
     supervisor: LocalSupervisor,
     posting: Posting,
     jobs: JobWatch,
+    adoption: Adoption | None,
     channels: Sequence[Channel],
     ready: anyio.Event,
     leaving: anyio.Event,
@@ -117,6 +122,8 @@ async def _host(
                         services.start_soon(posting.run)
                         services.start_soon(jobs.run)
                         services.start_soon(_look_for_others, runner)
+                        if adoption is not None:
+                            services.start_soon(adoption.run)
                         for channel in channels:
                             services.start_soon(_serve, channel, supervisor)
                         ready.set()

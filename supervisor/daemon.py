@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 
 from supervisor.abc import Channel
@@ -63,9 +64,13 @@ class Daemon:
             hosts=_hosts(settings.host),
             any_address=_is_wildcard(settings.host),
         )
-        async with open_supervisor(settings.store, channels=[*settings.channels, web]) as supervisor:
-            await supervisor.resume()
-            await web.wait_until_it_fails()
+        channels = [*settings.channels, web]
+        async with (
+            open_supervisor(settings.store, channels=channels, adopt=True) as supervisor,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(supervisor.wait_until_it_dies)
+            tasks.start_soon(web.wait_until_it_fails)
 
 
 def offer(references: Sequence[str]) -> dict[str, AgentSpec[..., Any]]:

@@ -111,5 +111,9 @@ class Store(ABC):
         """Return the living owner of a tree, this process included."""
 
     @abstractmethod
+    def owners(self) -> list[Owner]:
+        """Return the living processes that have owned trees, this one included. Cheap: it is asked every second."""
+
+    @abstractmethod
     def owns(self, root: str) -> bool:
         """Whether this process owns the tree."""

@@ -16,7 +16,7 @@ from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import JSON_NULL, printable, to_json
-from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError, TreeOwned
+from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.values import (
     Approval,
@@ -29,6 +29,7 @@ from supervisor.core.values import (
     Verdict,
     check_identity,
 )
+from supervisor.runtime.adoption import take_trees
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.ending import cancel_events
@@ -144,20 +145,8 @@ class LocalSupervisor(Supervisor):
             roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
             roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
 
-        def plan(view: View) -> list[Entry]:
-            for root in list(roots):
-                try:
-                    view.claim(root)
-                except TreeOwned:
-                    if session is not None:
-                        raise
-                    roots.remove(root)  # somebody else was faster: it is in good hands
-            return []
-
-        await self._runner.journal.append(plan)
-        for root in roots:
-            await self._runner.launcher.take_up(root)
-        return [self.get_run(root) for root in roots]
+        taken = await take_trees(self._runner, roots, only_one=session is not None)
+        return [self.get_run(root) for root in taken]
 
     async def decide(self, approval: str, decision: Decision) -> Verdict:
         by = printable(check_identity(decision.by))
@@ -273,6 +262,11 @@ class LocalSupervisor(Supervisor):
         """Why sessions that this process was asked to run are not running."""
         return self._runner.refusals
 
+    async def wait_until_it_dies(self) -> None:
+        """Wait for as long as the store can be trusted. Raises StoreDied."""
+        await self._runner.wait_until(lambda: self._runner.journal.death is not None)
+        self.check_running(None)
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def get_row(self, session: str) -> SessionRow:
@@ -343,10 +337,8 @@ class LocalSupervisor(Supervisor):
         return [row for row in self.store.rows(0) if isinstance(row.event, AUDITED)]
 
     def owners(self) -> Sequence[Owner]:
-        """Return the living processes that own trees of this store."""
-        roots = {row.root for row in self.store.find_sessions(is_open=True)}
-        found = {owner.id: owner for root in roots if (owner := self.store.get_owner(root)) is not None}
-        return list(found.values())
+        """Return the living processes that have owned trees of this store."""
+        return self.store.owners()
 
 
 def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:

@@ -63,6 +63,8 @@ class Runner:
         self.is_closed = False
         self.took_up: Callable[[str], None] = lambda root: None
         """Called when a tree has become ours to run."""
+        self.came_for_nobody: Callable[[str], None] = lambda root: None
+        """Called when something has come for a tree that is not ours."""
         self.jobs: Jobs = NoJobs()
         self.survivors = Survivors()
         self._running = 0
@@ -235,9 +237,11 @@ class Runner:
     def _tell_sleeper(self, session: str, event: e.AnyEvent) -> None:
         """Something came for a session that is not in memory: it is ours to see to if we own its tree (R2)."""
         row = self.journal.store.get_session(session)
-        if row is None or row.outcome is not None or not self.journal.store.owns(row.root) or self.is_closed:
+        if row is None or row.outcome is not None or self.is_closed:
             return
-        if not isinstance(event, e.CancelRequested):
+        if not self.journal.store.owns(row.root):
+            self.came_for_nobody(row.root)
+        elif not isinstance(event, e.CancelRequested):
             self.launcher.launch(session)
         elif event.origin == session:
             self.start_soon(self.end_tree, session)

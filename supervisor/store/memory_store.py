@@ -162,6 +162,9 @@ class MemoryStore(Store):
     def get_owner(self, root: str) -> Owner | None:
         return self._owner if root in self._owned else None
 
+    def owners(self) -> list[Owner]:
+        return [self._owner] if self._owned else []
+
     def owns(self, root: str) -> bool:
         return root in self._owned
 

@@ -92,6 +92,9 @@ SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.numb
 SELECT t.owner, coalesce(o.host, '?'), coalesce(o.pid, 0), coalesce(o.since, 0)
   FROM tree AS t LEFT JOIN owner AS o ON o.id = t.owner WHERE t.root = ?;
 
+-- owners: everybody who has owned a tree; few, since the dead ones are forgotten
+SELECT id, host, pid, since FROM owner;
+
 -- add_owner: say who holds the lock file of this name
 INSERT OR IGNORE INTO owner (id, host, pid, since) VALUES (?, ?, ?, ?);
 

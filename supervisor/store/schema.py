@@ -145,3 +145,10 @@ def _statements(script: str) -> list[str]:
             found.append(statement)
             statement = ""
     return found
+
+
+def make_folders(folder: Path) -> None:
+    """Make what is missing, for its user alone; `mkdir(parents=True)` would open the upper ones to everybody."""
+    if not folder.exists():
+        make_folders(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)

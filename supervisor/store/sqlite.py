@@ -80,7 +80,7 @@ class SqliteStore(Store):
             if not self.path.exists():
                 if not self._create:
                     raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
-                _make_folders(self.path.parent)
+                schema.make_folders(self.path.parent)
                 schema.create(self.path)
             is_alone = not _open_here[self.path]
             if is_alone:
@@ -292,6 +292,9 @@ class SqliteStore(Store):
         found = self._read("owner_of_tree", root)
         return columns.owner(found[0]) if found and self._locks.is_alive(found[0][0]) else None
 
+    def owners(self) -> list[Owner]:
+        return [columns.owner(row) for row in self._read("owners") if self._locks.is_alive(row[0])]
+
     def owns(self, root: str) -> bool:
         return root in self._owned
 
@@ -389,10 +392,3 @@ class SqliteStore(Store):
         self._change("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()])
         self._change("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()])
         self._change("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()])
-
-
-def _make_folders(folder: Path) -> None:
-    """Make what is missing, for its user alone; `mkdir(parents=True)` would open the upper ones to everybody."""
-    if not folder.exists():
-        _make_folders(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)

@@ -27,21 +27,29 @@ class DaemonProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str, **env: str) -> None:
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
-        command = [sys.executable, "-m", "supervisor", "serve", str(AGENTS), "--store", str(self.store)]
         log = self.folder / f"log-{time.monotonic_ns()}"
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [*command, "--backend", self.backend, "--port", str(self.port), *options],
-                cwd=self.folder,
-                env={**ours, "SUPERVISOR_TOKEN": TOKEN, **env},
-                stdin=subprocess.DEVNULL,
-                stderr=out,
-            )
+            address = ["--backend", self.backend, "--port", str(self.port)]
+            self.process = self._run("serve", str(AGENTS), *address, *options, stderr=out, **env)
         self.log = log
         found = until(lambda: re.search(r"http://\S+:(\d+)", log.read_text()) or self.process.poll() is not None)
         assert not isinstance(found, bool), log.read_text()
         self.url, self.port = found[0], int(found[1])
+
+    def command(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        """Run another command of the command line on the same store."""
+        return self._run(*arguments, stderr=subprocess.DEVNULL)
+
+    def _run(self, *arguments: str, stderr: Any, **env: str) -> "subprocess.Popen[bytes]":
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
+        return subprocess.Popen(
+            [sys.executable, "-m", "supervisor", *arguments, "--store", str(self.store)],
+            cwd=self.folder,
+            env={**ours, "SUPERVISOR_TOKEN": TOKEN, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, and return how the process ended."""

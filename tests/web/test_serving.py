@@ -1,8 +1,9 @@
 """The daemon from outside: start, go away, come back, decide, whatever becomes of its process."""
 
+import json
 import signal
 
-from daemons import pending_of, until
+from daemons import AGENTS, pending_of, until
 
 
 def test_whoever_comes_back_finds_what_is_asked_and_approves_it(daemon, tmp_path):
@@ -43,3 +44,18 @@ def test_a_daemon_that_is_told_to_stop_leaves_everything_pending(daemon):
     daemon.start()
     with daemon.client() as client:
         assert pending_of(client, "waiting") == [asked]
+
+
+def test_what_another_process_leaves_behind_goes_on_in_the_daemon(daemon, tmp_path):
+    """R2: its owner dies; the daemon takes the tree up, and a decision from a shell lets it go on there."""
+    file = tmp_path / "notes"
+    daemon.start()
+    asked = json.dumps({"eggs": str(file)})
+    other = daemon.command("run", f"{AGENTS}:noting", asked, "--session", "other", "--wait")
+    with daemon.client() as client:
+        (request,) = until(lambda: client.get("/api/sessions/other").is_success and pending_of(client, "other"))
+        other.kill()
+        other.wait()
+        assert daemon.command("approve", request["id"]).wait(30) == 0
+        view = until(lambda: (v := client.get("/api/sessions/other").json())["outcome"] and v)
+    assert (view["outcome"]["value"], file.read_text()) == ("noted eggs", "eggs\n")

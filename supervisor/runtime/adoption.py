@@ -1,0 +1,141 @@
+"""Trees that nobody owns are taken up: by `resume` once, by a daemon at its start and for as long as it runs (R2).
+
+Rules
+- A daemon takes a tree up when it starts, when a decision or a message arrives for it, and when its owner has died or
+  left. It looks for owners that are gone every LOOK seconds: a lock that the kernel has let go sends no event.
+- At a start and at an owner's end every open tree is taken up, except one that has been silent for SILENT and in which
+  nothing is pending: no approval or question, no timer, no decision, message or cancel not yet acted upon (R5).
+- What could not be run (a full disk, an agent that could not be imported) is tried again every RETRY seconds.
+- Whoever was faster has the tree: it is in good hands.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from supervisor.core import events as e
+from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned
+from supervisor.core.session import SessionState, replay
+from supervisor.logs import FactLog
+from supervisor.runtime.journal import Entry, View
+
+if TYPE_CHECKING:
+    from supervisor.abc import SessionRow
+    from supervisor.runtime.runner import Runner
+
+log = FactLog(__name__)
+
+SILENT: Final = timedelta(hours=2)
+LOOK: Final = 1.0
+RETRY: Final = 60.0
+
+
+async def take_trees(runner: "Runner", roots: Iterable[str], *, only_one: bool = False) -> list[str]:
+    """Own trees in one append and run what can go on in them; returns those that nobody else has.
+
+    `only_one`: raises TreeOwned rather than leaving it to whoever has it.
+    """
+    wanted = list(roots)
+    taken: list[str] = []
+
+    def plan(view: View) -> list[Entry]:
+        taken.clear()
+        for root in wanted:
+            try:
+                view.claim(root)
+            except TreeOwned:
+                if only_one:
+                    raise
+            else:
+                taken.append(root)
+        return []
+
+    await runner.journal.append(plan)
+    for root in taken:
+        await runner.launcher.take_up(root)
+    return taken
+
+
+class Adoption:
+    """Takes up, for as long as it runs, what nobody runs."""
+
+    def __init__(self, runner: "Runner") -> None:
+        self._runner = runner
+        self._wanted: dict[str, None] = {}
+        self._news = anyio.Event()
+        runner.came_for_nobody = self.want
+
+    def want(self, root: str) -> None:
+        """Something came for a tree that this process does not own; if nobody does, it is taken up."""
+        self._wanted[root] = None
+        self._news.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        store, retry_at = self._runner.journal.store, anyio.current_time() + RETRY
+        owners = {owner.id for owner in store.owners()}
+        await self._adopt(self._unowned())
+        while True:
+            with anyio.move_on_after(LOOK):
+                await self._news.wait()
+            self._news, wanted, self._wanted = anyio.Event(), list(self._wanted), {}
+            living = {owner.id for owner in store.owners()}
+            if owners - living:
+                wanted += self._unowned()
+            owners = living
+            if anyio.current_time() >= retry_at:
+                retry_at = anyio.current_time() + RETRY
+                wanted += self._refused()
+            if wanted:
+                await self._adopt(dict.fromkeys(wanted))
+
+    async def _adopt(self, roots: Iterable[str]) -> None:
+        if self._runner.is_closed:
+            return
+        try:
+            for root in await take_trees(self._runner, roots):
+                log.debug("tree.adopted", root=root)
+        except StoreDied:
+            return  # everybody is told, and the daemon ends of it
+        except StoreError as error:
+            log.error("trees.not_adopted", reason=str(error))
+
+    def _unowned(self) -> list[str]:
+        store = self._runner.journal.store
+        trees: dict[str, list[SessionRow]] = {}
+        for row in store.find_sessions(is_open=True):
+            trees.setdefault(row.root, []).append(row)
+        return [root for root, rows in trees.items() if store.get_owner(root) is None and not self._is_silent(rows)]
+
+    def _refused(self) -> list[str]:
+        """Trees of ours in which something is not running that should."""
+        store = self._runner.journal.store
+        rows = [store.get_session(session) for session in self._runner.refusals]
+        return [row.root for row in rows if row is not None and row.outcome is None and store.owns(row.root)]
+
+    def _is_silent(self, rows: "list[SessionRow]") -> bool:
+        """Whether nothing has happened in a tree for long, and nothing is left to be acted upon."""
+        store, since = self._runner.journal.store, self._runner.clock.now() - SILENT
+        if any(row.last_at > since or row.due_at is not None for row in rows):
+            return False
+        if store.find_approvals(root=rows[0].root):
+            return False
+        try:
+            states = [replay(row.id, [entry.event for entry in store.journal(row.id)]) for row in rows]
+        except StoreUnreadable:
+            return False  # taking it up says what is wrong with it
+        return not any(_has_something_to_do(state) for state in states)
+
+
+def _has_something_to_do(state: SessionState) -> bool:
+    """Whether a decision, a message, a cancel or a timer has not been acted upon."""
+    is_decided = any(
+        record.decision is not None and record.started is None and record.result is None
+        for record in state.operations.values()
+    )
+    has_timer = any(
+        isinstance(record.request, e.OperationStarted) and record.is_open for record in state.operations.values()
+    )
+    return is_decided or has_timer or bool(state.inbox) or state.cancel is not None

@@ -1,0 +1,120 @@
+"""A daemon runs what nobody runs: at its start, and when something comes (R2, R5)."""
+
+from datetime import timedelta
+
+import anyio
+import pytest
+from scenes import events, fork, opened
+
+from supervisor import Approve, Context, MemoryStore, agent, tool
+from supervisor.core import events as e
+from supervisor.runtime.adoption import LOOK, SILENT
+
+pytestmark = pytest.mark.anyio
+ran: list[str] = []
+
+
+@tool
+async def work(name: str) -> str:
+    ran.append(name)
+    return name
+
+
+@tool(approval="never", timeout=1e9)
+async def never_ending() -> None:
+    await anyio.sleep_forever()
+
+
+@agent
+async def worker(ctx: Context, name: str) -> str:
+    return (await ctx.call(work, name)).content
+
+
+@agent
+async def listener(ctx: Context) -> str:
+    return await ctx.receive()
+
+
+@agent(inactivity_timeout=1e9)
+async def wedged(ctx: Context) -> None:
+    await ctx.call(never_ending)
+
+
+@agent(inactivity_timeout=1e9)
+async def napper(ctx: Context) -> str:
+    await ctx.sleep(SILENT.total_seconds() * 2)
+    return "awake"
+
+
+async def left_by_another_process(spec, *values, session: str = "left") -> MemoryStore:
+    """Return what a process that was killed leaves behind."""
+    async with opened() as supervisor:
+        await supervisor.start(spec, *values, session=session)
+        await anyio.sleep(1)
+        left = fork(supervisor.store)
+        await supervisor.cancel(session)
+        return left
+
+
+async def test_a_daemon_takes_up_what_nobody_runs():
+    """R2: at its start; a decision then lets the run go on in it."""
+    ran.clear()
+    store = await left_by_another_process(worker, "once")
+    async with opened(store, adopt=True) as supervisor:
+        (asked,) = supervisor.find_approvals()
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert (await supervisor.outcome("left")).value == "once"
+    assert ran == ["once"]
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+async def test_what_comes_for_an_unowned_tree_loads_it_in_a_daemon_only(adopt):
+    """R2: a message to a tree that became open after the start; elsewhere it is only recorded."""
+    store = await left_by_another_process(listener)
+    async with opened(store, adopt=adopt) as supervisor:
+        supervisor.store._owned.clear()  # its owner has died since
+        await anyio.sleep(LOOK / 2)
+        receipt = await supervisor.send("left", "hello", by="ana")
+        await anyio.sleep(LOOK * 2)
+        assert receipt.kind in ("kept", "delivered")
+        assert (supervisor.get_session("left").outcome is not None) == adopt
+
+
+async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
+    """R2: it was decided while nobody ran the tree, then the daemon starts."""
+    ran.clear()
+    store = await left_by_another_process(worker, "decided")
+    async with opened(store) as supervisor:
+        (asked,) = supervisor.find_approvals()
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).running is False
+    assert ran == []
+    async with opened(store, adopt=True) as supervisor:
+        assert (await supervisor.outcome("left")).value == "decided"
+
+
+@pytest.mark.parametrize(
+    ("spec", "values", "is_taken"), [(worker, ("x",), True), (napper, (), True), (wedged, (), False)]
+)
+async def test_what_is_silent_is_left_alone_unless_something_is_pending(spec, values, is_taken):
+    """R5: two hours of silence, and neither a question nor a timer; `resume` takes it up all the same."""
+    store = await left_by_another_process(spec, *values)
+    await anyio.sleep((SILENT + timedelta(minutes=1)).total_seconds())
+    async with opened(store, adopt=True) as supervisor:
+        await anyio.sleep(LOOK)
+        assert store.owns("left") == is_taken
+        await supervisor.resume()
+        assert store.owns("left")
+        await supervisor.cancel("left")
+
+
+async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_ago():
+    """R5, W8: once accepted it is on disk; a crash in the middle is finished at the next start."""
+    store = await left_by_another_process(wedged)
+    async with opened(store) as supervisor:
+        now = supervisor._runner.clock.now()
+        request = e.CancelRequested(at=now, by="ana", origin="left")
+        await supervisor._runner.journal.append(lambda view: [("left", request)])
+    await anyio.sleep(SILENT.total_seconds() * 2)
+    async with opened(store, adopt=True) as supervisor:
+        assert (await supervisor.outcome("left")).kind == "cancelled"
+    assert len(events(store, "left", e.RunFinished)) == 1
