@@ -293,6 +293,10 @@ class Supervisor(ABC):
         """Return all sessions, or the open or ended ones, parents before children."""
 
     @abstractmethod
+    def get_approval(self, approval: str) -> Approval:
+        """Return an approval in whatever state it is. Raises NotFound."""
+
+    @abstractmethod
     def find_approvals(self, *, pending: bool = True) -> list[Approval]:
         """Return approvals, oldest first: the pending ones, or all."""
 

@@ -308,6 +308,12 @@ class LocalSupervisor(Supervisor):
     def find_sessions(self, *, is_open: bool | None = None) -> list[SessionView]:
         return session_views(self.store, is_open=is_open)
 
+    def get_approval(self, approval: str) -> Approval:
+        found = self.store.get_approval(approval)
+        if found is None:
+            raise NotFound(f"there is no approval {approval} in {self.store.name}")
+        return found
+
     def find_approvals(self, *, pending: bool = True) -> list[Approval]:
         self.has_readers = True
         return self.store.find_approvals(pending=pending)

@@ -6,7 +6,18 @@ import anyio
 import pytest
 from scenes import events, fork, names, opened
 
-from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, SqliteStore, StoreRefused, agent, tool
+from supervisor import (
+    Approve,
+    Context,
+    Deny,
+    InvalidInput,
+    MemoryStore,
+    NotFound,
+    SqliteStore,
+    StoreRefused,
+    agent,
+    tool,
+)
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +76,19 @@ async def test_each_stage_of_a_call_is_in_the_journal_before_the_next_begins():
         assert seen == ["ToolCallRequested", "ToolCallStarted", "ToolCallFinished"]
         order = [name for name in names(store, run.session) if name.startswith(("ToolCall", "Approval"))]
         assert order == ["ToolCallRequested", "ApprovalDecided", "ToolCallStarted", "ToolCallFinished"]
+
+
+async def test_an_approval_is_found_by_its_id_whatever_became_of_it():
+    """A2: a click carries nothing but the id, days later."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        approval = await anext(run.approvals())
+        assert supervisor.get_approval(approval.id) == approval
+        await supervisor.decide(approval.id, Deny(by="ana"))
+        await run.outcome()
+        assert supervisor.get_approval(approval.id).status == "denied"
+        with pytest.raises(NotFound):
+            supervisor.get_approval("0" * 26)
 
 
 async def test_ids_are_what_every_surface_can_carry():

@@ -104,7 +104,7 @@ async def approve_in_session(call: Call) -> Response:
     if body.approval is None and not pending:
         raise Problem(409, "nothing is pending in this session")
     chosen = body.approval or pending[0]
-    if chosen not in pending and all(each.session != call.path("id") for each in _approvals_of(call, chosen)):
+    if chosen not in pending and not _is_asked_by(call, chosen, call.path("id")):
         raise Problem(404, f"{chosen} is no approval of this session")
     return await _decide(call, chosen, Approve(by=call.person.name, arguments=body.arguments, scope=body.scope))
 
@@ -118,10 +118,7 @@ async def list_approvals(call: Call) -> Response:
 
 
 async def get_approval(call: Call) -> Response:
-    found = _approvals_of(call, call.path("id"))
-    if not found:
-        raise NotFound(f"there is no approval {call.path('id')}")
-    return document(approval_document(found[0]))
+    return document(approval_document(call.supervisor.get_approval(call.path("id"))))
 
 
 async def decide(call: Call) -> Response:
@@ -152,8 +149,11 @@ def _why(verdict: Verdict) -> str:
     return f"it was {verdict.status}{by}{when}; that stands"
 
 
-def _approvals_of(call: Call, approval: str) -> list[Any]:
-    return [each for each in call.supervisor.find_approvals(pending=False) if each.id == approval]
+def _is_asked_by(call: Call, approval: str, session: str) -> bool:
+    try:
+        return call.supervisor.get_approval(approval).session == session
+    except NotFound:
+        return False
 
 
 def _agent(call: Call, name: str) -> AgentSpec[..., Any]:
