@@ -16,6 +16,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.rows import Owner, Row, SessionRow
+from supervisor.core.rules import Rule
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import (
@@ -267,7 +268,20 @@ class Supervisor(ABC):
     @abstractmethod
     async def decide(self, approval: str, decision: Decision) -> Verdict:
         """Decide an approval, once; the first decision wins (A3). Raises InvalidInput for edited arguments that do not
-        fit or an empty identity."""
+        fit, a scope or pattern that was not offered, or an empty identity. The rule that a wider scope stands for is
+        written with the decision, by the one that wins."""
+
+    @abstractmethod
+    async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
+        """Add a standing rule, for calls that begin from now on, in every process; returns it with its id.
+
+        One of the same meaning that stands already is returned instead. `rule.scope`: a session, for its whole tree.
+        Raises InvalidInput, NotFound for an unknown session.
+        """
+
+    @abstractmethod
+    async def revoke(self, rule: str, by: str | None = None) -> None:
+        """Take back a rule of the store, by its id; it does not cover what begins from now on. Raises NotFound."""
 
     @abstractmethod
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
@@ -301,6 +315,10 @@ class Supervisor(ABC):
         """Return approvals, oldest first: the pending ones, or all."""
 
     @abstractmethod
+    def rules(self) -> list[Rule]:
+        """Return the rules that stand: this program's, then the store's, oldest first. Raises StoreUnreadable."""
+
+    @abstractmethod
     def approvals(self) -> AsyncIterator[Approval]:
         """Iterate over pending approvals, those of now first; never ends."""
 
@@ -329,4 +347,4 @@ class Supervisor(ABC):
 
     @abstractmethod
     def audit(self) -> list[Row]:
-        """Return what was asked, shown, decided, withdrawn and run, in order (A15)."""
+        """Return what was asked, shown, decided, withdrawn and run, and rules as they came and went, in order (A15)."""

@@ -61,7 +61,7 @@ async def open_supervisor(
         runner = Runner(opened, passivate_after)
         supervisor = LocalSupervisor(runner)
         posting = Posting(runner, supervisor, channels, unattended)
-        runner.rules = tuple(rules)
+        runner.rules.from_code = tuple(rules)
         runner.jobs = jobs = JobWatch(runner)
         runner.survivors.end_one = end_survivor
 

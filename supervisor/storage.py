@@ -41,7 +41,10 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, rows: Sequence[Row]) -> None:
-        """Add entries in order, and bring the index up to date. Raises StoreRefused; then `rollback`."""
+        """Add entries in order, and bring the index up to date. Raises StoreRefused; then `rollback`.
+
+        A session begins with its SessionCreated, once; the journal of rules (RULES) has no beginning.
+        """
 
     @abstractmethod
     def commit(self) -> None:

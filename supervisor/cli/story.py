@@ -13,6 +13,8 @@ from supervisor.abc import Row
 from supervisor.channels.cards import arguments_facts, at, path_text, visible
 from supervisor.core import events as e
 from supervisor.core.ids import split_operation_id
+from supervisor.core.rules import Rule
+from supervisor.core.standing import RULES
 
 PROGRESS: Final = (
     e.SessionCreated,
@@ -39,7 +41,7 @@ class Story:
 
     def name(self, session: str) -> str:
         """Return a session's path of agents, as far as it was told."""
-        return self._names.get(session, session)
+        return "rules" if session == RULES else self._names.get(session, session)
 
     def knows(self, session: str, path: tuple[str, ...]) -> None:
         self._names[session] = path_text(path)
@@ -48,7 +50,7 @@ class Story:
         """Return the sentence of one event, without its time and its session."""
         event = row.event
         told = self._life(row.session, event, now) or self._work(event, now) or self._call(row.session, event)
-        return told or _approval(event) or type(event).__name__
+        return told or _approval(event) or _rule(event) or type(event).__name__
 
     def _life(self, session: str, event: e.AnyEvent, now: datetime) -> str | None:
         """The session's own course."""
@@ -125,7 +127,8 @@ class Story:
             case e.ToolCallRequested():
                 call = _call_text(event.tool, event.arguments)
                 self._calls[session, event.operation] = call
-                return f"calls {call}" if event.approval is None else f"asks to call {call} [{event.approval}]"
+                ruled = f", by rule {visible(event.rule)}" if event.rule else ""
+                return f"calls {call}{ruled}" if event.approval is None else f"asks to call {call} [{event.approval}]"
             case e.ToolCallStarted():
                 process = f", as process {event.process}" if event.process and not self._brief else ""
                 return f"runs {self._called(session, event.operation)}{process}"
@@ -167,7 +170,8 @@ def _approval(event: e.AnyEvent) -> str | None:
         case e.ApprovalDecided():
             word = "approved" if event.decision == "approve" else "denied"
             edited = ", with other arguments" if event.edited is not None else ""
-            return f"{word} by {visible(event.by)}{edited}{_because(event.reason)} [{event.approval}]"
+            wide = {"once": "", "session": " for the session", "always": " for good"}[event.scope]
+            return f"{word}{wide} by {visible(event.by)}{edited}{_because(event.reason)} [{event.approval}]"
         case e.ApprovalWithdrawn():
             return f"the question is withdrawn{_because(event.reason)} [{event.approval}]"
         case e.CardPosted():
@@ -177,6 +181,24 @@ def _approval(event: e.AnyEvent) -> str | None:
         case e.CardRetired():
             return f"its card in {event.channel} says what was decided [{event.approval}]"
     return None
+
+
+def _rule(event: e.AnyEvent) -> str | None:
+    """What came to stand, and what does not stand any more."""
+    match event:
+        case e.RuleAdded():
+            where = f" in {event.rule.scope}" if event.rule.scope else ""
+            origin = f" [{event.approval}]" if event.approval else f", {visible(event.rule.origin)}"
+            return f"{visible(event.by)} added {event.rule.id}: {rule_text(event.rule)}{where}{origin}"
+        case e.RuleRevoked():
+            return f"{visible(event.by)} revoked {event.rule}"
+    return None
+
+
+def rule_text(rule: Rule) -> str:
+    """Return what a rule says, in one line."""
+    pattern = "any arguments" if rule.pattern is None else quote(rule.pattern)
+    return f"{rule.kind} {visible(rule.tool)}: {pattern}"
 
 
 def told_at(row: Row) -> datetime:

@@ -5,16 +5,22 @@ from typing import Literal
 from msgspec import Raw
 
 from supervisor.core.facts import Event
+from supervisor.core.values import Scope
 
 
 class ApprovalDecided(Event, frozen=True, kw_only=True):
-    """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8)."""
+    """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8).
+
+    `scope`, `pattern` and `rule` (its id) say which standing rule it made, or found to stand already.
+    """
 
     operation: str
     approval: str
     decision: Literal["approve", "deny"]
     by: str
-    scope: str = "once"
+    scope: Scope = "once"
+    pattern: str | None = None
+    rule: str | None = None
     reason: str | None = None
     arguments: Raw = Raw(b"null")
 

@@ -23,6 +23,7 @@ from supervisor.core.asking import (
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.facts import Event as Event
 from supervisor.core.rules import Rule
+from supervisor.core.standing import RuleAdded as RuleAdded, RuleRevoked as RuleRevoked
 from supervisor.core.values import Option, OutcomeKind, ResultKind
 
 WaitKind = Literal["sleep", "timer"]
@@ -112,6 +113,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """Whether it may run again if it is lost in a crash."""
     approval: str | None = None
     options: tuple[Option, ...] = ()
+    rule: str | None = None
+    """The rule that said whether a person is asked: its id, or where it comes from."""
     expires_at: datetime | None = None
     given: int | None = None
     """As in OperationStarted."""
@@ -296,6 +299,8 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | RuleAdded
+    | RuleRevoked
     | RunFinished
 )
 

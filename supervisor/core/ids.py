@@ -39,6 +39,11 @@ def new_approval_id() -> str:
     return _base32(secrets.token_bytes(20))
 
 
+def new_rule_id() -> str:
+    """Make the id of a standing rule: 8 lower-case letters and digits (40 random bits), since people type it."""
+    return _base32(secrets.token_bytes(5))
+
+
 def check_session_id(session: str) -> str:
     """Return a caller's session id, or raise InvalidInput if it is not one that we accept (A2)."""
     if not _SESSION_ID.fullmatch(session):

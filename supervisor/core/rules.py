@@ -18,6 +18,7 @@ Rules
 
 import unicodedata
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -36,18 +37,27 @@ VerdictKind = Literal["allow", "deny", "ask"]
 AnyTool: TypeAlias = "str | ToolSpec[..., Any]"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A standing decision. Made by `allow`, `deny` and `ask_for`, which refuse what could not do what it says."""
 
     kind: RuleKind
     tool: str
     pattern: str | None = None
     origin: str = "code"
-    """Where it comes from: code, configuration, command line, or the decision, naming it."""
+    """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
     id: str | None = None
     """By which it is revoked, given by the store; None for a rule in code."""
     scope: str | None = None
     """The root session in whose tree it counts; None: always."""
+    by: str | None = None
+    """Who added it, when, and by deciding which approval; None for a rule in code."""
+    added_at: datetime | None = None
+    approval: str | None = None
+
+    @property
+    def meaning(self) -> tuple[str, str, str | None, str | None]:
+        """What it says, wherever it comes from: two rules of the same meaning are one."""
+        return self.kind, self.tool, self.pattern, self.scope
 
 
 def allow(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
@@ -116,6 +126,16 @@ def options_for(tool: str, arguments: Mapping[str, Any], *, cwd: str | None) -> 
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
     """Return the offered option that a decision names, or None; without a pattern the scope's exact one (A5)."""
     return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)
+
+
+def checked(rule: Rule) -> Rule:
+    """Return a rule that was made by hand as `allow`, `deny` or `ask_for` would have; raises InvalidInput."""
+    if rule.kind not in _MAKERS:
+        raise InvalidInput(f"{rule.kind!r} is no kind of rule; make it with allow, deny or ask_for")
+    return _rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.scope)
+
+
+_MAKERS: Final = ("allow", "deny", "ask_for")
 
 
 def _rule(kind: RuleKind, tool: AnyTool, pattern: str | None, origin: str, scope: str | None) -> Rule:

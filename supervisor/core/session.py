@@ -23,6 +23,8 @@ from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.machine import OPERATION, RUN, advance
+from supervisor.core.rules import Rule
+from supervisor.core.standing import RULES
 
 OPERATIONS = (
     e.ToolCallRequested,
@@ -279,9 +281,45 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.order = [operation for operation in self.order if operation in self.operations]
 
 
+class Rulebook(SessionState, kw_only=True):
+    """The standing rules of a store: the fold of the one journal that is no session's, by the same mechanism."""
+
+    standing: dict[str, Rule] = {}
+    """By their ids, in the order in which they were added."""
+    on: dict[tuple[str, str | None], tuple[Rule, ...]] = {}
+    """The same by tool and scope: a call asks for few of them."""
+
+    def find(self, tool: str, root: str) -> tuple[Rule, ...]:
+        """Return the rules on a tool that hold in a tree."""
+        return (*self.on.get((tool, None), ()), *self.on.get((tool, root), ()))
+
+    def find_same(self, rule: Rule) -> Rule | None:
+        """Return the standing rule that says the same, if there is one."""
+        known = self.on.get((rule.tool, rule.scope), ())
+        return next((each for each in known if each.meaning == rule.meaning), None)
+
+    def copy(self) -> "Rulebook":
+        return replace(self, standing=self.standing.copy(), on=self.on.copy())
+
+    def apply(self, event: e.AnyEvent) -> None:
+        match event:
+            case e.RuleAdded(rule=Rule(id=str(name))) if name not in self.standing:
+                rule = replace(event.rule, by=event.by, added_at=event.at, approval=event.approval)
+                self.standing[name] = rule
+                self.on[rule.tool, rule.scope] = (*self.on.get((rule.tool, rule.scope), ()), rule)
+            case e.RuleRevoked(rule=name) if name in self.standing:
+                rule = self.standing.pop(name)
+                rest = tuple(each for each in self.on.pop((rule.tool, rule.scope)) if each is not rule)
+                if rest:
+                    self.on[rule.tool, rule.scope] = rest
+            case _:
+                raise IllegalEvent(f"the rules cannot take this: {event!r}")
+        self.length += 1
+
+
 def replay(session: str, events: list[e.AnyEvent]) -> SessionState:
     """Return the state that a journal says; raises StoreUnreadable if it contradicts itself."""
-    state = SessionState(id=session)
+    state = Rulebook(id=session) if session == RULES else SessionState(id=session)
     try:
         for event in events:
             state.apply(event)

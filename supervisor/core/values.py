@@ -18,6 +18,8 @@ T_co = TypeVar("T_co", covariant=True)
 OutcomeKind = Literal["succeeded", "failed", "cancelled", "stalled", "abandoned"]
 ResultKind = Literal["ok", "error", "denied", "interrupted"]
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
+Scope = Literal["once", "session", "always"]
+"""How far a decision goes: this call, the root session's tree, or everything in the store."""
 SessionStatus = Literal["active", "waiting_approval", "completed", "error"]
 
 LOST: Final = "[tool execution lost — session was interrupted]"
@@ -25,11 +27,16 @@ LOST: Final = "[tool execution lost — session was interrupted]"
 
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True):
-    """Yes to one call. `arguments` replaces all of the call's arguments; they are validated again (A8)."""
+    """Yes to one call. `arguments` replaces all of the call's arguments; they are validated again (A8).
+
+    `scope`: this call only; or from now on what `pattern` covers in the root session's tree, or everywhere. Both must
+    have been offered (`Approval.options`); None: the exact pattern. Edited arguments were not: once only.
+    """
 
     by: str
     arguments: Mapping[str, Any] | None = None
-    scope: Literal["once"] = "once"
+    scope: Scope = "once"
+    pattern: str | None = None
 
 
 class Deny(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +57,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     status: ApprovalStatus | None = None
     by: str | None = None
     decided_at: datetime | None = None
+    rule: str | None = None
+    """The id of the rule that the decision which stands has made, or found to hold already."""
     running: bool = True
     """False: nobody runs the tree now; the decision is kept, and counts when somebody does."""
 
@@ -84,6 +93,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     decision: Literal["approve", "deny"] | None = None
     by: str | None = None
     reason: str | None = None
+    scope: Scope | None = None
+    """How far it was approved; with `pattern`, and the id of the `rule`, where that is more than once."""
+    pattern: str | None = None
+    rule: str | None = None
     decided_at: datetime | None = None
     shown: tuple[str, ...] = ()
     """Channels that hold a card of it; empty while no card could be posted (A11)."""

@@ -28,7 +28,6 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.ids import operation_id, operation_key, split_operation_id
 from supervisor.core.memory import Memory
-from supervisor.core.rules import Rule
 from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.alarm import Alarm, Appointment
 from supervisor.runtime.background import Jobs
@@ -36,6 +35,7 @@ from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.hub import Hub
 from supervisor.runtime.journal import Entry, Journal, Plan, View
+from supervisor.runtime.ruling import Ruling
 from supervisor.runtime.tasks import Claimant
 from supervisor.runtime.watchdog import Watch, Watchdog
 
@@ -65,7 +65,7 @@ class Host(Protocol):
     hub: Hub
     jobs: Jobs
     is_draining: bool
-    rules: tuple[Rule, ...]
+    rules: Ruling
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...
     def grew_quiet(self, attempt: "Attempt") -> None: ...

@@ -7,8 +7,8 @@ run again (recovery has answered every other one), so it does; finished, it retu
 is, is said by the kinds of call: a function (function_calls.py), a sub-agent, or nothing there is (model_calls.py).
 
 Rules
-- Immediately before the effect: the digest of what was approved, the run's life, and the arguments' types are checked
-  again (A9), inside the plan that commits `executing`.
+- Immediately before the effect: the digest of what was approved and the arguments' types are checked again, and inside
+  the plan that commits `executing` the run's life and the rules (A9).
 - The result is committed whatever happened meanwhile; what a cancellation cut off is journaled as `interrupted` with
   its output so far, and the caller gets the cancellation, never a result.
 - Cancelled by a scope of the agent's own, a call is abandoned: a re-run waits there until it is cancelled again.
@@ -26,7 +26,7 @@ from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping
 from supervisor.core.ids import new_approval_id
-from supervisor.core.rules import Rule, VerdictKind, verdict
+from supervisor.core.rules import Rule, options_for
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import Option, ResultKind, ToolResult
 from supervisor.runtime.attempt import Attempt
@@ -79,7 +79,8 @@ class Call(ABC):
 
     @abstractmethod
     async def perform(self, arguments: Any, *, is_executing: bool) -> None:
-        """The effect, and its result on disk whatever happens. `is_executing`: that is committed already."""
+        """The effect, and its result on disk whatever happens. `is_executing`: that is committed already; else the
+        plan that does so has to `check_rules`."""
 
     async def run(self) -> ToolResult[Any]:
         attempt = self.attempt
@@ -106,14 +107,12 @@ class Call(ABC):
     async def _request(self) -> None:
         """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
         once."""
-        ruled = self._ask_rules(self.arguments)
-        asks = self.needs_approval() if ruled is None else ruled[0] == "ask"
-        is_denied = ruled is not None and ruled[0] == "deny"
-        if asks:
-            await self.attempt.refuse_if_stopping()
-        approval = new_approval_id() if asks else None
+        approval, asks_itself = new_approval_id(), self.needs_approval()
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            ruled = self.attempt.host.rules.of_call(view, state.facts, self.name, self.arguments)
+            asks = asks_itself if ruled is None else ruled[0] == "ask"
+            is_denied = ruled is not None and ruled[0] == "deny"
             if asks and (state.cancel is not None or self.attempt.fate is not None):
                 raise RunStopping("the run was told to stop; nobody is asked any more")
             yield e.ToolCallRequested(
@@ -123,22 +122,29 @@ class Call(ABC):
                 arguments=self.arguments,
                 digest=self.digest,
                 idempotent=self.is_idempotent,
-                approval=approval,
-                options=(Option("once"),) if asks else (),
+                approval=approval if asks else None,
+                options=self._options() if asks else (),
+                rule=None if ruled is None else ruled[1].id or ruled[1].origin,
             )
             if not asks and not is_denied:
                 yield from self.begin()
 
         await self.attempt.append(plan)
 
-    def _ask_rules(self, arguments: msgspec.Raw) -> tuple[VerdictKind, Rule] | None:
-        """Return what the rules say of the call, None where the tool's own rule decides."""
-        facts = self.attempt.state.facts
-        rules = (*self.attempt.host.rules, *facts.rules)
-        if not rules:
-            return None
-        values, cwd = msgspec.json.decode(arguments), working_directory()
-        return verdict(rules, self.name, values, cwd=cwd, root_session=facts.root)
+    def _options(self) -> tuple[Option, ...]:
+        return options_for(self.name, msgspec.json.decode(self.arguments), cwd=working_directory())
+
+    def check_rules(self, view: View | None, state: SessionState) -> None:
+        """Raise Forbidden if the rules do not let the call begin now, whatever they said before (A8, A9)."""
+        record = state.operations[self.operation]
+        assert isinstance(record.request, e.ToolCallRequested)
+        ruled = self.attempt.host.rules.of_call(view, state.facts, self.name, record.arguments)
+        if ruled is not None and ruled[0] == "deny":
+            raise Forbidden(_denied_by(ruled[1]))
+        if record.decision is None:  # nobody was asked, so what allowed it must still hold
+            was_allowed = record.request.rule is not None and self.needs_approval()
+            if was_allowed if ruled is None else ruled[0] == "ask":
+                raise Forbidden("the rules have changed since it was called, and nothing ran; call it again to ask")
 
     async def _proceed(self, *, is_new: bool) -> None:
         """Bring the call from wherever it is to its result."""
@@ -164,11 +170,12 @@ class Call(ABC):
         except InvalidInput as error:
             await self.finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
             return
-        ruled = self._ask_rules(record.arguments)
-        if ruled is not None and ruled[0] == "deny":  # an edit, or a rule that came after the approval (A8, A9)
-            await self.finish("denied", _forbidden(ruled[1]), _FORBIDDEN)
-            return
-        await self.perform(arguments, is_executing=is_executing)
+        try:
+            if not is_executing:
+                self.check_rules(None, self.attempt.state)  # once more when it begins; here before anything is made
+            await self.perform(arguments, is_executing=is_executing)
+        except Forbidden as forbidden:
+            await self.finish("denied", str(forbidden), {"reason": "rule", "effect": "none"})
 
     async def abandon(self, content: str = "", details: Mapping[str, Any] = _NOT_BEGUN) -> None:
         abandoned = e.OperationAbandoned(
@@ -195,9 +202,11 @@ class Call(ABC):
         return self.attempt.host.clock.now()
 
 
-_FORBIDDEN: Final[Mapping[str, Any]] = {"reason": "rule", "effect": "none"}
+class Forbidden(Exception):
+    """The rules do not let a call begin; raised before its effect, and becomes its result."""
 
 
-def _forbidden(rule: Rule) -> str:
+def _denied_by(rule: Rule) -> str:
     """Say to the agent which rule denied its call."""
-    return f"denied by a rule from {rule.origin}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "")
+    whose = f"a rule from {rule.origin}" if rule.id is None else f"rule {rule.id}, which {rule.by} added"
+    return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "")

@@ -17,7 +17,7 @@ from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import NewJob, ToolContext
 from supervisor.core.values import ToolResult
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.calls import Call, Effect
+from supervisor.runtime.calls import Call, Effect, Forbidden
 from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import View
 
@@ -86,7 +86,7 @@ class FunctionCall(Call):
             raise
         except ToolFailed as failure:
             await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
-        except RunStopping:
+        except (RunStopping, Forbidden):
             raise
         except Exception as error:  # noqa: BLE001 # a tool is the user's code: whatever it raises is its result
             text = f"{type(error).__name__}: {error}"
@@ -103,13 +103,15 @@ class FunctionCall(Call):
     async def commit_started(
         self, process: int | None, process_started_at: float | None, job: NewJob | None = None
     ) -> None:
-        """Commit `executing`, unless the run was told to stop meanwhile; with the background job that begins by it."""
+        """Commit `executing`, unless the run was told to stop meanwhile, or a rule forbids it; with the background job
+        that begins by it."""
         events: list[e.AnyEvent] = []
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             needed_a_person = self.record.decision is not None
             if needed_a_person and (state.cancel is not None or self.attempt.fate is not None):
                 raise RunStopping("the run was told to stop; the call does not begin")
+            self.check_rules(view, state)
             events[:] = [self._started(process, process_started_at)]
             if job is not None:
                 events.append(self._job_started(job, process, process_started_at))

@@ -15,28 +15,21 @@ import msgspec
 from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.encoding import JSON_NULL, printable, to_json
+from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError
 from supervisor.core.ids import check_session_id, new_session_id
-from supervisor.core.values import (
-    Approval,
-    Approve,
-    Decision,
-    Message,
-    Outcome,
-    Receipt,
-    SessionView,
-    Verdict,
-    check_identity,
-)
+from supervisor.core.rules import Rule, inherit
+from supervisor.core.values import Approval, Decision, Message, Outcome, Receipt, SessionView, Verdict, check_identity
 from supervisor.runtime.adoption import take_trees
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events
+from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.messages import transcript
+from supervisor.runtime.ruling import named
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
@@ -58,6 +51,8 @@ AUDITED = (
     e.JobStarted,
     e.JobEnded,
     e.CancelRequested,
+    e.RuleAdded,
+    e.RuleRevoked,
 )
 """Who asked, who was shown what, who decided what, and what then ran (A15)."""
 
@@ -110,7 +105,9 @@ class LocalSupervisor(Supervisor):
             self._runner.expect(root)
             by = printable(requester or current_user())
             now, cwd = self._runner.clock.now(), working_directory()
-            facts = {"path": (agent.name,), "root": root, "requester": by, "cwd": cwd, "rules": agent.rules}
+            # What this program denies and asks for, a resumed run keeps (R4); what it allows is allowed by it alone.
+            rules = (*inherit((), self._runner.rules.from_code), *agent.rules)
+            facts = {"path": (agent.name,), "root": root, "requester": by, "cwd": cwd, "rules": rules}
             first = first_events(agent, given, now, **facts)
             return [(root, event) for event in first]
 
@@ -149,42 +146,25 @@ class LocalSupervisor(Supervisor):
         return [self.get_run(root) for root in taken]
 
     async def decide(self, approval: str, decision: Decision) -> Verdict:
-        by = printable(check_identity(decision.by))
         self.has_readers = True
-        found = self.store.get_approval(approval)
+        return await decide(self._runner, approval, decision)
+
+    async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
+        who = printable(check_identity(by if by is not None else current_user()))
+        if rule.scope is not None:
+            rule = msgspec.structs.replace(rule, scope=self.get_row(rule.scope).root)
+        new = named(rule)
+        rules = self._runner.rules
+        await self._runner.journal.append(lambda view: list(rules.add(view, new, who, self._runner.clock.now())))
+        found = rules.book().find_same(new)
         if found is None:
-            return Verdict(kind="unknown", approval=approval)
-        edited = _check_edit(found, decision.arguments) if isinstance(decision, Approve) else None
-        kind = "approve" if isinstance(decision, Approve) else "deny"
-        won: list[e.ApprovalDecided] = []
+            raise NotFound(f"rule {new.id} was added, and revoked at once by somebody else")
+        return found
 
-        def plan(view: View) -> list[Entry]:
-            won.clear()
-            record = view.session(found.session).operations.get(found.operation)
-            if record is None or record.pending_approval != approval:
-                return []
-            event = e.ApprovalDecided(
-                at=self._runner.clock.now(),
-                operation=found.operation,
-                approval=approval,
-                decision="approve" if kind == "approve" else "deny",
-                by=by,
-                reason=printable(decision.reason) if not isinstance(decision, Approve) and decision.reason else None,
-                arguments=JSON_NULL if edited is None else edited,
-            )
-            won.append(event)
-            return [(found.session, event), *self._runner.follow(view.session(found.session), event)]
-
-        await self._runner.journal.append(plan)
-        root = found.root_session
-        running = self.store.owns(root) or self.store.get_owner(root) is not None
-        if won:
-            status: Literal["approved", "denied"] = "approved" if kind == "approve" else "denied"
-            at = won[0].at
-            return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=at, running=running)
-        now = self.store.get_approval(approval)
-        assert now is not None
-        return _verdict(now, kind, edited, running=running)
+    async def revoke(self, rule: str, by: str | None = None) -> None:
+        who = printable(check_identity(by if by is not None else current_user()))
+        rules = self._runner.rules
+        await self._runner.journal.append(lambda view: list(rules.revoke(view, rule, who, self._runner.clock.now())))
 
     async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
         who = printable(check_identity(by if by is not None else current_user()))
@@ -318,6 +298,10 @@ class LocalSupervisor(Supervisor):
         self.has_readers = True
         return self.store.find_approvals(pending=pending)
 
+    def rules(self) -> list[Rule]:
+        self._runner.journal.catch_up()
+        return self._runner.rules.find()
+
     def approvals(self) -> AsyncIterator[Approval]:
         self.has_readers = True
         return PendingApprovals(self)
@@ -345,39 +329,3 @@ class LocalSupervisor(Supervisor):
     def owners(self) -> Sequence[Owner]:
         """Return the living processes that have owned trees of this store."""
         return self.store.owners()
-
-
-def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
-    """Encode edited arguments; raises InvalidInput unless they are the whole object that the tool takes (A8).
-
-    Names are checked here, types again by the process that runs the call: the tool may not be importable in this one.
-    """
-    if arguments is None:
-        return None
-    if not isinstance(arguments, Mapping):
-        raise InvalidInput("edited arguments are a JSON object: all of the call's arguments, not a patch")
-    asked, given = set(approval.arguments), set(arguments)
-    if asked != given:
-        problems = [f"{name} is missing" for name in sorted(asked - given)]
-        problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
-        raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
-    return to_json(dict(arguments), "an edited argument")
-
-
-def _verdict(now: Approval, kind: str, edited: msgspec.Raw | None, *, running: bool) -> Verdict:
-    """Say what a decision came to that did not win, by what is on disk after it."""
-    return Verdict(
-        kind=_kind(now, kind, edited),
-        approval=now.id,
-        status=now.status,
-        by=now.by,
-        decided_at=now.decided_at,
-        running=running,
-    )
-
-
-def _kind(now: Approval, kind: str, edited: msgspec.Raw | None) -> Literal["same", "conflict", "gone"]:
-    if now.status in ("withdrawn", "expired"):
-        return "gone"
-    asked = now.arguments if edited is None else msgspec.json.decode(edited)
-    return "same" if now.decision == kind and (kind == "deny" or now.arguments == asked) else "conflict"

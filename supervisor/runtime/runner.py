@@ -21,7 +21,6 @@ from supervisor.abc import Row, Store
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, StoreRefused, Suspended
-from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState
 from supervisor.logs import FactLog
 from supervisor.runtime.alarm import Alarm
@@ -37,6 +36,7 @@ from supervisor.runtime.launching import Launcher
 from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.results import denial
+from supervisor.runtime.ruling import Ruling
 from supervisor.runtime.watchdog import Watchdog
 
 log = FactLog(__name__)
@@ -58,8 +58,7 @@ class Runner:
         self.refusals: dict[str, str] = {}
         """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
         self.is_draining = False
-        self.rules: tuple[Rule, ...] = ()
-        """Those that the program gave when it opened the supervisor; they hold in every tree."""
+        self.rules = Ruling(self.journal)
         self.is_closed = False
         self.took_up: Callable[[str], None] = lambda root: None
         """Called when a tree has become ours to run."""

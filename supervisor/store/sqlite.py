@@ -24,6 +24,7 @@ import msgspec
 from supervisor.abc import Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated, decode_event
+from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
 from supervisor.store import columns, schema
 from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
@@ -133,16 +134,16 @@ class SqliteStore(Store):
     def write(self, rows: Sequence[Row]) -> None:
         draft = self._draft(rows)
         numbers = {entry.id: entry.created for entry in draft.sessions.values()}
-        last = self._written or self._value("last_position")
+        last = self._written or self._read("last_position", writing=True)[0][0]
         entries = []
         for row in rows:
             if row.position <= last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             last = row.position
-            if is_first := isinstance(row.event, SessionCreated):
-                numbers[row.session] = last
-            elif row.session not in numbers:
-                numbers[row.session] = self._value("number", row.session)
+            is_first = isinstance(row.event, SessionCreated)
+            if is_first or row.session not in numbers:
+                number = None if is_first else self._number(row.session)
+                is_first, numbers[row.session] = number is None, number or last
             body = body_of(row)
             entries.append((last, numbers[row.session], row.session if is_first else None, body))
             self._pages += 2 + len(body) // _PAGE
@@ -369,12 +370,12 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
-    def _value(self, query: str, *parameters: Any) -> int:
-        found = self._read(query, *parameters, writing=True)
-        if not found:
-            raise IllegalEvent(f"session {parameters} has no beginning")
-        value: int = found[0][0]
-        return value
+    def _number(self, session: str) -> int | None:
+        """Return a session's number; None for the journal of rules while it is empty, which begins with any entry."""
+        found = self._read("number", session, writing=True)
+        if not found and session != RULES:
+            raise IllegalEvent(f"session {session} has no beginning")
+        return found[0][0] if found else None
 
     def _draft(self, rows: Sequence[Row]) -> Draft:
         keys = touched(rows)

@@ -57,6 +57,8 @@ FIELDS = {
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
     "CardRetired": {"channel": "web"},
+    "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
+    "RuleRevoked": {"rule": "r1", "by": "ana"},
     "RunFinished": {"kind": "succeeded"},
 }
 

@@ -14,6 +14,7 @@ import scenario
 from supervisor import Approve, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.session import SessionState, replay
+from supervisor.core.standing import RULES
 
 
 def lines(folder: Path, name: str) -> list[str]:
@@ -42,6 +43,7 @@ class Story:
         events: dict[str, list[e.AnyEvent]] = {}
         for row in self.rows:
             events.setdefault(row.session, []).append(row.event)
+        self.rules = replay(RULES, events.pop(RULES, []))
         self.states = {session: replay(session, found) for session, found in events.items()}
 
     def tree(self, root: str) -> list[SessionState]:

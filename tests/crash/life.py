@@ -78,7 +78,7 @@ class Store(SqliteStore):
                 state.apply(note)
             for field in state.__struct_fields__:
                 if (was := getattr(live, field)) != (should := getattr(state, field)):
-                    record(f"{live.facts.path} {field}: live {was}, replayed {should}", "differences")
+                    record(f"{session} {field}: live {was}, replayed {should}", "differences")
 
 
 def _send(number: int) -> Callable[[], None]:
@@ -199,14 +199,33 @@ async def begin_and_leave(job: Job) -> None:
 async def own(job: Job) -> None:
     """Start a tree, say so when all that it asks is asked, and stay until it has ended."""
     async with opened(job) as supervisor:
-        given = INPUTS.get(job.session, ())
-        run = await supervisor.start(AGENTS[job.session], *given, session=job.session)
-        questions = run.approvals()
-        for _ in range(given[0] if given else 1):
-            await anext(questions)
-        tell(said="asked")
-        outcome = await run.outcome()
-        tell(said=outcome.returned)
+        await _own(supervisor, job)
+
+
+async def _own(supervisor: Supervisor, job: Job) -> None:
+    given = INPUTS.get(job.session, ())
+    run = await supervisor.start(AGENTS[job.session], *given, session=job.session)
+    questions = run.approvals()
+    for _ in range(given[0] if given else 1):
+        await anext(questions)
+    tell(said="asked")
+    outcome = await run.outcome()
+    tell(said=outcome.returned)
+
+
+async def own_twice(job: Job) -> None:
+    """Own a tree that asks one thing, and when it has ended another one that does the same."""
+    async with opened(job) as supervisor:
+        await _own(supervisor, job)
+        tell(said=await (await supervisor.start(AGENTS[job.session])).result())
+
+
+async def decide_and_finish(job: Job) -> None:
+    """Decide what a tree has asked, again if it is decided already, and go on with the tree to its end."""
+    async with opened(job) as supervisor:
+        (approval,) = supervisor.find_approvals(pending=False)
+        assert (await supervisor.decide(approval.id, _decision(job))).kind in ("won", "same")
+    await finish(job)
 
 
 async def finish(job: Job) -> None:
@@ -254,6 +273,8 @@ async def decide_one(job: Job) -> None:
 
 
 def _decision(job: Job) -> Any:
+    if job.verdict == "always":
+        return scenario.Approve(by="ana", scope="always")
     return scenario.Approve(by="ana") if job.verdict == "approve" else scenario.Deny(by="bob")
 
 
@@ -291,9 +312,11 @@ JOBS = {
         cancel_midway,
         claim,
         decide_all,
+        decide_and_finish,
         decide_one,
         finish,
         own,
+        own_twice,
         resume,
         run,
         run_and_take_over,

@@ -9,6 +9,7 @@ import sniffio
 
 from supervisor import MemoryStore, open_supervisor
 from supervisor.core.session import replay
+from supervisor.core.standing import RULES
 
 LONG = 30 * 86_400.0
 
@@ -34,6 +35,11 @@ def names(store, session: str) -> list[str]:
 def replayed(store, session: str):
     """Return the state that a session's journal says."""
     return replay(session, events(store, session))
+
+
+def sessions_in_memory(supervisor) -> set[str]:
+    """Return the sessions whose state this process holds."""
+    return {*supervisor._runner.journal.states} - {RULES}
 
 
 def freeze(seconds: float) -> None:

@@ -125,7 +125,7 @@ async def test_an_approval_is_bound_to_what_was_asked():
         assert approval.path == ("parent", "deployer")
         assert (approval.tool, approval.arguments) == ("deploy", {"target": "x", "count": 1})
         assert (approval.requester, approval.status, approval.decision) == ("bob", "pending", None)
-        assert [option.scope for option in approval.options] == ["once"]
+        assert [option.scope for option in approval.options] == ["once", "session", "always"]
         assert len(approval.digest) == 64
         assert approval.cwd
         assert approval.expires_at is None

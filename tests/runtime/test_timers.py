@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from scenes import ForkingStore, events, fork, names, opened
+from scenes import ForkingStore, events, fork, names, opened, sessions_in_memory
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, SqliteStore, agent, tool
 from supervisor.core import events as e
@@ -47,7 +47,7 @@ async def test_a_sleep_survives_passivation_and_wakes_on_time(kind, tmp_path):
         started = anyio.current_time()
         run = await supervisor.start(sleeper, 1000.0)
         await anyio.sleep(500)
-        assert supervisor._runner.journal.states == {}
+        assert sessions_in_memory(supervisor) == set()
         assert await run.result() == "rested"
         assert 1000 <= anyio.current_time() - started + 0.01 <= 1001
         assert names(store, run.session).count("AttemptStarted") == 2
@@ -218,7 +218,7 @@ async def test_a_passivated_block_is_woken_when_its_time_is_over():
         run = await supervisor.start(waits_a_week)
         approval = await anext(run.approvals())
         await anyio.sleep(DAY)
-        assert supervisor._runner.journal.states == {}
+        assert sessions_in_memory(supervisor) == set()
         assert await run.result() is True
         assert 7 * DAY <= anyio.current_time() - started + 0.01 <= 7 * DAY + 1
         assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "gone"

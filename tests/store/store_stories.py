@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from supervisor.abc import Row
 from supervisor.core import events as e
+from supervisor.core.rules import Rule
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -40,6 +41,11 @@ def decided(approval="p", operation="o#1", decision="approve", by="ben", seconds
 
 def passivated(*waiting_for, due_at=None):
     return e.RunPassivated(at=at(3), waiting_for=waiting_for, due_at=due_at)
+
+
+def ruled(name, by="ben", **changes):
+    rule = Rule(kind="allow", tool="shell", pattern="ls", id=name, **changes)
+    return e.RuleAdded(at=at(2), rule=rule, by=by, approval="p")
 
 
 def finished(kind="succeeded", **changes):

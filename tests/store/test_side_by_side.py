@@ -7,11 +7,12 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import Raw
 from msgspec.structs import replace
-from store_stories import asked, at, cancelled, created, decided, everything, finished, passivated, rows, started
+from store_stories import asked, at, cancelled, created, decided, everything, finished, passivated, rows, ruled, started
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
-from supervisor.core.session import SessionState
+from supervisor.core.session import SessionState, replay
+from supervisor.core.standing import RULES
 from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore
 
@@ -85,6 +86,18 @@ class SideBySide(RuleBasedStateMachine):
                 continue
             yield event
 
+    @rule(name=st.sampled_from(["r1", "r2"]), is_kept=st.booleans())
+    def add_or_revoke_a_rule(self, name, is_kept):
+        known = self.states.get(RULES) or replay(RULES, [])
+        event = e.RuleRevoked(at=at(9), rule=name, by="ben") if name in known.standing else ruled(name)
+        for store in self.stores:
+            assert store.begin()
+            store.write(rows(store, (RULES, event)))
+            store.commit() if is_kept else store.rollback()
+        if is_kept:
+            known.apply(event)
+            self.states[RULES] = known
+
     @rule(root=sessions, is_wanted=st.booleans(), is_kept=st.booleans())
     def own(self, root, is_wanted, is_kept):
         for store in self.stores:
@@ -108,6 +121,7 @@ class SideBySide(RuleBasedStateMachine):
     @invariant()
     def say_the_same(self):
         memory, sqlite = self.stores
+        assert memory.journal(RULES) == sqlite.journal(RULES)
         assert everything(memory) == everything(sqlite)
         for root in SESSIONS:
             assert memory.owns(root) == sqlite.owns(root) == (sqlite.get_owner(root) is not None)

@@ -13,11 +13,14 @@ from store_stories import (
     finished,
     passivated,
     rows,
+    ruled,
     started,
 )
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
+from supervisor.core.session import replay
+from supervisor.core.standing import RULES
 
 
 def test_what_is_appended_comes_back_in_order(store):
@@ -89,6 +92,31 @@ def test_a_session_has_one_beginning(store, entry):
         store.write(rows(store, entry))
     store.rollback()
     assert len(store.rows(0)) == 1
+
+
+def test_the_journal_of_rules_needs_no_beginning_and_is_no_session(store):
+    """A7: it begins with any entry, in one transaction with a decision, and goes on behind it."""
+    append(store, ("a", created()), ("a", started()), ("a", asked()))
+    before = store.find_sessions()
+    append(store, ("a", decided()), (RULES, ruled("r1")), (RULES, ruled("r2")))
+    append(store, (RULES, e.RuleRevoked(at=at(3), rule="r1", by="ben")), ("a", finished()))
+    assert [row.position for row in store.journal(RULES)] == [5, 6, 7]
+    assert [row.session for row in store.rows(3)] == ["a", RULES, RULES, RULES, "a"]
+    assert list(replay(RULES, [row.event for row in store.journal(RULES)]).standing) == ["r2"]
+    assert [row.id for row in store.find_sessions()] == [row.id for row in before] == ["a"]
+    assert store.get_session(RULES) is None
+
+
+def test_a_rule_that_is_rolled_back_was_never_there(store):
+    """A1: with its decision; the journal of rules begins with the next one."""
+    append(store, ("a", created()), ("a", started()), ("a", asked()))
+    before = everything(store)
+    assert store.begin()
+    store.write(rows(store, ("a", decided()), (RULES, ruled("r1"))))
+    store.rollback()
+    assert (everything(store), store.journal(RULES)) == (before, [])
+    append(store, (RULES, ruled("r2")))
+    assert len(store.journal(RULES)) == 1
 
 
 WITHDRAWN = e.ApprovalWithdrawn(at=at(2), operation="o#1", approval="p", reason="cancelled")

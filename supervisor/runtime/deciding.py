@@ -1,0 +1,120 @@
+"""Decisions: one person's answer to one approval, counted once, and the rule that it makes, in one append (A1, A3).
+
+Rules
+- The first decision wins; who says the same again (verdict, scope, pattern, arguments) is told that it is so already.
+- What is decided is held against what was offered and asked before anything is written (A5, A8).
+- Any process that has the store open may decide; nobody needs to own the tree.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, printable, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.rules import Rule
+from supervisor.core.values import Approval, ApprovalStatus, Approve, Decision, Scope, Verdict, check_identity
+from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.ruling import granted
+
+if TYPE_CHECKING:
+    from supervisor.runtime.runner import Runner
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """A decision as it is compared and journaled."""
+
+    decision: Literal["approve", "deny"]
+    reason: str | None = None
+    edited: msgspec.Raw | None = None
+    scope: Scope = "once"
+    rule: Rule | None = None
+
+
+async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict:
+    """Decide an approval; see Supervisor.decide."""
+    store, by = runner.journal.store, printable(check_identity(decision.by))
+    found = store.get_approval(approval)
+    if found is None:
+        return Verdict(kind="unknown", approval=approval)
+    answer = _read(found, decision)
+    won: list[e.ApprovalDecided] = []
+
+    def plan(view: View) -> list[Entry]:
+        won.clear()
+        record = view.session(found.session).operations.get(found.operation)
+        if record is None or record.pending_approval != approval:
+            return []
+        now, rule = runner.clock.now(), answer.rule
+        event = e.ApprovalDecided(
+            at=now,
+            operation=found.operation,
+            approval=approval,
+            decision=answer.decision,
+            by=by,
+            scope=answer.scope,
+            pattern=None if rule is None else rule.pattern,
+            rule=None if rule is None else (runner.rules.book(view).find_same(rule) or rule).id,
+            reason=answer.reason,
+            arguments=JSON_NULL if answer.edited is None else answer.edited,
+        )
+        won.append(event)
+        added = () if rule is None else runner.rules.add(view, rule, by, now, approval)
+        return [(found.session, event), *added, *runner.follow(view.session(found.session), event)]
+
+    await runner.journal.append(plan)
+    running = store.owns(found.root_session) or store.get_owner(found.root_session) is not None
+    if won:
+        status: ApprovalStatus = "approved" if answer.decision == "approve" else "denied"
+        at, rule = won[0].at, won[0].rule
+        return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=at, rule=rule, running=running)
+    now = store.get_approval(approval)
+    assert now is not None
+    return Verdict(
+        kind=_kind(now, answer),
+        approval=approval,
+        status=now.status,
+        by=now.by,
+        decided_at=now.decided_at,
+        rule=now.rule,
+        running=running,
+    )
+
+
+def _read(found: Approval, decision: Decision) -> _Answer:
+    """Hold a decision against what was asked and offered. Raises InvalidInput."""
+    if not isinstance(decision, Approve):
+        return _Answer("deny", reason=printable(decision.reason) if decision.reason else None)
+    edited = _check_edit(found, decision.arguments)
+    return _Answer("approve", edited=edited, scope=decision.scope, rule=granted(found, decision))
+
+
+def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
+    """Encode edited arguments; raises InvalidInput unless they are the whole object that the tool takes (A8).
+
+    Names are checked here, types again by the process that runs the call: the tool may not be importable in this one.
+    """
+    if arguments is None:
+        return None
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput("edited arguments are a JSON object: all of the call's arguments, not a patch")
+    asked, given = set(approval.arguments), set(arguments)
+    if asked != given:
+        problems = [f"{name} is missing" for name in sorted(asked - given)]
+        problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
+        raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
+    return to_json(dict(arguments), "an edited argument")
+
+
+def _kind(now: Approval, answer: _Answer) -> Literal["same", "conflict", "gone"]:
+    """Say what a decision came to that did not win, by what is on disk after it."""
+    if now.status in ("withdrawn", "expired"):
+        return "gone"
+    if now.decision != answer.decision:
+        return "conflict"
+    asked = now.arguments if answer.edited is None else msgspec.json.decode(answer.edited)
+    pattern = None if answer.rule is None else answer.rule.pattern
+    is_same = (now.arguments, now.scope, now.pattern) == (asked, answer.scope, pattern)
+    return "same" if answer.decision == "deny" or is_same else "conflict"

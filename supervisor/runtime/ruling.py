@@ -1,0 +1,108 @@
+"""What the rules say of a call: those of the program, of the store, and of the agents from the root down (A7).
+
+The store's rules are a Rulebook among the journal's live states, pinned for good: what a commit of ours or of another
+process changes is taken in as it is for a session. Nothing is read for a call.
+
+Rules
+- The rules are asked inside the plan that commits what follows, which sees all that is on disk by then, whoever wrote
+  it: a rule that was committed before `executing` holds for that call (A9).
+- A call that was asked about stays so, whatever is added meanwhile: only its own decision answers it (A13). A deny
+  counts when it is about to begin, whoever approved it; what allowed it must hold then, unless a person said yes.
+- A decision makes no rule but one that was offered, and none out of edited arguments, which nobody was offered (A5).
+- Two rules of one meaning are one: revoking it leaves no second one behind.
+- Where the store's rules cannot be read nothing is asked and nothing runs (A5).
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from supervisor.core import events as e
+from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
+from supervisor.core.ids import new_rule_id
+from supervisor.core.rules import Rule, VerdictKind, allow, checked, find_option, verdict
+from supervisor.core.session import Rulebook, replay
+from supervisor.core.standing import RULES
+from supervisor.core.values import Approval, Approve
+from supervisor.logs import FactLog
+from supervisor.runtime.identity import working_directory
+from supervisor.runtime.journal import Entry, Journal, View
+
+log = FactLog(__name__)
+
+
+class Ruling:
+    """The rules that hold in this process."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.from_code: tuple[Rule, ...] = ()
+        """Those that the program gave when it opened the supervisor; they hold in every tree."""
+        self._journal = journal
+        journal.pinned.add(RULES)
+        try:
+            rows = journal.store.journal(RULES)
+            journal.states[RULES] = replay(RULES, [row.event for row in rows if row.position <= journal.position])
+        except StoreUnreadable as error:
+            log.error("rules.unreadable", store=journal.store.name, reason=str(error))
+
+    def book(self, view: View | None = None) -> Rulebook:
+        """Return the store's rules, as a plan sees them or as they are live. Raises StoreUnreadable."""
+        reason = self._journal.store.unreadable.get(RULES)
+        found = self._journal.states.get(RULES) if view is None else view.find_session(RULES)
+        if reason is not None or not isinstance(found, Rulebook):
+            raise StoreUnreadable(
+                f"the rules in {self._journal.store.name} cannot be read, so no call may begin: "
+                f"{reason or 'a newer program wrote them, or they are damaged'}"
+            )
+        return found
+
+    def of_call(
+        self, view: View | None, facts: e.SessionCreated, tool: str, arguments: msgspec.Raw
+    ) -> tuple[VerdictKind, Rule] | None:
+        """Return what the rules say of a call, and which one said so; None where the tool's own rule decides."""
+        own = [rule for rule in (*self.from_code, *facts.rules) if rule.tool == tool]
+        rules = (*own, *self.book(view).find(tool, facts.root))
+        if not rules:
+            return None
+        values = msgspec.json.decode(arguments)
+        return verdict(rules, tool, values, cwd=working_directory(), root_session=facts.root)
+
+    def find(self) -> list[Rule]:
+        """Return all rules that stand, those of the program first."""
+        return [*self.from_code, *self.book().standing.values()]
+
+    def add(self, view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
+        """Return what is journaled for a rule; nothing if one of the same meaning stands."""
+        if self.book(view).find_same(rule) is None:
+            yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
+
+    def revoke(self, view: View, rule: str, by: str, now: datetime) -> Iterator[Entry]:
+        """Return what is journaled when a rule is taken back. Raises NotFound."""
+        if rule not in self.book(view).standing:
+            raise NotFound(f"no rule {rule} stands in this store: it was revoked already, or is one in code")
+        yield RULES, e.RuleRevoked(at=now, rule=rule, by=by)
+
+
+def granted(approval: Approval, decision: Approve) -> Rule | None:
+    """Return the rule that a decision makes, None for once. Raises InvalidInput for what was not offered (A5)."""
+    if decision.scope == "once" and decision.pattern is None:
+        return None
+    if decision.arguments is not None:
+        raise InvalidInput(
+            "edited arguments are approved once: what was offered to be allowed for longer is what was asked, not "
+            "what you made of it; approve it once, and add a rule of your own for more"
+        )
+    option = find_option(approval.options, decision.scope, decision.pattern)
+    if option is None or option.pattern is None:
+        offered = "; ".join(f"{each.scope} {each.pattern or ''}".strip() for each in approval.options)
+        asked = f"{decision.scope} {decision.pattern or ''}".strip()
+        raise InvalidInput(f"{asked!r} was not offered for {approval.id}; offered: {offered or 'once'}")
+    scope = approval.root_session if decision.scope == "session" else None
+    return named(allow(approval.tool, option.pattern, origin="decision", scope=scope))
+
+
+def named(rule: Rule) -> Rule:
+    """Return a rule with an id of its own, to be added. Raises InvalidInput for one that could not do what it says."""
+    return replace(checked(rule), id=new_rule_id())

@@ -1,0 +1,77 @@
+"""The journal of rules, and what it is folded into."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, strategies as st
+
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent, StoreUnreadable
+from supervisor.core.rules import Rule
+from supervisor.core.session import Rulebook, replay
+from supervisor.core.standing import RULES
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NAMES = st.sampled_from(["r1", "r2", "r3"])
+RULE = st.builds(
+    Rule,
+    kind=st.sampled_from(["allow", "deny"]),
+    tool=st.sampled_from(["shell", "deploy"]),
+    scope=st.sampled_from([None, "one", "two"]),
+    id=NAMES,
+)
+ADDED = st.builds(e.RuleAdded, at=st.just(AT), rule=RULE, by=st.just("ana"), approval=st.sampled_from([None, "p"]))
+REVOKED = st.builds(e.RuleRevoked, at=st.just(AT), rule=NAMES, by=st.just("ben"))
+
+
+def lawful(events):
+    """Return the events that the book takes, and the rules that stand after them."""
+    standing, taken = {}, []
+    for event in events:
+        name = event.rule.id if isinstance(event, e.RuleAdded) else event.rule
+        if (name in standing) is isinstance(event, e.RuleRevoked):
+            taken.append(event)
+            standing.pop(name) if name in standing else standing.update({name: event.rule})
+    return taken, standing
+
+
+@given(st.lists(ADDED | REVOKED, max_size=12))
+def test_what_was_added_stands_until_it_is_revoked_and_is_found_by_its_tool_and_tree(events):
+    """From disk, too; a rule of another tree or tool is not found, and each says who added it."""
+    taken, standing = lawful(events)
+    book = replay(RULES, [e.decode_event(e.encode_event(event)) for event in taken])
+    assert list(book.standing) == list(standing)
+    assert all(rule.by == "ana" and rule.added_at == AT for rule in book.standing.values())
+    for tool in ("shell", "deploy"):
+        for root in ("one", "two", "three"):
+            wanted = {n for n, rule in standing.items() if rule.tool == tool and rule.scope in (None, root)}
+            assert {rule.id for rule in book.find(tool, root)} == wanted
+    for rule in standing.values():
+        assert book.find_same(rule).meaning == rule.meaning
+    assert all(found for found in book.on.values())
+
+
+@given(st.lists(ADDED | REVOKED, max_size=8), ADDED | REVOKED)
+def test_what_it_cannot_take_changes_nothing_and_a_draft_is_its_own(events, last):
+    """A commit may yet refuse a draft."""
+    taken, _ = lawful(events)
+    book, draft = replay(RULES, taken), replay(RULES, taken).copy()
+    if lawful([*taken, last])[0] == taken:
+        with pytest.raises(IllegalEvent):
+            draft.apply(last)
+        assert draft == book
+    else:
+        live = book.copy()
+        live.apply(last)
+        assert book == draft != live
+
+
+def test_no_session_takes_a_rule_and_the_rules_take_nothing_else():
+    """They are no session, and a session's journal holds none of them."""
+    rule = e.RuleAdded(at=AT, rule=Rule(kind="deny", tool="t", id="r1"), by="ana")
+    with pytest.raises(StoreUnreadable):
+        replay("s", [rule])
+    with pytest.raises(IllegalEvent):
+        Rulebook(id=RULES).apply(e.MessageReceived(at=AT, message="m", text="t", by="ana"))
+    with pytest.raises(IllegalEvent):
+        Rulebook(id=RULES).apply(e.RuleAdded(at=AT, rule=Rule(kind="deny", tool="t"), by="ana"))

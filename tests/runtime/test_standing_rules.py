@@ -1,0 +1,274 @@
+"""A1, A3, A5, A7, A9, A13, A14, A15: decisions that hold for longer than one call, and the rules that they make."""
+
+import anyio
+import pytest
+from scenes import ForkingStore, events, fork, opened
+
+from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, Rule, agent, allow, deny, tool
+from supervisor.core import events as e
+from supervisor.core.standing import RULES
+
+pytestmark = pytest.mark.anyio
+STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    ran.clear()
+
+
+@tool
+async def deploy(target: str) -> str:
+    ran.append(target)
+    return target
+
+
+@agent
+async def deploys(ctx: Context, targets: list[str]) -> list[str]:
+    """Deploy one after the other; the last one by a sub-agent."""
+    *first, last = targets
+    kinds = [(await ctx.call(deploy, target)).kind for target in first]
+    return kinds + (await ctx.run(deploys, [last]) if first else [(await ctx.call(deploy, last)).kind])
+
+
+async def first_asked(supervisor, targets, session=None):
+    """Start it, and return its run, what it asks, and the first of that."""
+    run = await supervisor.start(deploys, targets, session=session)
+    approvals = run.approvals()
+    return run, approvals, await anext(approvals)
+
+
+async def test_what_was_approved_for_the_session_is_not_asked_again_in_its_tree_and_is_elsewhere():
+    """A7, A14: the exact call, from any depth; other arguments and other sessions are asked."""
+    async with opened() as supervisor:
+        run, approvals, asked = await first_asked(supervisor, ["staging", "staging", "production", "staging"])
+        assert [option.scope for option in asked.options] == ["once", "session", "always"]
+        verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="session"))
+        again = await anext(approvals)
+        assert (again.arguments, ran) == ({"target": "production"}, ["staging", "staging"])
+        await supervisor.decide(again.id, Deny(by="ana"))
+        assert await run.result() == ["ok", "ok", "denied", "ok"]
+        (rule,) = supervisor.rules()
+        assert (rule.id, rule.scope, rule.pattern, rule.approval) == (verdict.rule, run.session, STAGING, asked.id)
+        assert (rule.by, rule.origin) == ("ana", "decision")
+        other, _, same = await first_asked(supervisor, ["staging"])
+        await supervisor.decide(same.id, Deny(by="ana"))
+        assert await other.result() == ["denied"]
+
+
+async def test_what_was_approved_for_good_at_any_depth_is_asked_nowhere_after_a_restart_either():
+    """A7, A14: always is every tree of the store; a sub-agent's approval makes the rule of its root."""
+    store = MemoryStore()
+
+    @agent
+    async def parent(ctx: Context, target: str) -> list[str]:
+        return await ctx.run(deploys, [target])
+
+    async with opened(store) as supervisor:
+        run = await supervisor.start(parent, "staging")
+        asked = await anext(run.approvals())
+        await supervisor.decide(asked.id, Approve(by="ana", scope="always", pattern=STAGING))
+        await run.result()
+    async with opened(fork(store), unattended="deny") as supervisor:
+        assert await (await supervisor.start(deploys, ["staging", "staging"])).result() == ["ok", "ok"]
+        assert ran == ["staging"] * 3
+
+
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_the_rule_is_on_disk_with_its_decision_or_neither_is(scope):
+    """A1: whatever commit is the last one that a process made."""
+    store = ForkingStore()
+    async with opened(store) as supervisor:
+        run, _, asked = await first_asked(supervisor, ["staging"])
+        await supervisor.decide(asked.id, Approve(by="ana", scope=scope))
+        await run.result()
+    seen = [(len(events(copy, run.session, e.ApprovalDecided)), len(copy.journal(RULES))) for copy, _ in store.copies]
+    assert set(seen) == {(0, 0), (1, 1)}
+
+
+async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_pattern():
+    """A3: of decisions at once one wins, its rule is the only one, and another scope is another decision."""
+    verdicts = []
+
+    async def click(supervisor, asked, scope):
+        verdicts.append((scope, await supervisor.decide(asked.id, Approve(by=scope, scope=scope))))
+
+    async with opened() as supervisor:
+        run, _, asked = await first_asked(supervisor, ["staging"])
+        async with anyio.create_task_group() as tasks:
+            for scope in ["once", "session", "always"] * 5:
+                tasks.start_soon(click, supervisor, asked, scope)
+        ((winner, won),) = [(scope, verdict) for scope, verdict in verdicts if verdict.kind == "won"]
+        assert all(verdict.kind in ("won", "same") for scope, verdict in verdicts if scope == winner)
+        assert all(verdict.kind == "conflict" for scope, verdict in verdicts if scope != winner)
+        assert {verdict.rule for _, verdict in verdicts} == {won.rule}
+        assert [rule.id for rule in supervisor.rules()] == ([] if winner == "once" else [won.rule])
+        decided = supervisor.find_approvals(pending=False)[0]
+        assert (decided.scope, decided.rule) == (winner, won.rule)
+        await run.result()
+
+
+async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
+    """A3: the rule of a decision that came too late is not written (#1212, #1217)."""
+    async with opened() as supervisor:
+        run, _, asked = await first_asked(supervisor, ["staging"])
+        await supervisor.decide(asked.id, Deny(by="ben"))
+        assert (await supervisor.decide(asked.id, Approve(by="ana", scope="always"))).kind == "conflict"
+        assert supervisor.rules() == []
+        assert await run.result() == ["denied"]
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        {"scope": "always", "pattern": PRODUCTION},
+        {"scope": "for ever"},
+        {"pattern": STAGING},
+        {"scope": "session", "arguments": {"target": "production"}},
+    ],
+    ids=["pattern", "scope", "once with a pattern", "edited"],
+)
+async def test_what_was_not_offered_is_refused_and_the_question_stays(decision):
+    """A5, A8: no rule but one that was shown, and none out of arguments that nobody had asked about."""
+    async with opened() as supervisor:
+        run, _, asked = await first_asked(supervisor, ["staging"])
+        with pytest.raises(InvalidInput):
+            await supervisor.decide(asked.id, Approve(by="ana", **decision))
+        assert [approval.id for approval in supervisor.find_approvals()] == [asked.id]
+        assert supervisor.rules() == []
+        await supervisor.decide(asked.id, Deny(by="ana"))
+        await run.result()
+
+
+async def test_a_deny_that_comes_while_a_call_is_asked_wins_over_its_approval():
+    """A9: the rules are asked again before the effect; the question itself stays with the person."""
+    async with opened() as supervisor:
+        run, _, asked = await first_asked(supervisor, ["production"])
+        await supervisor.add_rule(deny(deploy, PRODUCTION), by="ben")
+        assert len(supervisor.find_approvals()) == 1
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "won"
+        assert (await run.result(), ran) == (["denied"], [])
+
+
+async def test_what_was_asked_stays_asked_when_a_rule_comes_that_would_allow_it():
+    """A13: parallel approvals are independent: each waits for its own decision."""
+
+    @agent
+    async def both(ctx: Context) -> list[str]:
+        kinds = []
+
+        async def one(context: Context) -> None:
+            kinds.append((await context.call(deploy, "staging")).kind)
+
+        async with ctx.task_group() as tasks:
+            tasks.start_soon(one)
+            tasks.start_soon(one)
+        return kinds
+
+    async with opened() as supervisor:
+        run = await supervisor.start(both)
+        approvals = run.approvals()
+        first, second = await anext(approvals), await anext(approvals)
+        await supervisor.decide(first.id, Approve(by="ana", scope="always"))
+        assert [approval.id for approval in supervisor.find_approvals()] == [second.id]
+        again = await supervisor.decide(second.id, Approve(by="ana", scope="always"))
+        assert await run.result() == ["ok", "ok"]
+        assert [rule.id for rule in supervisor.rules()] == [again.rule], "two of one meaning are one"
+
+
+async def test_a_revoked_rule_covers_nothing_that_begins_afterwards():
+    """A7: revoked by its id, once; an unknown one is said to be unknown."""
+    async with opened() as supervisor:
+        rule = await supervisor.add_rule(allow(deploy, STAGING), by="ana")
+        assert await supervisor.add_rule(allow(deploy, STAGING), by="ben") == rule
+        assert await (await supervisor.start(deploys, ["staging"])).result() == ["ok"]
+        await supervisor.revoke(rule.id, by="ben")
+        run, _, asked = await first_asked(supervisor, ["staging"])
+        await supervisor.decide(asked.id, Deny(by="ana"))
+        assert await run.result() == ["denied"]
+        with pytest.raises(NotFound):
+            await supervisor.revoke(rule.id, by="ben")
+        assert supervisor.rules() == []
+
+
+async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_gone():
+    """A9: nobody was asked, so what allowed it must still hold when it begins."""
+
+    @tool(starts_process=True, name="deploy")
+    async def late(target: str) -> str:
+        ran.append(target)
+        return target
+
+    @agent
+    async def deploys_late(ctx: Context) -> str:
+        return (await ctx.call(late, "staging")).kind
+
+    store = ForkingStore()
+    async with opened(store) as supervisor:
+        rule = await supervisor.add_rule(allow("deploy", STAGING), by="ana")
+        run = await supervisor.start(deploys_late)
+        assert await run.result() == "ok"
+    left = next(copy for copy, _ in store.copies if events(copy, run.session, e.ToolCallRequested))
+    ran.clear()
+    async with opened(left) as supervisor:
+        await supervisor.revoke(rule.id, by="ben")
+        (resumed,) = await supervisor.resume(run.session)
+        assert (await resumed.result(), ran) == ("denied", [])
+
+
+async def test_a_resumed_run_keeps_what_its_program_denied_and_not_what_it_allowed():
+    """R4: another process may resume it, with no rules of its own; least privilege in doubt."""
+    store = MemoryStore()
+    async with opened(store, rules=[allow(deploy, STAGING), deny(deploy, PRODUCTION)]) as supervisor:
+        await supervisor.start(deploys, ["staging", "other", "staging", "production"], session="s")
+        assert ran == []
+    async with opened(fork(store)) as supervisor:
+        (run,) = await supervisor.resume("s")
+        approvals = run.approvals()
+        for wanted in ("other", "staging"):
+            asked = await anext(approvals)
+            assert asked.arguments == {"target": wanted}
+            await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == ["ok", "ok", "ok", "denied"]
+
+
+async def test_the_audit_trail_says_who_added_and_who_revoked_and_by_which_rule_a_call_ran():
+    """A15: rules come and go in the same order as what they allow."""
+    async with opened() as supervisor:
+        rule = await supervisor.add_rule(allow(deploy, STAGING, origin="command line"), by="ana")
+        await (await supervisor.start(deploys, ["staging"])).result()
+        await supervisor.revoke(rule.id, by="ben")
+        found = [row.event for row in supervisor.audit()]
+        added, called, *_, revoked = found
+        assert (added.by, added.rule.id, added.rule.origin) == ("ana", rule.id, "command line")
+        assert (called.tool, called.rule, called.approval) == ("deploy", rule.id, None)
+        assert (revoked.by, revoked.rule) == ("ben", rule.id)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(kind="allow", tool="shell", pattern="python *"),
+        Rule(kind="deny", tool=" "),
+        Rule(kind="ask", tool="deploy"),
+        allow(deploy, scope="nosuch"),
+    ],
+    ids=["unsafe", "no tool", "no kind", "no session"],
+)
+async def test_a_rule_that_could_not_do_what_it_says_is_not_stored(rule):
+    """A5: one made by hand is held to what allow, deny and ask_for refuse; its session must be there."""
+    async with opened() as supervisor:
+        with pytest.raises(InvalidInput):
+            await supervisor.add_rule(rule, by="ana")
+        assert supervisor.rules() == []
+
+
+async def test_a_rule_needs_somebody_who_adds_it():
+    """A4: an empty identity adds and revokes nothing."""
+    async with opened() as supervisor:
+        rule = await supervisor.add_rule(deny(deploy), by="ana")
+        for refused in (supervisor.add_rule(allow(deploy), by=" "), supervisor.revoke(rule.id, by="")):
+            with pytest.raises(InvalidInput):
+                await refused
+        assert supervisor.rules() == [rule]
