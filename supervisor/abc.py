@@ -268,8 +268,13 @@ class Supervisor(ABC):
     @abstractmethod
     async def decide(self, approval: str, decision: Decision) -> Verdict:
         """Decide an approval, once; the first decision wins (A3). Raises InvalidInput for edited arguments that do not
-        fit, a scope or pattern that was not offered, or an empty identity. The rule that a wider scope stands for is
-        written with the decision, by the one that wins."""
+        fit, a scope or pattern that was not offered, or an empty identity; NotEntitled for somebody who may not decide
+        this, which is in the audit trail. The rule that a wider scope stands for is written with the decision, by the
+        one that wins."""
+
+    @abstractmethod
+    async def refuse_decision(self, approval: str, by: str, reason: str) -> None:
+        """Note in the audit trail that a channel has refused somebody's decision; nothing else changes (A15)."""
 
     @abstractmethod
     async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:

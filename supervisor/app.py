@@ -14,6 +14,7 @@ import anyio
 
 from supervisor.abc import Channel, Store
 from supervisor.core.errors import StoreDied, StoreError
+from supervisor.core.people import People
 from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
@@ -41,6 +42,7 @@ async def open_supervisor(
     passivate_after: float = 60.0,
     create: bool = True,
     adopt: bool = False,
+    people: People | None = None,
 ) -> AsyncIterator[LocalSupervisor]:
     """Open a store and supervise what is started or resumed on it. Opening runs and owns nothing.
 
@@ -49,6 +51,7 @@ async def open_supervisor(
     `unattended`: "approve" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask_for (A7).
     `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
+    `people`: who may decide what; None: whoever can open the store may decide everything (A4).
     `passivate_after`: seconds after which a run that only waits leaves memory.
 
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
@@ -61,6 +64,7 @@ async def open_supervisor(
         runner = Runner(opened, passivate_after)
         supervisor = LocalSupervisor(runner)
         posting = Posting(runner, supervisor, channels, unattended)
+        supervisor.people = people
         runner.rules.from_code = tuple(rules)
         runner.jobs = jobs = JobWatch(runner)
         runner.survivors.end_one = end_survivor

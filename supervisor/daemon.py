@@ -66,7 +66,7 @@ class Daemon:
         )
         channels = [*settings.channels, web]
         async with (
-            open_supervisor(settings.store, channels=channels, adopt=True) as supervisor,
+            open_supervisor(settings.store, channels=channels, adopt=True, people=settings.people) as supervisor,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(supervisor.wait_until_it_dies)

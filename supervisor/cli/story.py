@@ -172,6 +172,8 @@ def _approval(event: e.AnyEvent) -> str | None:
             edited = ", with other arguments" if event.edited is not None else ""
             wide = {"once": "", "session": " for the session", "always": " for good"}[event.scope]
             return f"{word}{wide} by {visible(event.by)}{edited}{_because(event.reason)} [{event.approval}]"
+        case e.DecisionRefused():
+            return f"{visible(event.by)} may not decide{_because(event.reason)} [{event.approval}]"
         case e.ApprovalWithdrawn():
             return f"the question is withdrawn{_because(event.reason)} [{event.approval}]"
         case e.CardPosted():

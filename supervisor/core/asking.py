@@ -41,6 +41,14 @@ class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class DecisionRefused(Event, frozen=True, kw_only=True):
+    """Somebody who may not decide tried to (A4): nothing changed, the approval is as pending as before."""
+
+    approval: str
+    by: str
+    reason: str
+
+
 class CardPosted(Event, frozen=True, kw_only=True):
     """A channel shows the approval; `card` is what the channel needs to find its card again."""
 

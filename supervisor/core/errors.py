@@ -5,6 +5,7 @@
     |   |-- UnknownAgent        ... names an agent or tool that cannot be imported
     |   |-- SessionConflict     ... names a session that exists with another agent or input
     |   `-- NotFound            ... names a session or approval that is not in the store
+    |-- NotEntitled             the caller: somebody who may not decide this
     |-- IllegalEvent            us: an event that the tables forbid; it is raised and changes nothing
     |-- RunFailed               the agent: raised by `result()` and `Outcome.value` unless the run succeeded
     |   |-- RunStalled          ... no sign of progress for its budget
@@ -44,6 +45,10 @@ class SessionConflict(InvalidInput):
 
 class NotFound(InvalidInput, LookupError):
     """No such session or approval in this store."""
+
+
+class NotEntitled(SupervisorError):
+    """Somebody decides who may not (A4). The approval stays pending, and who may decides it."""
 
 
 class IllegalEvent(SupervisorError):

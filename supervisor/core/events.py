@@ -19,6 +19,7 @@ from supervisor.core.asking import (
     CardFailed as CardFailed,
     CardPosted as CardPosted,
     CardRetired as CardRetired,
+    DecisionRefused as DecisionRefused,
 )
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.facts import Event as Event
@@ -301,6 +302,7 @@ AnyEvent = (
     | CardRetired
     | RuleAdded
     | RuleRevoked
+    | DecisionRefused
     | RunFinished
 )
 

@@ -67,13 +67,14 @@ _ENDING: Final = (
     "CardPosted",
     "CardFailed",
     "CardRetired",
+    "DecisionRefused",
     "StateSaved",
     "MessageReceived",
     "MessageSent",
     "JobStarted",
     "JobEnded",
 )
-_AFTERWARDS: Final = ("CardPosted", "CardFailed", "CardRetired", "MessageReceived", "JobEnded")
+_AFTERWARDS: Final = ("CardPosted", "CardFailed", "CardRetired", "DecisionRefused", "MessageReceived", "JobEnded")
 _LIVING: Final = (
     *_ENDING,
     "AttemptStarted",

@@ -40,6 +40,9 @@ OPERATIONS = (
 WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
 """What ends a passivation whatever the run was waiting for."""
 
+BESIDE = (e.AttemptStarted, e.CardPosted, e.CardFailed, e.CardRetired, e.DecisionRefused)
+"""What says nothing of how far an attempt has come: a daemon posts its cards again after every crash."""
+
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One operation of a run: where it is in its table, and the events that say so."""
@@ -165,7 +168,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         self._take(event)
         self.phase = phase
         self.length += 1
-        if not isinstance(event, e.AttemptStarted):
+        if not isinstance(event, BESIDE):
             self.barren = 0
 
     def _take(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic

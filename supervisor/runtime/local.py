@@ -16,8 +16,9 @@ from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
-from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, StoreDied, SupervisorError
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SessionConflict, StoreDied, SupervisorError
 from supervisor.core.ids import check_session_id, new_session_id
+from supervisor.core.people import People
 from supervisor.core.rules import Rule, inherit
 from supervisor.core.values import Approval, Decision, Message, Outcome, Receipt, SessionView, Verdict, check_identity
 from supervisor.runtime.adoption import take_trees
@@ -42,6 +43,7 @@ T = TypeVar("T")
 AUDITED = (
     e.ToolCallRequested,
     e.ApprovalDecided,
+    e.DecisionRefused,
     e.ApprovalWithdrawn,
     e.CardPosted,
     e.CardFailed,
@@ -68,6 +70,8 @@ class LocalSupervisor(Supervisor):
         """Whether the store is about to be closed: nothing can be read from it any more."""
         self.awaited: Counter[str] = Counter()
         """Roots of the trees whose outcomes this program waits for now."""
+        self.people: People | None = None
+        """Who may decide; None: whoever can open the store, which is its operator (A4)."""
         self.began_to_wait: Callable[[str], None] = lambda root: None
 
     # -- commands ----------------------------------------------------------------------------------------------------
@@ -147,6 +151,12 @@ class LocalSupervisor(Supervisor):
 
     async def decide(self, approval: str, decision: Decision) -> Verdict:
         self.has_readers = True
+        found = self.store.get_approval(approval) if self.people is not None else None
+        if self.people is not None and found is not None:
+            why = self.people.why_not_decide(check_identity(decision.by), found)
+            if why is not None:
+                await self.refuse_decision(approval, decision.by, why)
+                raise NotEntitled(why)
         return await decide(self._runner, approval, decision)
 
     async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
@@ -165,6 +175,13 @@ class LocalSupervisor(Supervisor):
         who = printable(check_identity(by if by is not None else current_user()))
         rules = self._runner.rules
         await self._runner.journal.append(lambda view: list(rules.revoke(view, rule, who, self._runner.clock.now())))
+
+    async def refuse_decision(self, approval: str, by: str, reason: str) -> None:
+        if (found := self.store.get_approval(approval)) is not None:
+            refused = e.DecisionRefused(
+                at=self._runner.clock.now(), approval=approval, by=printable(by), reason=printable(reason)
+            )
+            await self._runner.journal.append(lambda view: [(found.session, refused)])
 
     async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
         who = printable(check_identity(by if by is not None else current_user()))

@@ -59,6 +59,7 @@ FIELDS = {
     "CardRetired": {"channel": "web"},
     "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
     "RuleRevoked": {"rule": "r1", "by": "ana"},
+    "DecisionRefused": {"by": "eve", "reason": "no approver"},
     "RunFinished": {"kind": "succeeded"},
 }
 

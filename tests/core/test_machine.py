@@ -54,6 +54,7 @@ RunPassivated             .         .         .         open      .         .
 CardPosted                .         .         .         open      stopping  finished
 CardFailed                .         .         .         open      stopping  finished
 CardRetired               .         .         .         open      stopping  finished
+DecisionRefused           .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .

@@ -32,6 +32,7 @@ events = st.one_of(
     st.builds(lambda n, due: passivated(f"o#{n}", due_at=due), operations, st.sampled_from([None, at(50), at(70)])),
     st.builds(lambda n: e.CardPosted(at=at(7), approval=f"p{n}", channel="web"), operations),
     st.builds(lambda n: e.CardRetired(at=at(7), approval=f"p{n}", channel="web"), operations),
+    st.builds(lambda n: e.DecisionRefused(at=at(7), approval=f"p{n}", by="eve", reason="no"), operations),
 )
 # An end is rare, or nothing would happen before it.
 ends = st.sampled_from([[]] * 8 + [[cancelled()], [finished(value=Raw(b"[null]"))]])

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from supervisor.core.errors import (
     InvalidInput,
+    NotEntitled,
     NotFound,
     SessionConflict,
     StoreDied,
@@ -30,6 +31,7 @@ log = FactLog(__name__)
 MEDIA_TYPE: Final = "application/problem+json"
 _STATUS: Final[tuple[tuple[type[SupervisorError], int], ...]] = (
     (NotFound, 404),
+    (NotEntitled, 403),
     (SessionConflict, 409),
     (TreeOwned, 409),
     (InvalidInput, 422),
