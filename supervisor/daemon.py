@@ -9,7 +9,6 @@ Rules
 - The secret that signs cookies lies beside the store, mode 0600: whoever can read it could write the store.
 """
 
-import ipaddress
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,12 @@ from supervisor.abc import Channel
 from supervisor.app import open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.channels.web.server import listen
+from supervisor.config import Configuration, is_loopback, make_rule
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
-from supervisor.core.people import People
-from supervisor.runtime.agents import load_agents
+from supervisor.core.people import People, Person
+from supervisor.core.rules import Rule
+from supervisor.runtime.agents import configure, load_agent, load_agents
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agents: Mapping[str, AgentSpec[..., Any]]
     host: str = "127.0.0.1"
     port: int = 8787
+    public_url: str | None = None
+    hosts: Sequence[str] = ()
+    rules: Sequence[Rule] = ()
     channels: Sequence[Channel] = ()
 
 
@@ -61,12 +65,16 @@ class Daemon:
             agents=settings.agents,
             secret=store_secret(settings.store),
             listener=self._listener,
-            hosts=_hosts(settings.host),
+            hosts=[*_hosts(settings.host), *settings.hosts],
+            public_url=settings.public_url,
+            others=settings.channels,
             any_address=_is_wildcard(settings.host),
         )
         channels = [*settings.channels, web]
         async with (
-            open_supervisor(settings.store, channels=channels, adopt=True, people=settings.people) as supervisor,
+            open_supervisor(
+                settings.store, channels=channels, rules=settings.rules, adopt=True, people=settings.people
+            ) as supervisor,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(supervisor.wait_until_it_dies)
@@ -85,14 +93,52 @@ def offer(references: Sequence[str]) -> dict[str, AgentSpec[..., Any]]:
     return offered
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def configured_agents(configuration: Configuration) -> dict[str, AgentSpec[..., Any]]:
+    """Return the agents of a configuration by name. Raises InvalidInput, naming the key."""
+    offered: dict[str, AgentSpec[..., Any]] = {}
+    for name, part in configuration.agents.items():
+        where, _, attribute = part.where.rpartition(":")
+        is_file = where.endswith(".py") or "/" in where
+        reference = f"{configuration.path(where)}:{attribute}" if is_file else part.where
+        try:
+            spec = load_agent(reference)
+            rules = tuple(make_rule(rule) for rule in part.rules)
+            offered[name] = configure(spec, name, {**part.limits, "rules": (*spec.rules, *rules)})
+        except InvalidInput as error:
+            raise InvalidInput(f"agents.{name}: {error}") from None
+    return offered
+
+
+def settle(  # one parameter for each thing that a command may say
+    configuration: Configuration,
+    *,
+    store: Path,
+    agents: Sequence[str],
+    host: str | None,
+    port: int | None,
+    operator: Person | None,
+) -> Settings:
+    """Return the settings that a configuration and a command line come to. Raises InvalidInput."""
+    server, persons = configuration.server, configuration.persons()
+    bound = host or server.host
+    if not is_loopback(bound) and not persons:
+        raise InvalidInput(f"{bound} can be reached from elsewhere: configure people first (supervisor init)")
+    offered = configured_agents(configuration)
+    for name, spec in offer(agents).items():
+        if offered.setdefault(name, spec) is not spec:
+            raise InvalidInput(f"agent {name} is configured already; name it in one place")
+    if operator is not None:
+        persons.append(operator)
+    return Settings(
+        store=store,
+        people=People(persons, configuration.reservations()),
+        agents=offered,
+        rules=configuration.standing_rules(),
+        host=bound,
+        port=server.port if port is None else port,
+        public_url=server.public_url,
+        hosts=server.hosts,
+    )
 
 
 def store_secret(store: Path) -> bytes:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from cyclopts import Parameter
 
 from supervisor.cli.answers import say
+from supervisor.cli.configuring import ConfigOption
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import BackendOption, StoreOption, find_store
 from supervisor.core.errors import InvalidInput
@@ -26,8 +27,9 @@ def serve(
         Path | None,
         Parameter(name="--token-file", help="A file with the operator's token. Default: $SUPERVISOR_TOKEN."),
     ] = None,
-    host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="The port to listen on; 0: any that is free.")] = 8787,
+    config: ConfigOption = None,
+    host: Annotated[str | None, Parameter(help="The address to listen on. Default: 127.0.0.1.")] = None,
+    port: Annotated[int | None, Parameter(help="The port to listen on; 0: any that is free. Default: 8787.")] = None,
     backend: BackendOption = "asyncio",
     store: StoreOption = None,
 ) -> int:
@@ -40,18 +42,21 @@ def serve(
     """
     from supervisor.channels.terminal import login_name
     from supervisor.cli.signals import run_until_stopped
-    from supervisor.core.people import People, Person, TokenHash, hash_token, new_token
-    from supervisor.daemon import Daemon, Settings, is_loopback, offer
+    from supervisor.config import Configuration, read_configuration
+    from supervisor.core.people import Person, TokenHash, hash_token, new_token
+    from supervisor.daemon import Daemon, settle
 
+    configuration = Configuration() if config is None else read_configuration(config)
+    if store is None and configuration.store is not None:
+        store = configuration.path(configuration.store)
     place = find_store(store)
     token = read_token(token_file)
-    made = new_token() if token is None else None
-    if not is_loopback(host):
-        raise InvalidInput(
-            f"{host} can be reached from elsewhere: configure people first (supervisor init), or use 127.0.0.1"
-        )
-    operator = Person(name=login_name(), roles=("operator",), tokens=(TokenHash(hash_token(token or made or "")),))
-    settings = Settings(store=place.path, people=People([operator]), agents=offer(agents), host=host, port=port)
+    made = new_token() if token is None and not configuration.people else None
+    operator = None
+    if (shown := token or made) is not None:
+        name = login_name() if login_name() not in configuration.people else f"{login_name()} (operator)"
+        operator = Person(name=name, roles=("operator",), tokens=(TokenHash(hash_token(shown)),))
+    settings = settle(configuration, store=place.path, agents=agents, host=host, port=port, operator=operator)
     daemon = Daemon(settings)
     names = ", ".join(sorted(settings.agents)) or "no agents; name files to offer some"
     say(f"Serving {place.path} on {daemon.url} ({names})")

@@ -6,8 +6,8 @@
 
 Rules
 - Only hashes of tokens are kept. A token is random and long, so that one round of SHA-256 is enough.
-- `approvers` reserves decisions: on an agent and all below it, on a tool, on both. Where several reservations meet an
-  approval, a person must be named by every one of them; operators always may.
+- `approvers` reserves decisions: of an agent and all below it, of what a rule asks for, of both. Where several
+  reservations meet an approval, a person must be named by every one of them; operators always may.
 - Nobody's name is taken from what they say, only from what they show: a token, or an identity that a channel vouches
   for.
 """
@@ -15,12 +15,13 @@ Rules
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, Literal
 
 import msgspec
 
+from supervisor.core.rules import Rule, verdict
 from supervisor.core.values import Approval
 
 Role = Literal["approver", "operator"]
@@ -52,14 +53,21 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """Decisions that only some people may make: on an agent and all below it, on a tool, or on both."""
+    """Decisions that only some people may make: on what an agent and all below it ask, or on what a rule asks for."""
 
     approvers: tuple[str, ...]
     agent: str | None = None
-    tool: str | None = None
+    rule: Rule | None = None
 
     def meets(self, approval: Approval) -> bool:
-        return self.agent in (None, *approval.path) and self.tool in (None, approval.tool)
+        if self.agent not in (None, *approval.path):
+            return False
+        if self.rule is None:
+            return True
+        if self.rule.tool != approval.tool or not isinstance(approval.arguments, Mapping):
+            return False
+        said = verdict([self.rule], approval.tool, approval.arguments, cwd=approval.cwd, root_session=None)
+        return said is not None
 
 
 class People:

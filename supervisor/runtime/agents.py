@@ -9,16 +9,19 @@ Rules
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import UnknownAgent
+from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest
 
 _seen: dict[str, AgentSpec[Any, Any]] = {}
 _files: dict[str, ModuleType] = {}
+_configured: dict[str, AgentSpec[Any, Any]] = {}
 _located: dict[AgentSpec[Any, Any], tuple[str, str | None]] = {}
 
 
@@ -47,8 +50,8 @@ def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
         raise UnknownAgent(f"{reference!r} does not name an agent: write FILE.py:NAME or MODULE:NAME")
     is_file = where.endswith(".py") or "/" in where
     key = f"{Path(where).resolve()}:{name}" if is_file else reference
-    if key in _seen:
-        return _seen[key]
+    if (seen := _configured.get(key) or _seen.get(key)) is not None:
+        return seen
     module = _load_file(Path(where)) if is_file else _load_module(where, file)
     found: Any = module
     for part in name.split("."):
@@ -59,6 +62,23 @@ def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
         raise UnknownAgent(f"{where} has no agent {name!r}: {known}")
     _seen[key] = found
     return found
+
+
+def configure(spec: AgentSpec[Any, Any], name: str, changed: Mapping[str, Any]) -> AgentSpec[Any, Any]:
+    """Return the agent under another name, with other budgets, limits and rules; sessions that are resumed in this
+    process get it, too. Raises InvalidInput for an agent that was configured already, or a budget that is none."""
+    reference, _ = locate(spec)
+    if reference in _configured:
+        raise InvalidInput(f"{reference} is configured twice; one function is one agent")
+    for key, value in changed.items():
+        if key.endswith("_timeout") and not value > 0:
+            raise InvalidInput(f"{key} must be more than 0 seconds, not {value}")
+    configured = copy(spec)
+    for key, value in {"name": name, **changed}.items():
+        setattr(configured, key, value)
+    _located[configured] = _located[spec]
+    _configured[reference] = configured
+    return configured
 
 
 def load_agents(reference: str) -> dict[str, AgentSpec[Any, Any]]:

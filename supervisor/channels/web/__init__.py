@@ -21,6 +21,7 @@ How to add
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from supervisor.abc import Channel
 from supervisor.channels.web.auth import Guard
@@ -49,12 +50,8 @@ def make_web(
     `secret`: signs cookies. `public_url`: how browsers reach it, if not directly. `others`: channels whose webhooks are
     mounted here.
     """
-    port = listener.getsockname()[1]
-    known = list(hosts)
-    origins = tuple(f"http://{host}:{port}" for host in known)
-    if public_url is not None:
-        origins = (public_url.rstrip("/"),)
-    guard = Guard(people, secret, origins, f"supervisor-{port}")
+    known = [*hosts] if public_url is None else [*hosts, urlsplit(public_url).hostname or ""]
+    guard = Guard(people, secret, public_url, f"supervisor-{listener.getsockname()[1]}")
     site = Site(guard, agents, is_secure=public_url is not None and public_url.startswith("https:"))
     app = make_app(site, known, any_address=any_address, more=webhook_routes(others))
     return Web(site, app, listener)

@@ -134,11 +134,24 @@ async def decide(call: Call) -> Response:
 
 
 async def _decide(call: Call, approval: str, decision: Decision) -> Response:
+    await _check_may_decide(call, approval)
     verdict = await call.supervisor.decide(approval, decision)
     status = _STATUS[verdict.kind]
     if status < 400:
         return document(verdict_document(verdict), status)
     raise Problem(status, _why(verdict), members={"verdict": verdict_document(verdict)})
+
+
+async def _check_may_decide(call: Call, approval: str) -> None:
+    """Refuse at the border who may not decide, whatever supervisor is behind it; it asks again (A4)."""
+    try:
+        found = call.supervisor.get_approval(approval)
+    except NotFound:
+        return
+    why = call.site.guard.people.why_not_decide(call.person.name, found)
+    if why is not None:
+        await call.supervisor.refuse_decision(approval, call.person.name, why)
+        raise Problem(403, why)
 
 
 def _why(verdict: Verdict) -> str:
@@ -277,6 +290,7 @@ ENDPOINTS: Final = (
         name="decide",
         summary="Decide an approval; the first decision wins",
         handle=decide,
+        is_decision=True,
         body=DecisionBody,
         answers={200: VerdictDocument, 202: VerdictDocument},
     ),

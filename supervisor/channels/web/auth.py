@@ -50,17 +50,18 @@ class _Claims(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Guard:
-    """`secret`: the store's own, 32 random bytes. `origins`: where our pages are. `cookie`: its name."""
+    """`secret`: the store's own, 32 random bytes. `public_url`: where browsers see us, if not where they ask. `cookie`:
+    its name."""
 
-    def __init__(self, people: People, secret: bytes, origins: tuple[str, ...], cookie: str) -> None:
+    def __init__(self, people: People, secret: bytes, public_url: str | None, cookie: str) -> None:
         self.people = people
         self.cookie = cookie
-        self._origins = origins
+        self._public_origin = None if public_url is None else public_url.rstrip("/")
         self._secret = secret
         self._failures: OrderedDict[str, list[datetime]] = OrderedDict()
 
     def identify(self, request: Request) -> Identity | None:
-        """Return who makes a request, None if it shows nothing. Raises Problem: 401, 403, 429."""
+        """Return who makes a request, None if it shows nothing that counts. Raises Problem: 401, 429."""
         shown = request.headers.get("authorization")
         if shown is not None:
             scheme, _, token = shown.partition(" ")
@@ -69,22 +70,21 @@ class Guard:
             return Identity(self.check_token(request, token.strip())[0])
         if (cookie := request.cookies.get(self.cookie)) is None:
             return None
-        identity = self._read_cookie(cookie)
-        if identity is not None and request.method not in SAFE_METHODS:
-            self.check_origin(request)
-        return identity
+        return self._read_cookie(cookie)
 
     def check_csrf(self, request: Request, identity: Identity, shown: str | None = None) -> None:
         """Refuse what a cookie alone vouches for. `shown`: from a form; default: the header. Raises Problem 403."""
         if identity.csrf is None or request.method in SAFE_METHODS:
             return
+        self.check_origin(request)
         shown = request.headers.get(CSRF_HEADER, "") if shown is None else shown
         if not hmac.compare_digest(identity.csrf.encode(), shown.encode()):
             raise Problem(403, "this page is too old, or not ours: load it again")
 
     def check_origin(self, request: Request) -> None:
-        """Refuse what another site's page sends. Raises Problem 403."""
-        if request.headers.get("origin") not in self._origins:
+        """Refuse what another site's page sends; the border has seen to it that Host is ours. Raises Problem 403."""
+        host = request.headers.get("host", "")
+        if request.headers.get("origin", "null") not in (f"http://{host}", f"https://{host}", self._public_origin):
             raise Problem(403, "this comes from another site's page; use the pages of this server, or a bearer token")
 
     def check_token(self, request: Request, token: str) -> tuple[Person, TokenHash]:

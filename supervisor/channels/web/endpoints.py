@@ -45,6 +45,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] | None = None
     may_omit_body: bool = False
+    is_decision: bool = False
+    """Whether it decides the approval that its path names: then a refusal is kept."""
     media_type: str = "application/json"
 
 
@@ -84,13 +86,13 @@ class Resource:
         if endpoint is None:
             known = ", ".join(self._endpoints)
             raise Problem(405, f"here one can {known}, not {request.method}", headers={"allow": known})
-        identity = self._admit(request, endpoint)
+        identity = await self._admit(request, endpoint)
         query = _query(request, endpoint.query)
         body = await _body(request, endpoint)
         response = await endpoint.handle(Call(self._site, request, identity, query, body))
         await response(scope, receive, send)
 
-    def _admit(self, request: Request, endpoint: Endpoint) -> Identity | None:
+    async def _admit(self, request: Request, endpoint: Endpoint) -> Identity | None:
         if endpoint.need == "nobody":
             return None
         guard = self._site.guard
@@ -98,10 +100,21 @@ class Resource:
         if identity is None:
             detail = "who are you? Authorization: Bearer TOKEN, or log in on the page"
             raise Problem(401, detail, headers={"www-authenticate": "Bearer"})
-        guard.check_csrf(request, identity)
+        try:
+            guard.check_csrf(request, identity)
+        except Problem as problem:
+            await self._note(request, endpoint, identity, problem)
+            raise
         if endpoint.need == "operator" and not identity.person.is_operator:
             raise Problem(403, f"{identity.person.name} is no operator, and this is for operators")
         return identity
+
+    async def _note(self, request: Request, endpoint: Endpoint, identity: Identity, problem: Problem) -> None:
+        """Keep in the audit trail that a decision was refused (A15)."""
+        if endpoint.is_decision:
+            await self._site.supervisor.refuse_decision(
+                str(request.path_params["id"]), identity.person.name, problem.detail
+            )
 
 
 def document(value: Any, status: int = 200) -> Response:

@@ -1,0 +1,108 @@
+"""Commands for the configuration: init, check, token. None of them opens a store."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import JsonOption
+from supervisor.core.errors import InvalidInput
+
+DEFAULT: Final = Path("supervisor.toml")
+_EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
+# Paths count from this file's folder. What is commented out shows defaults, or examples.
+
+# The store's file.
+store = "state.db"
+
+[server]
+host = "127.0.0.1"       # elsewhere than on loopback only people who are configured below are served
+port = 8787
+# public_url = "https://approvals.example.org"   # how browsers reach it, if through a proxy; https makes cookies secure
+# hosts = ["approvals.internal"]                 # further names by which it may be called (DNS rebinding)
+
+# Agents that can be started by their names. Limits replace those of the declaration.
+# [agents.janitor]
+# import = "agents.py:janitor"       # FILE.py:NAME or MODULE:NAME
+# inactivity_timeout = 60.0          # seconds between two signs of progress; also first_progress_timeout,
+#                                    # active_timeout, stop_timeout, call_timeout
+# max_children = 100                 # also max_live_children, max_depth
+# approvers = ["ana"]                # who alone may decide what it and its sub-agents ask (operators may, too)
+# rules = [{ kind = "deny", tool = "shell", pattern = "rm" }]     # from this agent down
+
+# Standing decisions for every tree: deny beats ask_for beats allow. Patterns as the README says.
+# [[rules]]
+# kind = "allow"
+# tool = "shell"
+# pattern = "git status *"
+#
+# [[rules]]
+# kind = "ask_for"
+# tool = "deploy"
+# approvers = ["ana"]                # who alone may decide what this rule asks for
+
+# Who may do what. operator: everything. approver: read, and decide. Neither: read, and decide what they asked for.
+# `supervisor token` makes a token, for the person, and its hash, for here.
+# [people.ana]
+# roles = ["approver"]
+# tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
+# identities = { slack = "U012AB3CD" }
+"""
+
+
+def init(file: Path = DEFAULT, /) -> int:
+    """Write a configuration, commented, to begin with.
+
+    Parameters
+    ----------
+    file
+        Where to; it must not exist.
+    """
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(_EXAMPLE)
+    except FileExistsError:
+        raise InvalidInput(f"{file} exists; it was left as it is") from None
+    print(file)
+    say(f"Edit it, then: supervisor check {file}    and: supervisor serve --config {file}")
+    return Exit.DONE
+
+
+def check(file: Path = DEFAULT, /) -> int:
+    """Check a configuration, and import the agents that it names.
+
+    Parameters
+    ----------
+    file
+        The configuration.
+    """
+    from supervisor.config import read_configuration
+    from supervisor.daemon import configured_agents
+
+    configuration = read_configuration(file)
+    agents = configured_agents(configuration)
+    print(
+        f"{file} is right: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
+    )
+    return Exit.DONE
+
+
+def token(*, json: JsonOption = False) -> int:
+    """Make a token for a person, and the hash of it for the configuration."""
+    from supervisor.core.people import hash_token, new_token
+
+    made = new_token()
+    if json:
+        answers.print_json({"token": made, "hash": hash_token(made)})
+    else:
+        print(f"token  {made}\nhash   {hash_token(made)}")
+        say("Give the token to the person, and write the hash into tokens of [people.NAME]; the token is not kept.")
+    return Exit.DONE
+
+
+ConfigOption = Annotated[
+    Path | None, Parameter(name="--config", help="A configuration (supervisor init writes one).", show_default=False)
+]

@@ -1,0 +1,211 @@
+"""Configuration: supervisor.toml, read and checked as a whole before anything is opened.
+
+    store, [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME]
+
+Rules
+- What is wrong is said with the file, the key, and the line where the file is no TOML; a key that nobody knows is
+  wrong, too.
+- Paths count from the file's folder.
+- No secret is in it: tokens are there as hashes, those of platforms are named by file or environment variable.
+- What an agent's, a rule's and a person's part come to is the core's: rules and people.
+"""
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from supervisor.core.errors import InvalidInput
+from supervisor.core.people import PREFIX, Person, Reservation, Role, TokenHash
+from supervisor.core.rules import Rule, allow, ask_for, deny
+
+_HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
+_RULES: Final = {"allow": allow, "deny": deny, "ask_for": ask_for}
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class RulePart(_Part, frozen=True, kw_only=True):
+    """A standing decision; `approvers`: who alone may decide what an ask_for asks."""
+
+    kind: Literal["allow", "deny", "ask_for"]
+    tool: str
+    pattern: str | None = None
+    approvers: tuple[str, ...] = ()
+
+
+class AgentPart(_Part, frozen=True, kw_only=True):
+    """An agent that is offered by its name; what it says here replaces what its declaration says."""
+
+    where: str = msgspec.field(name="import")
+    approvers: tuple[str, ...] = ()
+    rules: tuple[RulePart, ...] = ()
+    inactivity_timeout: float | None = None
+    first_progress_timeout: float | None = None
+    active_timeout: float | None = None
+    stop_timeout: float | None = None
+    call_timeout: float | None = None
+    max_children: int | None = None
+    max_live_children: int | None = None
+    max_depth: int | None = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        named = (name for name in self.__struct_fields__ if name.endswith("_timeout") or name.startswith("max_"))
+        return {name: value for name in named if (value := getattr(self, name)) is not None}
+
+
+class TokenPart(_Part, frozen=True, kw_only=True):
+    hash: str
+    expires_at: datetime | None = None
+
+
+class PersonPart(_Part, frozen=True, kw_only=True):
+    roles: tuple[Role, ...] = ()
+    tokens: tuple[str | TokenPart, ...] = ()
+    identities: dict[str, str] = {}
+
+
+class ServerPart(_Part, frozen=True, kw_only=True):
+    host: str = "127.0.0.1"
+    port: int = 8787
+    public_url: str | None = None
+    hosts: tuple[str, ...] = ()
+
+
+class Configuration(_Part, frozen=True, kw_only=True):
+    """The file as it is. `folder` is where its paths count from."""
+
+    store: str | None = None
+    server: ServerPart = ServerPart()
+    agents: dict[str, AgentPart] = {}
+    rules: tuple[RulePart, ...] = ()
+    people: dict[str, PersonPart] = {}
+    channels: dict[str, dict[str, Any]] = {}
+    folder: str = ""
+
+    def path(self, named: str) -> Path:
+        return Path(self.folder, Path(named).expanduser())
+
+    def standing_rules(self) -> tuple[Rule, ...]:
+        return tuple(make_rule(part) for part in self.rules)
+
+    def persons(self) -> list[Person]:
+        return [
+            Person(name=name, roles=part.roles, tokens=tuple(map(_token, part.tokens)), identities=part.identities)
+            for name, part in self.people.items()
+        ]
+
+    def reservations(self) -> list[Reservation]:
+        found = [Reservation(approvers=part.approvers, rule=make_rule(part)) for part in self.rules if part.approvers]
+        for name, agent in self.agents.items():
+            if agent.approvers:
+                found.append(Reservation(approvers=agent.approvers, agent=name))
+            found += [
+                Reservation(approvers=part.approvers, agent=name, rule=make_rule(part))
+                for part in agent.rules
+                if part.approvers
+            ]
+        return found
+
+
+def read_configuration(file: Path) -> Configuration:
+    """Read and check a file. Raises InvalidInput, naming the file and the key or the line."""
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        configuration = msgspec.convert({**document, "folder": str(file.resolve().parent)}, Configuration)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}; `supervisor init` writes one") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} is no TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise InvalidInput(f"{file}: {where.rstrip('`').lstrip('.') or 'top level'}: {what}") from None
+    for key, problem in _problems(configuration):
+        raise InvalidInput(f"{file}: {key}: {problem}")
+    return configuration
+
+
+def make_rule(part: RulePart) -> Rule:
+    return _RULES[part.kind](part.tool, part.pattern, origin="configuration")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _token(part: str | TokenPart) -> TokenHash:
+    return TokenHash(part) if isinstance(part, str) else TokenHash(part.hash, part.expires_at)
+
+
+def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Iterate over what is wrong beyond types, as (key, problem)."""
+    server, people = configuration.server, configuration.people
+    if not 0 <= server.port <= 65535:
+        yield "server.port", f"a port is 0 to 65535, not {server.port}"
+    if server.public_url is not None and not re.fullmatch(r"https?://[^/?#]+/?", server.public_url):
+        yield "server.public_url", f"write https://HOST or http://HOST:PORT, not {server.public_url!r}"
+    if not is_loopback(server.host) and not people:
+        yield "server.host", f"{server.host} can be reached from elsewhere: configure [people.NAME] first"
+    for name, person in people.items():
+        yield from _person_problems(f"people.{name}", name, person)
+    yield from _shared_identities(people)
+    for where, rule in _rules(configuration):
+        try:
+            make_rule(rule)
+        except InvalidInput as error:
+            yield where, str(error)
+        if rule.approvers and rule.kind != "ask_for":
+            yield f"{where}.approvers", f"a rule that {rule.kind}s asks nobody; approvers go with ask_for"
+        yield from _unknown_approvers(where, rule.approvers, people)
+    for name, agent in configuration.agents.items():
+        yield from _unknown_approvers(f"agents.{name}", agent.approvers, people)
+
+
+def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tuple[str, str]]:
+    if not name.strip() or not name.isprintable():
+        yield where, "a person needs a name that can be read"
+    for place, part in enumerate(person.tokens):
+        token = _token(part)
+        if not _HASH.fullmatch(token.hash):
+            yield f"{where}.tokens[{place}]", "this is no hash of a token; `supervisor token` makes both"
+        if token.expires_at is not None and token.expires_at.tzinfo is None:
+            yield f"{where}.tokens[{place}].expires_at", "say in which time zone: 2027-01-31T00:00:00Z"
+
+
+def _shared_identities(people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
+    known: dict[tuple[str, str], str] = {}
+    for name, person in people.items():
+        shown = [("a token", _token(part).hash) for part in person.tokens] + list(person.identities.items())
+        for each in shown:
+            if (other := known.setdefault(each, name)) != name:
+                yield f"people.{name}", f"{each[0]} of {other} is shown by {name}, too; each is one person's"
+
+
+def _rules(configuration: Configuration) -> Iterator[tuple[str, RulePart]]:
+    for place, rule in enumerate(configuration.rules):
+        yield f"rules[{place}]", rule
+    for name, agent in configuration.agents.items():
+        for place, rule in enumerate(agent.rules):
+            yield f"agents.{name}.rules[{place}]", rule
+
+
+def _unknown_approvers(
+    where: str, approvers: tuple[str, ...], people: Mapping[str, PersonPart]
+) -> Iterator[tuple[str, str]]:
+    for name in approvers:
+        if name not in people:
+            yield f"{where}.approvers", f"there is no [people.{name}]"
