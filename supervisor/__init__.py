@@ -1,13 +1,14 @@
 """Sub-agents under a watchdog that waits for people: durable approvals, structured cancellation, no call without a
 result."""
 
-from supervisor.abc import Channel, Context, Owner, Row, Run, Store, Supervisor, TaskGroup, Timer
+from supervisor.abc import Channel, Context, Owner, Row, Run, Store, Supervisor, TaskGroup, Timer, Webhook, WebhookReply
 from supervisor.app import open_supervisor
 from supervisor.channels.terminal import Terminal
 from supervisor.core.agent_spec import AgentSpec, agent
 from supervisor.core.errors import (
     InvalidInput,
     LimitExceeded,
+    NotEntitled,
     NotFound,
     RunAbandoned,
     RunCancelled,
@@ -26,6 +27,7 @@ from supervisor.core.errors import (
     TreeOwned,
     UnknownAgent,
 )
+from supervisor.core.people import People, Person, Reservation, TokenHash
 from supervisor.core.rules import Rule, allow, ask_for, deny
 from supervisor.core.tool_spec import ToolSpec, tool
 from supervisor.core.toolcontext import ToolContext
@@ -59,11 +61,15 @@ __all__ = [
     "LimitExceeded",
     "MemoryStore",
     "Message",
+    "NotEntitled",
     "NotFound",
     "Option",
     "Outcome",
     "Owner",
+    "People",
+    "Person",
     "Receipt",
+    "Reservation",
     "Row",
     "Rule",
     "Run",
@@ -87,6 +93,7 @@ __all__ = [
     "TaskGroup",
     "Terminal",
     "Timer",
+    "TokenHash",
     "ToolContext",
     "ToolFailed",
     "ToolResult",
@@ -94,6 +101,8 @@ __all__ = [
     "TreeOwned",
     "UnknownAgent",
     "Verdict",
+    "Webhook",
+    "WebhookReply",
     "agent",
     "allow",
     "ask_for",

@@ -36,6 +36,7 @@ class TokenHash(msgspec.Struct, frozen=True):
     expires_at: datetime | None = None
 
     def is_valid(self, now: datetime) -> bool:
+        """Whether it still counts."""
         return self.expires_at is None or now < self.expires_at
 
 
@@ -49,6 +50,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_operator(self) -> bool:
+        """Whether they may do everything."""
         return "operator" in self.roles
 
 
@@ -60,6 +62,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     rule: Rule | None = None
 
     def meets(self, approval: Approval) -> bool:
+        """Whether it says who may decide this approval."""
         if self.agent not in (None, *approval.path):
             return False
         if self.rule is None:
@@ -81,6 +84,7 @@ class People:
         return len(self._by_name)
 
     def find(self, name: str) -> Person | None:
+        """Return a person by name, None if there is none."""
         return self._by_name.get(name)
 
     def find_by_token(self, token: str, now: datetime) -> tuple[Person, TokenHash] | None:
