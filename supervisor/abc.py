@@ -8,12 +8,13 @@ Everything above these seams works on any implementation below them; one test su
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from supervisor.core.activity import Activity
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.rows import Owner, Row, SessionRow
 from supervisor.core.rules import Rule
@@ -37,6 +38,7 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 __all__ = [
+    "Activities",
     "Channel",
     "Context",
     "InboxWatch",
@@ -234,6 +236,14 @@ class InboxWatch(AsyncIterator[Approval], ABC):
     cursor: int
 
 
+class Activities(ABC):
+    """What the sessions of some trees are doing now, for whoever draws them."""
+
+    @abstractmethod
+    def look(self) -> list[Activity]:
+        """Return every session of the trees, parents before children. Each look reads on where the last one ended."""
+
+
 class Supervisor(ABC):
     """What channels, commands and programs talk to. Every method may be called from any task, in any process that has
     the store open; what needs the tree's owner is recorded and says so.
@@ -349,6 +359,10 @@ class Supervisor(ABC):
     @abstractmethod
     def check(self) -> None:
         """Raise StoreError if the store cannot be read, or has died for this process."""
+
+    @abstractmethod
+    def watch_activity(self, roots: Collection[str] | None = None) -> Activities:
+        """Look at the trees of these root sessions, or at every tree that is open. Costs nothing between two looks."""
 
     @abstractmethod
     def audit(self) -> list[Row]:

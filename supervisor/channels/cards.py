@@ -171,10 +171,15 @@ def _place(approval: Approval, arguments: Any) -> str:
 
 def summary(approval: Approval, width: int = 60) -> str:
     """Return one line for lists. It may be cut, visibly: nobody decides from a list without an id."""
-    facts = arguments_facts(approval.tool, approval.arguments)
-    text = facts[0][1].replace("\n", " ⏎ ") if facts else ""
-    text = f"{visible(approval.tool)}: {text}" if text else visible(approval.tool)
+    text = call_text(approval.tool, approval.arguments)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def call_text(tool: str, arguments: Any) -> str:
+    """Return a call in one line: its tool, and the first of its arguments."""
+    facts = arguments_facts(tool, arguments)
+    text = facts[0][1].replace("\n", " ⏎ ") if facts else ""
+    return f"{visible(tool)}: {text}" if text else visible(tool)
 
 
 def plain(card: Card, commands: dict[str, str]) -> str:

@@ -115,6 +115,16 @@ class Inactivity:
             instants.append(self._active_since + self.active_timeout - self._active)
         return min(instants, default=None)
 
+    def left(self, now: float) -> tuple[float, float] | None:
+        """Return how much is left of the budget that is spent first, and that budget; None while the clock stands."""
+        due = self.due_at(0.0)
+        if due is None:
+            return None
+        budget = self.first_budget if self.beat is None else self.budget
+        if self.active_timeout is not None and (self.is_paused or due < self.last_progress + budget):
+            budget = self.active_timeout
+        return max(0.0, due - now), budget
+
     def cause(self, now: float) -> str:
         """Say which budget is spent, for a run that is stalled."""
         if self.active_timeout is not None and self.active_time(now) >= self.active_timeout:

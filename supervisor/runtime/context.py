@@ -63,7 +63,7 @@ class LocalContext(Context):
         operation = attempt.name_operation(self._branch, "step", fn.__qualname__, arguments)
         with attempt.operating():
             if await attempt.enter(operation) is None:
-                with attempt.watch.working():
+                with attempt.watch.working(fn.__qualname__):
                     finished = await self._take_step(operation, fn, args, kwargs)
                     await attempt.append(lambda view, state: [finished])
             record = await attempt.take(operation)

@@ -6,13 +6,13 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from supervisor.abc import Owner, Row, Run, SessionRow, Store, Supervisor
+from supervisor.abc import Activities, Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
@@ -21,6 +21,7 @@ from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.people import People
 from supervisor.core.rules import Rule, inherit
 from supervisor.core.values import Approval, Decision, Message, Outcome, Receipt, SessionView, Verdict, check_identity
+from supervisor.runtime.activity import LocalActivities
 from supervisor.runtime.adoption import take_trees
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events
@@ -339,6 +340,9 @@ class LocalSupervisor(Supervisor):
     def check(self) -> None:
         self.check_running(None)
         self.store.last_position()
+
+    def watch_activity(self, roots: Collection[str] | None = None) -> Activities:
+        return LocalActivities(self._runner, roots)
 
     def audit(self) -> list[Row]:
         return [row for row in self.store.rows(0) if isinstance(row.event, AUDITED)]

@@ -17,6 +17,7 @@ from math import inf
 from typing import Any
 
 import anyio
+import msgspec
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.inactivity import Inactivity, PauseKind
@@ -62,10 +63,17 @@ class Watchdog:
             self._is_ticking = False
 
 
+class Work(msgspec.Struct, frozen=True, eq=False):
+    """A step in flight, or a model call, which has no name; `since` is an instant of the watchdog's clock."""
+
+    name: str
+    since: float
+
+
 class Watch:
     """The watchdog of one attempt. `expire` is called once, with the cause, when it is stalled."""
 
-    __slots__ = ("_dog", "_expire", "_looks", "_looks_at", "_tick", "inactivity", "is_armed", "is_working")
+    __slots__ = ("_dog", "_expire", "_looks", "_looks_at", "_tick", "inactivity", "is_armed", "work")
 
     def __init__(self, dog: Watchdog, spec: AgentSpec[Any, Any], expire: Callable[[str], None]) -> None:
         self._dog = dog
@@ -74,7 +82,7 @@ class Watch:
         self._looks: Appointment | None = None
         self._looks_at = inf
         self.is_armed = False
-        self.is_working = 0
+        self.work: tuple[Work, ...] = ()
         self.inactivity = Inactivity(
             dog.now(), spec.inactivity_timeout, spec.first_progress_timeout, spec.active_timeout
         )
@@ -97,16 +105,26 @@ class Watch:
         self.inactivity.resume(reason, self._dog.now())
         self._rearm()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether a step or a model call is in flight."""
+        return bool(self.work)
+
+    def left(self) -> tuple[float, float] | None:
+        """Return how much is left of which budget, in seconds; None while nothing can expire."""
+        return self.inactivity.left(self._dog.now()) if self.is_armed else None
+
     @contextmanager
-    def working(self, *, model_call: bool = False) -> Iterator[None]:
+    def working(self, step: str = "", *, model_call: bool = False) -> Iterator[None]:
         """A step or a model call is in flight: the clock runs whatever else waits."""
-        self.inactivity.begin_work(self._dog.now(), model_call=model_call)
-        self.is_working += 1
+        work = Work(step, self._dog.now())
+        self.inactivity.begin_work(work.since, model_call=model_call)
+        self.work += (work,)
         self._rearm()
         try:
             yield
         finally:
-            self.is_working -= 1
+            self.work = tuple(other for other in self.work if other is not work)
             self.inactivity.end_work(self._dog.now(), model_call=model_call)
             self._rearm()
 

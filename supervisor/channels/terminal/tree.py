@@ -1,0 +1,363 @@
+"""The tree of runs as lines: what each session is doing, since when, and how much of its budget is left.
+
+Theory: whoever looks is tired and has one question, "does anything need me?". So the first line answers it, and what
+does not fit is given up from the harmless end: first what is done goes into a line of counts, then what goes well; what
+waits for a person is shown before all else, then what is in trouble, then what ended badly.
+
+Rules
+- Pure: activities, room and `now` come in, lines go out; never more than `height`, none wider than `width`.
+- Text of agents is escaped (`cards.visible`) and cut by the cells that it takes on a screen, never by characters.
+- A state is a sign and a word; colour only repeats it (NO_COLOR, and eyes that do not tell red from green).
+- What is not known is a "?", never a guess.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from supervisor.channels.cards import at, call_text, path_text, summary, visible
+from supervisor.core.activity import Activity, Doing
+
+State = Literal["asks", "trouble", "failed", "works", "waits", "done"]
+LITTLE: Final = 0.2
+"""The part of its budget from which on a run is in trouble."""
+
+_SIGNS: Final[dict[State, tuple[str, str]]] = {
+    "asks": ("?", "bold yellow"),
+    "trouble": ("!", "bold magenta"),
+    "failed": ("x", "bold red"),
+    "works": ("*", ""),
+    "waits": (".", "dim"),
+    "done": ("+", "dim"),
+}
+"""In the order in which they need somebody."""
+_IN_FULL: Final = ("asks", "trouble", "failed")
+"""What is shown one by one as far as there is room; of the others all, or a count."""
+_KINDS: Final = ("approval", "call", "model_call", "step", "unknown", "timer", "message", "children")
+"""Of several things that a run is at, the first of these stands for it."""
+_PAUSES: Final = {"approval": "you", "call": "call", "timer": "timer", "message": "message", "children": "child"}
+_AT: Final = {
+    "step": "in a step",
+    "model_call": "in a model call",
+    "message": "waiting for a message",
+    "children": "waiting for sub-agents",
+    "timer": "asleep till a timer",
+}
+_AGE: Final = 7
+_BUDGET: Final = 16
+_COUNTS: Final = 3
+"""Lines that counts may take."""
+_LONGEST: Final = 400
+"""Characters of an argument that are looked at for a line."""
+
+
+def draw_tree(activities: Sequence[Activity], width: int, height: int, now: datetime) -> list[Text]:
+    """Return at most `height` lines, none of them wider than `width` cells."""
+    if height < 1 or not activities:
+        return []
+    states = {each.session: _state(each) for each in activities}
+    lines = [_title(activities, states)]
+    ordered = _as_tree(activities)
+    room = height - 1
+    if len(ordered) <= room:
+        lines += _rows(ordered, states, width, now)
+    else:
+        going = _with_parents(ordered, {each.session for each in ordered if states[each.session] != "done"})
+        if len(going) < room:
+            lines += _rows(going, states, width, now)
+            shown = {each.session for each in going}
+            lines += _counts([each for each in ordered if each.session not in shown], states, width, 1)
+        else:
+            lines += _most_urgent(ordered, states, width, room, now)
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return lines[:height]
+
+
+def _state(each: Activity) -> State:
+    if each.outcome is not None:
+        return "done" if each.outcome in ("succeeded", "cancelled") else "failed"
+    if each.asks:
+        return "asks"
+    if each.is_unrun or _is_short(each):
+        return "trouble"
+    if each.clock == "asleep" or (each.doing and all(_waits(doing) for doing in each.doing)):
+        return "waits"
+    return "works"
+
+
+def _is_short(each: Activity) -> bool:
+    """Whether little is left of its budget."""
+    return each.budget is not None and each.budget_left is not None and each.budget_left <= LITTLE * each.budget
+
+
+def _waits(doing: Doing) -> bool:
+    return doing.kind in ("timer", "message", "children")
+
+
+def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
+    """Answer the one question first."""
+    roots = dict.fromkeys(each.root for each in activities)
+    counts = Counter(states.values())
+    subject = visible(next(iter(roots))) if len(roots) == 1 else f"{len(roots)} trees"
+    text = Text(f"{subject}: ", style="default", no_wrap=True)
+    words = {
+        "asks": f"{counts['asks']} wait{'s' if counts['asks'] == 1 else ''} for you",
+        "trouble": f"{counts['trouble']} in trouble",
+        "failed": f"{counts['failed']} ended badly",
+        "works": f"{counts['works']} at work",
+        "waits": f"{counts['waits']} waiting",
+        "done": f"{counts['done']} done",
+    }
+    parts = [(word, _SIGNS[state][1]) for state, word in words.items() if counts[state]]  # type: ignore[index] # the keys are states
+    for place, (word, style) in enumerate(parts):
+        text.append(word, style=style).append(" · " if place + 1 < len(parts) else "", style="dim")
+    return text
+
+
+def _as_tree(activities: Sequence[Activity]) -> list[Activity]:
+    """Return the sessions with each one's sub-agents right below it."""
+    known = {each.session for each in activities}
+    below: dict[str | None, list[Activity]] = {}
+    for each in activities:
+        below.setdefault(each.parent if each.parent in known else None, []).append(each)
+    ordered: list[Activity] = []
+    stack = below.get(None, [])[::-1]
+    while stack:
+        ordered.append(each := stack.pop())
+        stack += below.get(each.session, [])[::-1]
+    return ordered
+
+
+def _with_parents(ordered: Sequence[Activity], wanted: set[str]) -> list[Activity]:
+    """Return the wanted ones, and those above them; children come behind their parents."""
+    kept = set(wanted)
+    for each in reversed(ordered):
+        if each.session in kept and each.parent is not None:
+            kept.add(each.parent)
+    return [each for each in ordered if each.session in kept]
+
+
+def _most_urgent(
+    ordered: Sequence[Activity], states: dict[str, State], width: int, room: int, now: datetime
+) -> list[Text]:
+    """Give the room to those who need somebody, and count the rest."""
+    counted = _counts(ordered, states, width, min(_COUNTS, max(1, room // 3)))
+    room -= len(counted)
+    shown: list[Activity] = []
+    for state in _SIGNS:
+        found = sorted(
+            (each for each in ordered if states[each.session] == state), key=lambda each: _urgency(each, now)
+        )
+        left = room - len(shown)
+        if len(found) <= left or state in _IN_FULL:
+            shown += found[:left]
+    names = {each.session for each in shown}
+    rest = [each for each in ordered if each.session not in names]
+    lines = _rows(shown, states, width, now, is_flat=True)
+    return lines + _counts(rest, states, width, len(counted), more=bool(shown))
+
+
+def _urgency(each: Activity, now: datetime) -> tuple[float, float]:
+    """Order within one state: who has the least left of its budget, then who has waited longest; ends, latest first."""
+    age = (now - _since(each)).total_seconds()
+    if each.outcome is not None:
+        return (0.0, age)
+    has_budget = each.budget and each.budget_left is not None
+    return (each.budget_left / each.budget if has_budget else 1.0, -age)  # type: ignore[operator] # both are there
+
+
+def _rows(
+    shown: Sequence[Activity], states: dict[str, State], width: int, now: datetime, *, is_flat: bool = False
+) -> list[Text]:
+    """Return one line for each: sign, name, what it does, since when, and its budget."""
+    depths = {each.session: len(each.path) - 1 for each in shown}
+    top = min(depths.values(), default=0)
+    names = [_name(each, 0 if is_flat else depths[each.session] - top, is_flat=is_flat) for each in shown]
+    widest = max((cell_len(name) for name in names), default=0)
+    name_width = min(widest, max(8, width // 3 if is_flat else width // 4 + 4))
+    age_width = _AGE if width >= 40 else 0
+    budget_width = _BUDGET if width >= 64 else 0
+    doing_width = width - 2 - name_width - 2 - age_width - budget_width - 1
+    lines = []
+    for each, name in zip(shown, names, strict=True):
+        state = states[each.session]
+        sign, style = _SIGNS[state]
+        if each.outcome == "cancelled":
+            sign = "-"
+        line = Text(no_wrap=True)
+        line.append(f"{sign} ", style=style)
+        cut = _cut_left(name, name_width) if is_flat else _cut(name, name_width)
+        line.append(_padded(cut, name_width), style="default" if state in _IN_FULL else style)
+        if doing_width >= 8:
+            line.append("  ").append(_padded(_cut(_doing(each, now), doing_width), doing_width), style=style)
+        if age_width:
+            line.append(_age(_since(each), now).rjust(age_width), style="dim")
+        if budget_width and (budget := _budget(each, now)):
+            line.append("  " + budget, style=style if state == "trouble" else "dim")
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def _name(each: Activity, depth: int, *, is_flat: bool) -> str:
+    if each.parent is None:
+        name = visible(each.agent) if is_flat else f"{visible(each.agent)} [{visible(each.session)}]"
+    else:
+        name = path_text(each.path[1:]) if is_flat else visible(each.agent)
+    return "  " * depth + name
+
+
+def _since(each: Activity) -> datetime:
+    first = _first(each)
+    return first.since if each.outcome is None and first is not None and first.since is not None else each.heard_at
+
+
+def _first(each: Activity) -> Doing | None:
+    return min(each.doing, key=lambda doing: _KINDS.index(doing.kind), default=None)
+
+
+def _doing(each: Activity, now: datetime) -> str:
+    """Say in plain words what a session is at, or how it ended."""
+    if each.outcome is not None:
+        cause = visible((each.cause or "")[:_LONGEST])
+        word = "completed" if each.outcome == "succeeded" else each.outcome
+        return cause if cause.startswith(word) else f"{word}: {cause}" if cause else word
+    first = _first(each)
+    text = "at work" if first is None else _told(first, now)
+    if len(each.doing) > 1:
+        text += f" (+{len(each.doing) - 1} more)"
+    return f"nobody runs it; last: {text}" if each.is_unrun and not each.asks else text
+
+
+def _told(doing: Doing, now: datetime) -> str:
+    match doing.kind:
+        case "approval" if doing.approval is not None:
+            short = msgspec.structs.replace(doing.approval, arguments=_shortened(doing.approval.arguments))
+            return f"waiting for you: {summary(short, _LONGEST)}"
+        case "approval":
+            return "waiting for you"
+        case "call":
+            return call_text(doing.name, _shortened(doing.arguments))
+        case "step":
+            return f"step {visible(doing.name)}"
+        case "model_call":
+            return "model call"
+        case "message":
+            return "waits for a message"
+        case "children":
+            return f"waits for {visible(doing.name) if doing.count == 1 and doing.name else _many(doing.count)}"
+        case "timer":
+            return f"sleeps until {at(doing.until, now)}" if doing.until is not None else "sleeps"
+        case "unknown":
+            return "? (a step, a model call, or its own code)"
+
+
+def _many(count: int) -> str:
+    return f"{count} sub-agent{'' if count == 1 else 's'}"
+
+
+def _budget(each: Activity, now: datetime) -> str:
+    """Say how much of its budget is left, or why the clock stands."""
+    if each.outcome is not None:
+        return ""
+    if each.clock == "asleep":
+        return "asleep"
+    if each.owner is None:
+        return "stopped"
+    if each.clock == "unknown":
+        return f"? heard {_age(each.heard_at, now)}"
+    if each.budget_left is not None:
+        return f"{_seconds(each.budget_left)} left"
+    first = _first(each)
+    return f"paused: {_PAUSES[first.kind]}" if first is not None and first.kind in _PAUSES else "paused"
+
+
+def _counts(
+    rest: Iterable[Activity], states: dict[str, State], width: int, room: int, *, more: bool = False
+) -> list[Text]:
+    """Count what is not shown, in lines; what needs somebody first."""
+    found: dict[State, Counter[str]] = {state: Counter() for state in _SIGNS}
+    for each in rest:
+        found[states[each.session]][_kind(each, states[each.session])] += 1
+    words = [
+        (f"{count} {'more ' if more and state in _IN_FULL else ''}{word}", _SIGNS[state][1])
+        for state, counter in found.items()
+        for word, count in counter.most_common()
+    ]
+    lines: list[Text] = []
+    for word, style in words:
+        if not lines or lines[-1].cell_len + cell_len(word) + 3 > width:
+            if len(lines) == room:
+                lines[-1].append(" …", style="dim")
+                break
+            lines.append(Text("  ", no_wrap=True))
+        else:
+            lines[-1].append(" · ", style="dim")
+        lines[-1].append(word, style=style)
+    return lines
+
+
+def _kind(each: Activity, state: State) -> str:
+    """Say in a word or two what many are doing."""
+    first = _first(each)
+    match state:
+        case "asks":
+            return "waiting for you"
+        case "trouble":
+            return "that nobody runs" if each.is_unrun else "short of budget"
+        case "failed":
+            return str(each.outcome)
+        case "done":
+            return "completed" if each.outcome == "succeeded" else str(each.outcome)
+    if first is not None and first.kind == "call":
+        return f"in {_cut(visible(first.name[:_LONGEST]), 20)}"
+    return "at work" if first is None else _AT.get(first.kind, "at work (? on what)")
+
+
+def _age(since: datetime, now: datetime) -> str:
+    return _seconds(max(0.0, (now - since).total_seconds()))
+
+
+def _seconds(seconds: float) -> str:
+    """Return a duration in its largest unit: what is long ago does not move."""
+    whole = int(seconds)
+    for size, unit in ((172_800, "d"), (7_200, "h"), (120, "min")):
+        if whole >= size:
+            return f"{whole // {'d': 86_400, 'h': 3_600, 'min': 60}[unit]} {unit}"
+    return f"{whole} s"
+
+
+def _cut(text: str, cells: int) -> str:
+    """Cut a text to so many cells, and show that it was cut."""
+    return text if cell_len(text) <= cells else set_cell_size(text, max(0, cells - 1)).rstrip() + "…"
+
+
+def _cut_left(text: str, cells: int) -> str:
+    """The same from the left: of a path its end tells more."""
+    if cell_len(text) <= cells:
+        return text
+    kept = text
+    while kept and cell_len(kept) > cells - 1:
+        kept = kept[1:]
+    return "…" + kept
+
+
+def _padded(text: str, cells: int) -> str:
+    return text + " " * max(0, cells - cell_len(text))
+
+
+def _shortened(value: Any, depth: int = 3) -> Any:
+    """Leave out what no line could show, so that a huge argument costs nothing."""
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    if isinstance(value, list | tuple):
+        return [_shortened(item, depth - 1) for item in value[:40]] if depth else []
+    if isinstance(value, dict):
+        return {key[:80]: _shortened(item, depth - 1) for key, item in list(value.items())[:10]} if depth else {}
+    return value
