@@ -240,8 +240,11 @@ class Activities(ABC):
     """What the sessions of some trees are doing now, for whoever draws them."""
 
     @abstractmethod
-    def look(self) -> list[Activity]:
-        """Return every session of the trees, parents before children. Each look reads on where the last one ended."""
+    def look(self, *, wholly: bool = False) -> list[Activity]:
+        """Return every session of the trees, parents before children. Each look reads on where the last one ended.
+
+        A look is bounded: of many sessions, some are known at a later one only. `wholly`: all of them now.
+        """
 
 
 class Supervisor(ABC):

@@ -33,6 +33,7 @@ _COMMANDS = {
     "send": ("messages", "Say something to a session: it is received, kept, or begins a turn."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
     "sessions": ("reading", "List sessions and how they are."),
+    "top": ("top", "Show what every run is doing, since when, and what it waits for."),
     "show": ("reading", "Show what happened in a session, from its journal."),
     "jobs": ("jobs", "List background jobs, and how they are now."),
     "import": ("importing", "Bring a session of pi, OpenClaw, Claude Code or Codex in, to read and to go on with."),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from supervisor.core.documents import (
+    activity_document,
     approval_document,
     event_document,
     outcome_document,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "activity_document",
     "approval_document",
     "event_document",
     "open_console",

@@ -10,17 +10,16 @@ from datetime import datetime
 import anyio
 
 from supervisor.abc import Supervisor
-from supervisor.cli.story import PROGRESS, PROGRESS_UNATTENDED, Story
+from supervisor.cli.story import Story
 from supervisor.core.errors import StoreError
-from supervisor.core.events import OperationFinished
+from supervisor.core.events import AnyEvent, OperationFinished
 
 
 async def follow(
-    supervisor: Supervisor, root: str, since: datetime, say: Callable[..., None], are_cards_shown: bool
+    supervisor: Supervisor, root: str, since: datetime, say: Callable[..., None], wants: Callable[[AnyEvent], bool]
 ) -> None:
-    """Tell a tree's events from `since` on, until it ends or the caller is cancelled."""
+    """Tell the events of a tree that somebody wants, from `since` on, until it ends or the caller is cancelled."""
     story = Story(brief=True)
-    kinds = PROGRESS if are_cards_shown else PROGRESS_UNATTENDED
 
     async def watch(session: str) -> None:
         with suppress(StoreError):  # the store was closed, or died: whoever runs the tree says so
@@ -32,7 +31,7 @@ async def follow(
             sentence = story.tell(row, now)
             if isinstance(row.event, OperationFinished) and row.event.kind == "spawn" and row.event.child:
                 tasks.start_soon(watch, row.event.child)
-            if isinstance(row.event, kinds) and row.event.at >= since:
+            if wants(row.event) and row.event.at >= since:
                 local = row.event.at.astimezone(now.tzinfo)
                 say(f"{local:%H:%M:%S}  {story.name(session)} {sentence}", "dim")
 

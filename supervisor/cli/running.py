@@ -32,7 +32,7 @@ from supervisor.cli.options import (
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
 from supervisor.cli.signals import run_until_stopped
-from supervisor.cli.story import ending
+from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError, UnknownAgent
 from supervisor.core.values import SessionView
@@ -181,6 +181,8 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
     terminal = Terminal(store=settings.place.path if settings.place.is_named else None, interactive=not has_marker())
     is_asking = settings.approve == "ask"
     stays = settings.wait or (is_asking and terminal.is_interactive)
+    has_tree = terminal.can_show_tree
+    wants = is_trouble if has_tree else is_progress if is_asking else is_progress_unattended
     roots: list[str] = []
 
     async def body() -> None:
@@ -190,15 +192,17 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
         async with anyio.create_task_group() as onlookers:
             async with open_supervisor(
                 settings.place.path,
-                channels=[terminal] if is_asking else [],
+                channels=[terminal] if is_asking or has_tree else [],
                 unattended=_UNATTENDED[settings.approve],
             ) as supervisor:
                 if settings.approve == "all":
                     refuse_inside("--approve all", supervisor)
                 runs = await begin(supervisor)
                 roots.extend(run.session for run in runs)
+                if has_tree:
+                    terminal.show_tree(supervisor.watch_activity(roots))
                 for root in roots:
-                    onlookers.start_soon(follow, supervisor, root, opened_at, terminal.say, is_asking)
+                    onlookers.start_soon(follow, supervisor, root, opened_at, terminal.say, wants)
                 if stays:
                     for run in runs:
                         await run.outcome()

@@ -16,7 +16,7 @@ from supervisor.core.ids import split_operation_id
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RULES
 
-PROGRESS: Final = (
+_PROGRESS: Final = (
     e.SessionCreated,
     e.ToolCallStarted,
     e.ToolCallFinished,
@@ -24,9 +24,24 @@ PROGRESS: Final = (
     e.CancelRequested,
     e.RunFinished,
 )
-"""Events that tell a person who looks on that it goes on."""
-PROGRESS_UNATTENDED: Final = (*PROGRESS, e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn)
-"""The same where no channel shows what is asked and decided."""
+_UNATTENDED: Final = (*_PROGRESS, e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn)
+
+
+def is_progress(event: e.AnyEvent) -> bool:
+    """Whether an event tells a person who looks on that it goes on."""
+    return isinstance(event, _PROGRESS)
+
+
+def is_progress_unattended(event: e.AnyEvent) -> bool:
+    """The same where no channel shows what is asked and decided."""
+    return isinstance(event, _UNATTENDED)
+
+
+def is_trouble(event: e.AnyEvent) -> bool:
+    """The same beside a tree of runs, which shows what goes well and forgets it: what should still be there later."""
+    return isinstance(event, e.CancelRequested) or (isinstance(event, e.RunFinished) and event.kind != "succeeded")
+
+
 _WIDTH: Final = 100
 """Characters of a quotation; the journal itself (`show --json`) has all of it."""
 

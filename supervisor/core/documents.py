@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.activity import Activity
 from supervisor.core.events import encode_event
 from supervisor.core.rows import Row
 from supervisor.core.values import Approval, Receipt, SessionView, Verdict
@@ -41,6 +42,13 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
 def receipt_document(receipt: Receipt) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(receipt)
     document["waiting_for"] = [approval_document(approval) for approval in receipt.waiting_for]
+    return document
+
+
+def activity_document(activity: Activity) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(activity)
+    for built, doing in zip(document["doing"], activity.doing, strict=True):
+        built["approval"] = None if doing.approval is None else approval_document(doing.approval)
     return document
 
 

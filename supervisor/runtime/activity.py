@@ -63,14 +63,14 @@ class LocalActivities(Activities):
             for row in self._store.find_sessions(root=root):
                 self._known[row.id] = _known(row)
 
-    def look(self) -> list[Activity]:
+    def look(self, *, wholly: bool = False) -> list[Activity]:
         if self._store.last_position() > self._cursor:
             for row in self._store.rows(self._cursor):
                 self._cursor = row.position
                 self._take(row)
         owners = {root: self._store.get_owner(root) for root in self._roots}
         names = {root: None if owner is None else str(owner) for root, owner in owners.items()}
-        budget = READ_AT_ONCE
+        budget = len(self._known) if wholly else READ_AT_ONCE
         found = []
         for known in self._known.values():
             attempt = self._runner.live.get(known.id)

@@ -19,9 +19,9 @@ PATIENCE = 30.0  # seconds until a test gives up: a busy machine is no failure
 
 
 class PtyProgram:
-    """A process whose stdin and stderr are a terminal of 80 by 40; its stdout is a pipe."""
+    """A process whose stdin and stderr are a terminal of 80 by 40; its stdout is a pipe, unless `is_whole`."""
 
-    def __init__(self, arguments: list[str], **env: str) -> None:
+    def __init__(self, arguments: list[str], *, is_whole: bool = False, **env: str) -> None:
         self._master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         self.mode = termios.tcgetattr(self.slave)
@@ -32,7 +32,7 @@ class PtyProgram:
             [sys.executable, *arguments],
             stdin=self.slave,
             stderr=self.slave,
-            stdout=subprocess.PIPE,
+            stdout=self.slave if is_whole else subprocess.PIPE,
             env={**kept, "TERM": "xterm", **env},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -71,7 +71,9 @@ class PtyProgram:
             self.process.send_signal(number)
         while self.process.poll() is None:
             self._read(0.05)
-        return self.process.returncode, self.process.stdout.read()
+        while self._read(0):
+            pass
+        return self.process.returncode, self.process.stdout.read() if self.process.stdout else b""
 
     def _read(self, timeout: float) -> bool:
         if not select.select([self._master], [], [], max(0.0, timeout))[0]:
@@ -86,7 +88,8 @@ class PtyProgram:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
-        self.process.stdout.close()
+        if self.process.stdout:
+            self.process.stdout.close()
         os.close(self._master)
         os.close(self.slave)
 
@@ -101,6 +104,21 @@ def on_terminal(tmp_path: Path):
         asking = [str(Path(__file__).with_name("asking.py")), backend, store, *names]
         demonstration = ["-m", "supervisor", "demo", "--store", store, "--backend", backend, "--json"]
         programs.append(PtyProgram(demonstration if demo else asking, **env))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.close()
+
+
+@pytest.fixture
+def supervisor_on_terminal(tmp_path: Path):
+    """Start a command of the supervisor that has a whole terminal, stdout too."""
+    programs: list[PtyProgram] = []
+
+    def start(*arguments: str, **env: str) -> PtyProgram:
+        command = ["-m", "supervisor", *arguments, "--store", str(tmp_path / "state.db")]
+        programs.append(PtyProgram(command, is_whole=True, **env))
         return programs[-1]
 
     yield start

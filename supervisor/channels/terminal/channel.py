@@ -1,12 +1,13 @@
 """The terminal channel: posts approvals where somebody can press a key, as plain lines where nobody can.
 
 Theory: `Desk` knows what is pending and what a key means, `screen` draws it; this module owns the terminal. Cards live
-in one region at the bottom of the screen, on stderr, and only while something is pending. What is settled scrolls away
-above it as one line that says who decided what.
+in one region at the bottom of the screen, on stderr, below the tree of runs where there is one, and only while there is
+something to show. What is settled scrolls away above it as one line that says who decided what.
 
 Rules
 - Keys are read only if stdin and stderr are a terminal, and this process is in its foreground.
 - stdout is the program's; nothing is ever written to it.
+- The region is painted only when it has changed; what moves by itself, ages and budgets, about once a second.
 - The terminal's mode is restored on every exit (see `keys`).
 - A decision is made with the id of the card that was shown, through the Supervisor that `serve` was given.
 """
@@ -23,19 +24,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from supervisor.abc import Channel, Supervisor
+from supervisor.abc import Activities, Channel, Supervisor
 from supervisor.channels.cards import decided, make_card, path_text, plain, summary, told, visible
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
-from supervisor.core.errors import InvalidInput
+from supervisor.core.activity import Activity
+from supervisor.core.errors import InvalidInput, StoreError
 from supervisor.core.values import Approval
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
+    from rich.segment import Segment
 
 SETTLE: Final = 0.4
 """Seconds that a card must have been selected before a key approves it: a finger on its way to the last one stops."""
+LOOK_AGAIN: Final = 1.0
+"""Seconds between two looks at the tree of runs, and more where a look takes long."""
+FRESH_CARDS: Final = 10.0
+"""Seconds after which cards are drawn again: they say how long they have been waiting."""
+
+
+def pause_after(took: float) -> float:
+    """Return how long to wait after a look that took so long: it may take a twentieth of the time, no more."""
+    return max(LOOK_AGAIN, 20 * took)
 
 
 def login_name() -> str:
@@ -71,6 +83,9 @@ class Terminal(Channel):
         self._mode: KeyMode | None = None
         self._live: Live | None = None
         self._screen: Console | None = None
+        self._activities: Activities | None = None
+        self._seen: list[Activity] = []
+        self._painted: list[list[Segment]] | None = None
 
     @property
     def is_interactive(self) -> bool:
@@ -83,6 +98,15 @@ class Terminal(Channel):
             and os.environ.get("TERM", "") not in ("", "dumb")
             and is_in_foreground(sys.stdin.fileno())
         )
+
+    @property
+    def can_show_tree(self) -> bool:
+        """Whether there is a screen to show a tree of runs on; where stdout is read by a program, there is none."""
+        return self.is_interactive and sys.stdout.isatty()
+
+    def show_tree(self, activities: Activities) -> None:
+        """Show what these sessions are doing, above the cards, from now on."""
+        self._activities = activities
 
     def say(self, text: str, style: str = "") -> None:
         """Write a line of the program's own on stderr, above the cards."""
@@ -197,10 +221,22 @@ class Terminal(Channel):
         self._desk.whole.add(approval)
 
     async def _keep_fresh(self) -> None:
-        """Redraw now and then: cards say how long they have been waiting."""
+        """Redraw when what the runs do has changed, and now and then: cards and runs say how long it has been so."""
+        due = 0.0
         while True:
-            await anyio.sleep(10)
-            self._draw()
+            began = anyio.current_time()
+            self._look()
+            if self._activities is not None or began >= due:
+                self._draw()
+                due = began + FRESH_CARDS
+            await anyio.sleep(pause_after(anyio.current_time() - began))
+
+    def _look(self) -> None:
+        if self._activities is not None and self._is_open:
+            try:
+                self._seen = self._activities.look()
+            except StoreError:  # whoever runs the tree says so
+                self._activities, self._seen = None, []
 
     async def _watch_screen(self) -> None:
         """Redraw when the window changes its size, and take the keys again when the process goes on after Ctrl-Z."""
@@ -212,6 +248,7 @@ class Terminal(Channel):
             async for number in received:
                 if number == signal.SIGCONT and self._is_open and self._mode is not None:
                     self._mode.enter()
+                self._erase_rewrapped()
                 self._draw()
 
     @property
@@ -225,12 +262,27 @@ class Terminal(Channel):
     def _draw(self) -> None:
         if not self._is_open:
             return
-        if not self._desk.pending:
+        if not self._desk.pending and not self._seen:
             self._erase()
             return
-        from supervisor.channels.terminal.screen import draw
+        from supervisor.channels.terminal.screen import as_renderable, draw_region
 
-        self._region().update(draw(self._desk, self._console, _now()), refresh=True)
+        lines = draw_region(self._desk, self._seen, self._console, _now())
+        if lines != self._painted:
+            self._region().update(as_renderable(lines), refresh=True)
+            self._painted = lines
+
+    def _erase_rewrapped(self) -> None:
+        """Erase the rows that the region takes beyond its lines since the window has become narrower."""
+        if self._painted is None:
+            return
+        from rich.control import Control
+        from rich.segment import ControlType, Segment
+
+        widths = [Segment.get_line_length(line) for line in self._painted]
+        more = sum(max(0, width - 1) // self._console.width for width in widths)
+        self._console.control(*[Control((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))] * more)
+        self._painted = None
 
     def _region(self) -> "Live":
         if self._live is None:
@@ -251,7 +303,7 @@ class Terminal(Channel):
         return self._live
 
     def _erase(self) -> None:
-        live, self._live = self._live, None
+        live, self._live, self._painted = self._live, None, None
         if live is not None:
             live.stop()
 

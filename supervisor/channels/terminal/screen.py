@@ -1,11 +1,14 @@
-"""What the terminal shows: the selected card, a line for each other one, and the keys. Pure but for the console's size.
+"""What the terminal shows: the tree of runs, the selected card, a line for each other one, and the keys. Pure but for
+the console's size.
 
 Rules
 - Texts come from `cards`, safe for a screen; nothing here reads markup out of them.
+- A card comes first: the tree above it has the room that it leaves.
 - The region never grows beyond the screen. What does not fit is counted, and the desk is told that the card was not
   shown whole.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,6 +22,8 @@ from rich.text import Text
 from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary, visible
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
+from supervisor.channels.terminal.tree import draw_tree
+from supervisor.core.activity import Activity
 
 CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5
@@ -31,6 +36,17 @@ def open_console() -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
+Lines = list[list[Segment]]
+
+
+def draw_region(desk: Desk, activities: Sequence[Activity], console: Console, now: datetime) -> Lines:
+    """Return the lines of the region: what waits for the person, and above it the tree of runs."""
+    cards = console.render_lines(draw(desk, console, now), pad=False) if desk.pending else []
+    room = console.height - 1 - len(cards)
+    tree = draw_tree(activities, console.width, room, now, has_cards=bool(cards))
+    return [line for text in tree for line in console.render_lines(text, pad=False)] + cards
+
+
 def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     """Return the region for the desk as it is; marks the selected card as shown whole if it was."""
     approval = desk.approval
@@ -41,11 +57,11 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     room = console.height - 1 - len(console.render_lines(_foot(desk, card, console.width, now), pad=False))
     if len(lines) <= room:
         desk.whole.add(approval.id)
-        return Group(_segments(lines), _foot(desk, card, console.width, now))
+        return Group(as_renderable(lines), _foot(desk, card, console.width, now))
     kept = max(_MINIMUM_OF_CARD, room - 1)
     where = "above" if approval.id in desk.whole else "v shows them all"
     note = Text(f" … {len(lines) - kept} more lines of it: {where}", style="bold red")
-    return Group(_segments(lines[:kept]), note, _foot(desk, card, console.width, now))
+    return Group(as_renderable(lines[:kept]), note, _foot(desk, card, console.width, now))
 
 
 def _foot(desk: Desk, card: Card, width: int, now: datetime) -> RenderableType:
@@ -132,7 +148,8 @@ def _typing(desk: Desk, line: Line) -> RenderableType:
     return Group(text, Text(hint, style="dim"))
 
 
-def _segments(lines: list[list[Segment]]) -> RenderableType:
+def as_renderable(lines: Lines) -> RenderableType:
+    """Return lines as something that can be printed."""
     flat: list[Segment] = []
     for line in lines:
         flat += [*line, Segment.line()]

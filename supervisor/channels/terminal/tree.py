@@ -56,8 +56,13 @@ _LONGEST: Final = 400
 """Characters of an argument that are looked at for a line."""
 
 
-def draw_tree(activities: Sequence[Activity], width: int, height: int, now: datetime) -> list[Text]:
-    """Return at most `height` lines, none of them wider than `width` cells."""
+def draw_tree(
+    activities: Sequence[Activity], width: int, height: int, now: datetime, *, has_cards: bool = False
+) -> list[Text]:
+    """Return at most `height` lines, none of them wider than `width` cells.
+
+    `has_cards`: cards are shown beside it, so that what is in trouble needs the room more than what is asked.
+    """
     if height < 1 or not activities:
         return []
     states = {each.session: _state(each) for each in activities}
@@ -73,7 +78,8 @@ def draw_tree(activities: Sequence[Activity], width: int, height: int, now: date
             shown = {each.session for each in going}
             lines += _counts([each for each in ordered if each.session not in shown], states, width, 1)
         else:
-            lines += _most_urgent(ordered, states, width, room, now)
+            urgent = sorted(_SIGNS, key=lambda state: state == "asks") if has_cards else list(_SIGNS)
+            lines += _most_urgent(ordered, states, urgent, width, room, now)
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return lines[:height]
@@ -84,9 +90,9 @@ def _state(each: Activity) -> State:
         return "done" if each.outcome in ("succeeded", "cancelled") else "failed"
     if each.asks:
         return "asks"
-    if each.is_unrun or _is_short(each):
+    if _is_short(each) or (each.is_unrun and each.parent is None):
         return "trouble"
-    if each.clock == "asleep" or (each.doing and all(_waits(doing) for doing in each.doing)):
+    if each.is_unrun or each.clock == "asleep" or (each.doing and all(_waits(doing) for doing in each.doing)):
         return "waits"
     return "works"
 
@@ -109,7 +115,7 @@ def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
     words = {
         "asks": f"{counts['asks']} wait{'s' if counts['asks'] == 1 else ''} for you",
         "trouble": f"{counts['trouble']} in trouble",
-        "failed": f"{counts['failed']} ended badly",
+        "failed": f"{counts['failed']} failed",
         "works": f"{counts['works']} at work",
         "waits": f"{counts['waits']} waiting",
         "done": f"{counts['done']} done",
@@ -144,13 +150,18 @@ def _with_parents(ordered: Sequence[Activity], wanted: set[str]) -> list[Activit
 
 
 def _most_urgent(
-    ordered: Sequence[Activity], states: dict[str, State], width: int, room: int, now: datetime
+    ordered: Sequence[Activity],
+    states: dict[str, State],
+    urgent: Sequence[State],
+    width: int,
+    room: int,
+    now: datetime,
 ) -> list[Text]:
     """Give the room to those who need somebody, and count the rest."""
     counted = _counts(ordered, states, width, min(_COUNTS, max(1, room // 3)))
     room -= len(counted)
     shown: list[Activity] = []
-    for state in _SIGNS:
+    for state in urgent:
         found = sorted(
             (each for each in ordered if states[each.session] == state), key=lambda each: _urgency(each, now)
         )
@@ -178,7 +189,11 @@ def _rows(
     """Return one line for each: sign, name, what it does, since when, and its budget."""
     depths = {each.session: len(each.path) - 1 for each in shown}
     top = min(depths.values(), default=0)
-    names = [_name(each, 0 if is_flat else depths[each.session] - top, is_flat=is_flat) for each in shown]
+    has_many = len({each.root for each in shown}) > 1
+    names = [
+        _path(each, has_many=has_many) if is_flat else "  " * (depths[each.session] - top) + _name(each)
+        for each in shown
+    ]
     widest = max((cell_len(name) for name in names), default=0)
     name_width = min(widest, max(8, width // 3 if is_flat else width // 4 + 4))
     age_width = _AGE if width >= 40 else 0
@@ -205,12 +220,15 @@ def _rows(
     return lines
 
 
-def _name(each: Activity, depth: int, *, is_flat: bool) -> str:
+def _name(each: Activity) -> str:
+    return visible(each.agent) if each.parent is not None else f"{visible(each.agent)} [{visible(each.session)}]"
+
+
+def _path(each: Activity, *, has_many: bool) -> str:
+    """Say where it is, where its parents are not shown: in which of many trees, and in which sub-agents."""
     if each.parent is None:
-        name = visible(each.agent) if is_flat else f"{visible(each.agent)} [{visible(each.session)}]"
-    else:
-        name = path_text(each.path[1:]) if is_flat else visible(each.agent)
-    return "  " * depth + name
+        return _name(each)
+    return path_text((each.root, *each.path[1:]) if has_many else each.path[1:])
 
 
 def _since(each: Activity) -> datetime:
@@ -232,7 +250,9 @@ def _doing(each: Activity, now: datetime) -> str:
     text = "at work" if first is None else _told(first, now)
     if len(each.doing) > 1:
         text += f" (+{len(each.doing) - 1} more)"
-    return f"nobody runs it; last: {text}" if each.is_unrun and not each.asks else text
+    if not each.is_unrun or each.asks:
+        return text
+    return "nobody runs it" if first is None or first.kind == "unknown" else f"nobody runs it; last: {text}"
 
 
 def _told(doing: Doing, now: datetime) -> str:
@@ -310,11 +330,13 @@ def _kind(each: Activity, state: State) -> str:
         case "asks":
             return "waiting for you"
         case "trouble":
-            return "that nobody runs" if each.is_unrun else "short of budget"
+            return "not run by anybody" if each.is_unrun else "short of budget"
         case "failed":
             return str(each.outcome)
         case "done":
             return "completed" if each.outcome == "succeeded" else str(each.outcome)
+    if each.is_unrun:
+        return "stopped with their tree"
     if first is not None and first.kind == "call":
         return f"in {_cut(visible(first.name[:_LONGEST]), 20)}"
     return "at work" if first is None else _AT.get(first.kind, "at work (? on what)")

@@ -1,0 +1,206 @@
+"""The command that shows the tree of runs of a store, from any process: top.
+
+What only the process that runs a tree can know (steps, model calls, budgets) is shown as "?"; what the journal tells,
+and whether that process lives, is shown as it is. On a terminal it goes on until q or Ctrl-C; elsewhere it is one
+frame.
+
+Rules
+- The other screen of the terminal is used, and the first one is as it was afterwards: after q, a signal, Ctrl-Z too.
+- A frame is painted only when it has changed.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Collection
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import anyio
+from cyclopts import Parameter
+
+from supervisor.channels.cards import visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.cli.reading import get_session, reading
+from supervisor.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+    from supervisor.abc import Activities
+    from supervisor.channels.terminal.keys import KeyMode
+    from supervisor.core.activity import Activity
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_WIDTH: Final = 120
+"""Cells of a line where there is no screen."""
+
+
+def top(
+    session: str | None = None,
+    /,
+    *,
+    once: Annotated[bool, Parameter(negative=(), help="Print one frame. Default where there is no terminal.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Show what every run is doing, since when, and what it waits for; q ends it.
+
+    Parameters
+    ----------
+    session
+        The id of a session: its whole tree. Default: every tree that has not ended.
+    """
+    place = find_store(store)
+    if session is not None and not place.path.exists():
+        raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
+    if json or once or not _is_interactive():
+        return _print(anyio.run(_look_once, place, session), place, as_json=json)
+    return anyio.run(_Top(place, session).run)
+
+
+def _is_interactive() -> bool:
+    from supervisor.channels.terminal.keys import is_in_foreground
+
+    has_screen = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    return has_screen and os.environ.get("TERM", "") not in ("", "dumb") and is_in_foreground(sys.stdin.fileno())
+
+
+async def _look_once(place: Place, session: str | None) -> "list[Activity]":
+    async with reading(place) as supervisor:
+        if supervisor is None:
+            return []
+        roots = None if session is None else [get_session(supervisor, session).root]
+        return supervisor.watch_activity(roots).look(wholly=True)
+
+
+def _print(found: "list[Activity]", place: Place, *, as_json: bool) -> int:
+    if as_json:
+        sessions = [answers.activity_document(each) for each in found]
+        answers.print_json({"at": _now(), "store": str(place.path), "sessions": sessions})
+    elif found:
+        from supervisor.channels.terminal.tree import draw_tree
+
+        console = answers.open_console()
+        width, height = (console.width, console.height - 1) if sys.stdout.isatty() else (_WIDTH, len(found) + 1)
+        for line in draw_tree(found, width, height, _now()):
+            console.print(line)
+    else:
+        say(f"Nothing runs or waits in {place.path}.")
+    return Exit.DONE
+
+
+class _Top:
+    """The screen, until somebody ends it."""
+
+    def __init__(self, place: Place, session: str | None) -> None:
+        self._place = place
+        self._session = session
+        self._console = answers.open_console()
+        self._live: Live | None = None
+        self._found: list[Activity] = []
+        self._painted: list[Text] = []
+        self._code = int(Exit.DONE)
+
+    async def run(self) -> int:
+        from supervisor.channels.terminal.keys import KeyMode
+
+        async with reading(self._place) as supervisor:
+            if supervisor is None:
+                return _print([], self._place, as_json=False)
+            roots: Collection[str] | None = None
+            if self._session is not None:
+                roots = [get_session(supervisor, self._session).root]
+            activities = supervisor.watch_activity(roots)
+            mode = KeyMode(sys.stdin.fileno())
+            try:
+                async with anyio.create_task_group() as tasks:
+                    await tasks.start(self._hear_signals, mode, tasks.cancel_scope)
+                    mode.enter()
+                    tasks.start_soon(self._hear_keys, tasks.cancel_scope)
+                    tasks.start_soon(self._keep_fresh, activities)
+            finally:
+                self._leave_screen()
+                mode.leave()
+        return self._code
+
+    async def _hear_keys(self, scope: anyio.CancelScope) -> None:
+        from supervisor.channels.terminal.keys import KeyDecoder, read_keys
+
+        decoder = KeyDecoder()
+        try:
+            while "q" not in await read_keys(sys.stdin.fileno(), decoder):
+                pass
+        except EOFError:  # the terminal is gone
+            pass
+        scope.cancel()
+
+    async def _hear_signals(
+        self, mode: "KeyMode", scope: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]
+    ) -> None:
+        with anyio.open_signal_receiver(*_ENDING, signal.SIGWINCH, signal.SIGTSTP) as signals:
+            task_status.started()
+            async for number in signals:
+                if number == signal.SIGTSTP:
+                    self._leave_screen()
+                    mode.leave()
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                    mode.enter()
+                if number in _ENDING:
+                    self._code = int(Exit.DONE) if number == signal.SIGINT else 128 + number
+                    scope.cancel()
+                else:
+                    self._painted = []
+                    self._paint()
+
+    async def _keep_fresh(self, activities: "Activities") -> None:
+        from supervisor.channels.terminal.channel import pause_after
+
+        while True:
+            began = anyio.current_time()
+            self._found = activities.look()
+            self._paint()
+            await anyio.sleep(pause_after(anyio.current_time() - began))
+
+    def _paint(self) -> None:
+        from rich.console import Group
+        from rich.live import Live
+        from rich.text import Text
+
+        from supervisor.channels.terminal.tree import draw_tree
+
+        width, height = self._console.size
+        lines = draw_tree(self._found, width, height - 1, _now())
+        if not lines:
+            lines = [Text("Nothing runs or waits here.")]
+        lines += [Text()] * (height - 1 - len(lines))
+        lines.append(Text(f"q quits    {self._next_command()}", style="dim", no_wrap=True, overflow="ellipsis"))
+        if lines == self._painted:
+            return
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, screen=True, vertical_overflow="crop")
+            self._live.start()
+        self._live.update(Group(*lines), refresh=True)
+        self._painted = lines
+
+    def _next_command(self) -> str:
+        """Return what to do about what is seen."""
+        unrun = [each.session for each in self._found if each.is_unrun and each.parent is None]
+        if unrun:
+            command = f"resume {unrun[0]}" if len(unrun) == 1 else "resume"
+        else:
+            command = "approvals" if any(each.asks for each in self._found) else "show SESSION"
+        return f"supervisor {command}{self._place.option}"
+
+    def _leave_screen(self) -> None:
+        live, self._live, self._painted = self._live, None, []
+        if live is not None:
+            live.stop()
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()

@@ -1,0 +1,106 @@
+"""What sessions are doing, as whoever draws a tree is told."""
+
+import anyio
+import pytest
+from scenes import opened
+
+from supervisor import Approve, Context, MemoryStore, agent, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def deploy(target: str) -> str:
+    await anyio.sleep(20)
+    return target
+
+
+async def think() -> int:
+    await anyio.sleep(50)
+    return 1
+
+
+@agent
+async def asks(ctx: Context) -> str:
+    return (await ctx.call(deploy, "here")).content
+
+
+@agent(inactivity_timeout=60)
+async def thinks(ctx: Context) -> int:
+    return await ctx.step(think)
+
+
+@agent(inactivity_timeout=60, first_progress_timeout=600)
+async def talks(ctx: Context) -> None:
+    async with ctx.model_call():
+        await anyio.sleep(100)
+
+
+@agent
+async def sleeps(ctx: Context) -> None:
+    await ctx.sleep(1000)
+
+
+@agent
+async def listens(ctx: Context) -> str:
+    return await ctx.receive()
+
+
+@agent
+async def parent(ctx: Context) -> None:
+    for child in [await ctx.spawn(spec) for spec in (asks, thinks, talks, sleeps, listens)]:
+        await child.outcome()
+
+
+def told(activities):
+    """Return (kinds of what it does, clock, seconds left of its budget) by agent."""
+    return {
+        each.agent: ([doing.kind for doing in each.doing], each.clock, each.budget_left and round(each.budget_left))
+        for each in activities.look(wholly=True)
+    }
+
+
+async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_left():
+    """The clock stands while it waits (W2); a model call has the longer budget (W5)."""
+    async with opened() as supervisor:
+        run = await supervisor.start(parent)
+        activities = supervisor.watch_activity([run.session])
+        await anyio.sleep(10)
+        assert told(activities) == {
+            "parent": (["children"], "paused", None),
+            "asks": (["approval"], "paused", None),
+            "thinks": (["step"], "running", 50),
+            "talks": (["model_call"], "running", 590),
+            "sleeps": (["timer"], "paused", None),
+            "listens": (["message"], "paused", None),
+        }
+        (approval,) = supervisor.find_approvals()
+        await supervisor.decide(approval.id, Approve(by="ann"))
+        await anyio.sleep(5)
+        (calling,) = [each for each in activities.look() if each.agent == "asks"]
+        assert [(doing.kind, doing.name, doing.arguments) for doing in calling.doing] == [
+            ("call", "deploy", {"target": "here"})
+        ]
+        await supervisor.cancel(run.session)
+        await run.outcome()
+        assert {each.outcome for each in activities.look()} == {"cancelled"}
+
+
+async def test_of_runs_elsewhere_it_is_told_what_the_journal_says_and_no_more():
+    """Before and after they leave memory; what nobody wrote down is unknown."""
+    store = MemoryStore()
+    async with opened(store) as owner:
+        run = await owner.start(parent)
+        await anyio.sleep(10)
+        async with opened(store) as onlooker:
+            activities = onlooker.watch_activity()
+            before = told(activities)
+            assert before["asks"] == (["approval"], "unknown", None)
+            assert before["sleeps"] == (["timer"], "unknown", None)
+            assert before["thinks"] == before["talks"] == (["unknown"], "unknown", None)
+            await anyio.sleep(200)
+            after = told(activities)
+            assert after["asks"] == (["approval"], "asleep", None)
+            assert after["listens"] == (["message"], "asleep", None)
+            assert after["thinks"] == ([], "unknown", None)
+        await owner.cancel(run.session)
