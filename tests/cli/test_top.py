@@ -5,7 +5,7 @@ def test_one_frame_and_one_document_say_what_waits(supervisor):
     """Of a tree that nobody runs: its root says so, its sub-agents what they wait for; an ended tree is not there."""
     supervisor.ask("first", "second")
     frame = supervisor("top")
-    assert (frame.code, frame.out.count("asking_once")) == (0, 2), frame
+    assert (frame.code, frame.out.count("waiting for you")) == (0, 2), frame
     assert "\x1b" not in frame.out
     document = supervisor("top", "asking", "--json").json
     kinds = [
