@@ -18,7 +18,7 @@ from supervisor.core.people import People
 from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
-from supervisor.runtime.attempt import Fate
+from supervisor.runtime.host import Fate
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner

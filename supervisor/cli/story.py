@@ -22,6 +22,7 @@ _PROGRESS: Final = (
     e.ToolCallFinished,
     e.OperationAbandoned,
     e.CancelRequested,
+    e.RunRestarted,
     e.RunFinished,
 )
 _UNATTENDED: Final = (*_PROGRESS, e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn)
@@ -64,7 +65,12 @@ class Story:
     def tell(self, row: Row, now: datetime) -> str:
         """Return the sentence of one event, without its time and its session."""
         event = row.event
-        told = self._life(row.session, event, now) or self._work(event, now) or self._call(row.session, event)
+        told = (
+            _rest(event, now)
+            or self._life(row.session, event, now)
+            or self._work(event, now)
+            or self._call(row.session, event)
+        )
         return told or _approval(event) or _rule(event) or type(event).__name__
 
     def _life(self, session: str, event: e.AnyEvent, now: datetime) -> str | None:
@@ -79,11 +85,6 @@ class Story:
                 return f"was given {quote(_json(event.input))}"
             case e.AttemptStarted():
                 return f"works in process {event.pid} on {visible(event.host)}"
-            case e.AttemptSettled():
-                return "is where it was before"
-            case e.RunPassivated():
-                until = f", until {at(event.due_at, now)} at the latest" if event.due_at else ""
-                return f"left memory to wait for {len(event.waiting_for)} answer(s){until}"
             case e.CancelRequested():
                 return f"is being cancelled by {visible(event.by)}{_because(event.reason)}"
             case e.RunFinished():
@@ -160,6 +161,21 @@ class Story:
 
     def _called(self, session: str, operation: str) -> str:
         return self._calls.get((session, operation)) or visible(split_operation_id(operation)[0].rsplit(":", 2)[-2])
+
+
+def _rest(event: e.AnyEvent, now: datetime) -> str | None:
+    """How it leaves memory, and comes back."""
+    match event:
+        case e.AttemptSettled():
+            return "is where it was before"
+        case e.RunPassivated():
+            until = f", until {at(event.due_at, now)} at the latest" if event.due_at else ""
+            return f"left memory to wait for {len(event.waiting_for)} answer(s){until}"
+        case e.RunRestarted():
+            return f"{ending(event.kind, event.cause)}; restart {event.number} begins at {at(event.due_at, now)}"
+        case e.OperationRecalled():
+            return "took in again a result from before a restart"
+    return None
 
 
 def _imported(event: e.ImportStarted | e.MessageImported | e.ImportFinished) -> str:

@@ -39,6 +39,11 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         call_timeout: float | None = None,
         rules: Sequence["Rule"] = (),
         jobs: Literal["end", "keep"] = "end",
+        restart: Literal["temporary", "transient"] = "temporary",
+        max_restarts: int = 3,
+        restart_period: float = 60.0,
+        restart_delay: float = 1.0,
+        max_restart_delay: float = 30.0,
         max_children: int = 10_000,
         max_live_children: int = 10_000,
         max_depth: int = 16,
@@ -50,6 +55,9 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
             ("active_timeout", active_timeout),
             ("stop_timeout", stop_timeout),
             ("call_timeout", call_timeout),
+            ("restart_period", restart_period),
+            ("restart_delay", restart_delay),
+            ("max_restart_delay", max_restart_delay),
         ):
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"agent {self.name}: {key} must be more than 0 seconds, not {seconds}")
@@ -62,6 +70,21 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         if jobs not in ("end", "keep"):
             raise ValueError(f"agent {self.name}: jobs is 'end' or 'keep', not {jobs!r}")
         self.jobs = jobs
+        if restart not in ("temporary", "transient"):
+            raise ValueError(f"agent {self.name}: restart is 'temporary' or 'transient', not {restart!r}")
+        if max_restarts < 0:
+            raise ValueError(f"agent {self.name}: max_restarts must be 0 or more, not {max_restarts}")
+        longest = sum(min(max_restart_delay, restart_delay * 2.0 ** min(n, 64)) for n in range(max_restarts))
+        if longest >= restart_period:
+            raise ValueError(
+                f"agent {self.name}: the delays of {max_restarts} restarts take up to {longest:g} s, no less than "
+                f"restart_period ({restart_period:g} s): it might never be given up; make the period longer"
+            )
+        self.restart = restart
+        self.max_restarts = max_restarts
+        self.restart_period = restart_period
+        self.restart_delay = restart_delay
+        self.max_restart_delay = max_restart_delay
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
@@ -139,6 +162,11 @@ def agent(
     call_timeout: float | None = None,
     rules: Sequence["Rule"] = (),
     jobs: Literal["end", "keep"] = "end",
+    restart: Literal["temporary", "transient"] = "temporary",
+    max_restarts: int = 3,
+    restart_period: float = 60.0,
+    restart_delay: float = 1.0,
+    max_restart_delay: float = 30.0,
     max_children: int = 10_000,
     max_live_children: int = 10_000,
     max_depth: int = 16,
@@ -155,6 +183,10 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `jobs`: what becomes of background jobs that its calls began: "end" with the root session, or "keep" (T6).
     `rules`: standing decisions on its calls and those of its sub-agents; a sub-agent's own can deny and ask, and never
     allow more than its parents' (A7, A14).
+    `restart`: "temporary", never; or "transient", again after a failure of its steps or a stall (core/restarts.py).
+    `max_restarts`, `restart_period`: a run that was restarted so often within so many seconds, and ends so again, has
+    its outcome. `restart_delay`, `max_restart_delay`: seconds before the first restart in a period, doubled with
+    each that follows, and at most; between half and all of it is waited, by chance.
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
     """

@@ -23,6 +23,7 @@ from supervisor.core.asking import (
 )
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.facts import Event as Event
+from supervisor.core.restarted import OperationRecalled as OperationRecalled, RunRestarted as RunRestarted
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RuleAdded as RuleAdded, RuleRevoked as RuleRevoked
 from supervisor.core.values import Option, OutcomeKind, ResultKind
@@ -297,6 +298,8 @@ AnyEvent = (
     | MessageImported
     | ImportFinished
     | RunPassivated
+    | RunRestarted
+    | OperationRecalled
     | CardPosted
     | CardFailed
     | CardRetired
@@ -308,6 +311,9 @@ AnyEvent = (
 
 MESSAGE: Final = "message"
 """What a run that receives waits for, in RunPassivated.waiting_for; no operation and no session has this name."""
+
+SLEEPING: Final = (RunPassivated, RunRestarted)
+"""What takes a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)

@@ -10,6 +10,7 @@ Operations
     A timer      -> waiting -> finished
     The others   -> finished, in one event: the journal knows them by their result
     Any that the journal knows may be abandoned: a scope of the agent's own ended it.
+    One that a restart has put aside with its result begins again by being recalled (core/restarts.py).
 
 Nothing leaves `finished` and `abandoned`: a call has exactly one result (T1). `executing` may begin again: an
 idempotent tool's call that was lost in a crash runs anew; every other lost call is finished by recovery before the
@@ -45,6 +46,7 @@ OPERATION: Final[dict[tuple[str, str], str]] = {
     ("", "OperationStarted"): "waiting",
     ("", "OperationFinished"): "finished",
     ("waiting", "OperationFinished"): "finished",
+    ("", "OperationRecalled"): "finished",
 }
 
 APPROVAL: Final[dict[tuple[str, str], str]] = {
@@ -59,6 +61,7 @@ _ENDING: Final = (
     "OperationStarted",
     "OperationFinished",
     "OperationAbandoned",
+    "OperationRecalled",
     "ApprovalWithdrawn",
     "ToolCallRequested",
     "ToolCallStarted",
@@ -83,6 +86,7 @@ _LIVING: Final = (
     "ApprovalDecided.approve",
     "ApprovalDecided.deny",
     "RunPassivated",
+    "RunRestarted",
 )
 
 RUN: Final[dict[tuple[str, str], str]] = {

@@ -10,6 +10,8 @@ Rules
   has begun when the agent asked for it: behind the last result that it had been given by then, wherever its event is.
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
 - A StateSaved forgets the operations that lie before it, but no call without its result (T1).
+- A RunRestarted forgets what the next attempt does anew, and puts aside (`kept`) what has a result but no place in the
+  order any more (core/restarts.py).
 """
 
 from datetime import datetime
@@ -35,6 +37,7 @@ OPERATIONS = (
     e.OperationStarted,
     e.OperationFinished,
     e.OperationAbandoned,
+    e.OperationRecalled,
 )
 """What moves an operation along its table."""
 WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
@@ -106,6 +109,11 @@ class SessionState(msgspec.Struct, kw_only=True):
     barren: int = 0
     operations: dict[str, Operation] = {}
     order: list[str] = []
+    kept: dict[str, Operation] = {}
+    """What has its result from before a restart, and was not asked for again yet."""
+    restarts: tuple[datetime, ...] = ()
+    """When the run was restarted."""
+    back_off_until: datetime | None = None
     children: dict[str, e.ChildEnded | None] = {}
     saved: Raw | None = None
     counts: dict[str, int] = {}
@@ -139,7 +147,9 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     @property
     def next_due_at(self) -> datetime | None:
-        """When the earliest of the run's timers is due."""
+        """When the earliest of the run's timers is due; in a back-off, when that is over."""
+        if self.back_off_until is not None:
+            return self.back_off_until
         timers = (record.request for record in self.operations.values() if record.state == "waiting")
         return min((timer.due_at for timer in timers if isinstance(timer, e.OperationStarted)), default=None)
 
@@ -157,6 +167,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             self,
             operations=self.operations.copy(),
             order=self.order.copy(),
+            kept=self.kept.copy(),
             children=self.children.copy(),
             inbox=self.inbox.copy(),
             jobs=self.jobs.copy(),
@@ -195,6 +206,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self._note_job(event)
             case e.StateSaved():
                 self._forget(event)
+            case e.RunRestarted():
+                self._restart(event)
             case e.CancelRequested():
                 self.cancel = event
             case e.RunFinished():
@@ -203,17 +216,18 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self._advance_operation(event.operation, event)
             case _:
                 pass
-        if isinstance(event, e.RunPassivated):
+        if isinstance(event, e.SLEEPING):
             self.waiting_for = event.waiting_for
+            self.back_off_until = event.due_at if isinstance(event, e.RunRestarted) else None
         elif self.waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in self.waiting_for):
-            self.waiting_for = None
+            self.waiting_for = self.back_off_until = None
 
     def _begin_run(self, event: e.RunStarted) -> None:
         """A run's memory is its own: what the run before it did is in the journal, and nowhere else."""
         if event.message is not None:
             self._take_message(event.message)
         fresh = SessionState(id=self.id)
-        for name in ("attempts", "operations", "order", "children", "saved", "counts", "cancel", "outcome"):
+        for name in _OF_A_RUN:
             setattr(self, name, getattr(fresh, name))
         self.saves += 1
         self.runs += 1
@@ -235,9 +249,18 @@ class SessionState(msgspec.Struct, kw_only=True):
         else:
             raise IllegalEvent(f"job {event.job} of {self.id} is not one that this can happen to: {event!r}")
 
-    def _advance_operation(self, operation: str, event: Any) -> None:
+    def _advance_operation(self, operation: str, event: Any) -> None:  # noqa: C901 # one case per kind of fact
         old = self.operations.get(operation)
         state = advance(OPERATION, "" if old is None else old.state, event)
+        if old is None and (operation in self.kept) is not isinstance(event, e.OperationRecalled):
+            raise IllegalEvent(
+                f"{operation} of {self.id} is recalled if a restart has kept it, and else not: {event!r}"
+            )
+        if isinstance(event, e.OperationRecalled):
+            begun = self._place_behind(event.given)
+            self.operations[operation] = replace(self.kept.pop(operation), begun=begun, answered=self.length)
+            self.order.append(operation)
+            return
         if old is None:
             kind = "call" if isinstance(event, e.ToolCallRequested) else event.kind
             old = Operation(state="", kind=kind, begun=self._place_behind(event.given))
@@ -277,11 +300,55 @@ class SessionState(msgspec.Struct, kw_only=True):
                 kept[operation] = record
             elif record.kind == "call" and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
+        for operation in list(self.kept):
+            key, count = split_operation_id(operation)
+            if count <= event.counts.get(key, 0):
+                del self.kept[operation]
         self.saved = event.state
         self.counts = event.counts
         self.saves += 1
         self.operations = kept
         self.order = [operation for operation in self.order if operation in self.operations]
+
+    def _restart(self, event: e.RunRestarted) -> None:
+        aside = {*event.forgotten, *event.kept}
+        for operation in aside:
+            record = self.operations.get(operation)
+            if record is None or record.state in ("asked", "executing"):
+                raise IllegalEvent(f"{operation} is not known, or somebody is at it; a restart cannot put it aside")
+        self.kept.update((operation, _kept(self.operations[operation])) for operation in event.kept)
+        self.operations = {name: record for name, record in self.operations.items() if name not in aside}
+        self.order = [operation for operation in self.order if operation not in aside]
+        self.restarts = (*self.restarts, event.at)
+
+
+_OF_A_RUN = (
+    "attempts",
+    "operations",
+    "order",
+    "kept",
+    "restarts",
+    "children",
+    "saved",
+    "counts",
+    "cancel",
+    "outcome",
+)
+"""What of a session's state is of its latest run only."""
+
+
+def _kept(record: Operation) -> Operation:
+    """Return an operation with its result alone; of a call that was given up, that is the `interrupted` one."""
+    result = record.result
+    if isinstance(result, e.OperationAbandoned):
+        result = e.ToolCallFinished(
+            at=result.at,
+            operation=result.operation,
+            kind="interrupted",
+            content=result.content,
+            details=result.details,
+        )
+    return replace(record, state="finished", result=result)
 
 
 class Rulebook(SessionState, kw_only=True):

@@ -14,10 +14,10 @@ Rules
   answered at once, can freeze the loop (W13).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -29,52 +29,14 @@ from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspen
 from supervisor.core.ids import operation_id, operation_key, split_operation_id
 from supervisor.core.memory import Memory
 from supervisor.core.session import Operation, SessionState
-from supervisor.runtime.alarm import Alarm, Appointment
-from supervisor.runtime.background import Jobs
+from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.bell import Bell
-from supervisor.runtime.clock import Clock
-from supervisor.runtime.hub import Hub
-from supervisor.runtime.journal import Entry, Journal, Plan, View
-from supervisor.runtime.ruling import Ruling
+from supervisor.runtime.host import Fate, Host
+from supervisor.runtime.journal import Entry, Plan, View
 from supervisor.runtime.tasks import Claimant
-from supervisor.runtime.watchdog import Watch, Watchdog
+from supervisor.runtime.watchdog import Watch
 
 E = TypeVar("E")
-
-
-class Fate(msgspec.Struct, frozen=True):
-    """Why an attempt was stopped."""
-
-    kind: str
-    """stalled, cancelled, failed (diverged), abandoned: the outcome's; suspended, passivated: another attempt
-    follows."""
-    cause: str = ""
-
-    @property
-    def is_pause(self) -> bool:
-        return self.kind in ("suspended", "passivated")
-
-
-class Host(Protocol):
-    """What an attempt needs of whoever runs it."""
-
-    journal: Journal
-    clock: Clock
-    alarm: Alarm
-    watchdog: Watchdog
-    hub: Hub
-    jobs: Jobs
-    is_draining: bool
-    rules: Ruling
-
-    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...
-    def grew_quiet(self, attempt: "Attempt") -> None: ...
-    def is_blocked(self, attempt: "Attempt") -> None: ...
-    def stopped(self, attempt: "Attempt") -> None: ...
-    def suspend_tree(self, attempt: "Attempt", error: StoreError) -> None: ...
-    def expect(self, session: str) -> None: ...
-    def forget(self, session: str) -> None: ...
-    def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None: ...
 
 
 class Attempt:
@@ -103,6 +65,7 @@ class Attempt:
         "run",
         "session",
         "spec",
+        "stopped_at",
         "timers",
         "waiting",
         "watch",
@@ -130,6 +93,8 @@ class Attempt:
         self.blocked = 0
         """Operations that wait for the agent to ask for what its journal holds."""
         self.claims = 0
+        self.stopped_at = 0, 0
+        """When it was told to stop: the length of its journal, and how much that is new it had asked for."""
         self.quiet_since = 0.0
         self.quiet_check: Appointment | None = None
         """When it is looked whether it is still quiet."""
@@ -158,6 +123,7 @@ class Attempt:
         if self.fate is not None:
             return
         self.fate = fate
+        self.stopped_at = self.state.length, len(self._given)
         self.is_sealed = fate.is_pause
         self.watch.disarm()
         self.host.stopped(self)
@@ -204,7 +170,11 @@ class Attempt:
         if record is None:
             self._given[operation] = self.state.saves, self.memory.count_given(self.state)
             await self.pass_barrier()
-            return None
+            if operation not in self.state.kept:
+                return None
+            recalled = e.OperationRecalled(at=self.host.clock.now(), operation=operation)
+            await self.deliver(lambda: recalled)
+            return self.state.operations[operation]
         self.memory.claim(operation)
         self.claims += 1
         if not self.memory.is_replaying:
@@ -261,7 +231,9 @@ class Attempt:
         """Say in the event that begins an operation what the agent had been given when it asked for it: nothing of what
         is still remembered, if there was a save in between."""
         match event:
-            case e.ToolCallRequested() | e.OperationStarted() | e.OperationFinished() if event.operation in self._given:
+            case e.ToolCallRequested() | e.OperationStarted() | e.OperationFinished() | e.OperationRecalled() if (
+                event.operation in self._given
+            ):
                 asked_after, given = self._given[event.operation]
                 return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
             case _:
@@ -312,7 +284,12 @@ class Attempt:
         if (event := self._waiters.pop(key, None)) is not None:
             event.set()
 
-    async def deliver(self, make: Callable[[], e.OperationFinished | None]) -> bool:
+    @property
+    def asked_late(self) -> frozenset[str]:
+        """What is new and the agent asked for after it was told to stop."""
+        return frozenset(list(self._given)[self.stopped_at[1] :])
+
+    async def deliver(self, make: Callable[[], e.OperationFinished | e.OperationRecalled | None]) -> bool:
         """Give a result its place in the journal's order: at the agent's asking, not when it came.
 
         `make` is called when it can have one; False if it returned None, since what came is gone again.

@@ -9,13 +9,15 @@ import anyio
 
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, Suspended
+from supervisor.core.restarts import failed_steps
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.context import LocalContext
 from supervisor.runtime.ending import Ending
 
 
-async def execute(attempt: Attempt) -> Ending | None:
-    """Run the agent function to its end, its children to theirs, and return what to record."""
+async def execute(attempt: Attempt) -> tuple[Ending | None, frozenset[str]]:
+    """Run the agent function to its end, its children to theirs, and return what to record, and the steps whose
+    failures led to it: another attempt could mend those (core/restarts.py)."""
     returned: list[Any] = []
     error: BaseException | None = None
     try:
@@ -34,7 +36,7 @@ async def execute(attempt: Attempt) -> Ending | None:
         error = RuntimeError("a cancellation was raised inside the agent, by none of its scopes")
     except Exception as failure:  # noqa: BLE001 # an agent is the user's code: whatever it raises is its outcome
         error = failure
-    return _ending(attempt, returned, error)
+    return _ending(attempt, returned, error), frozenset() if _unasked(attempt) else failed_steps(error)
 
 
 async def _wait_for_children(attempt: Attempt) -> None:
@@ -61,7 +63,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         if returned:
             partial = _partial(returned[0])
         return Ending(kind=fate.kind, cause=printable(cause), partial=partial)  # type: ignore[arg-type] # no pause: an outcome's kind
-    unasked = [op for op in attempt.memory.unclaimed if attempt.state.operations[op].state != "abandoned"]
+    unasked = _unasked(attempt)
     if error is not None:
         cause = _describe(error) + (f"; {attempt.diverged().cause}" if unasked else "")
         return Ending(kind="failed", cause=printable(cause), partial=partial)
@@ -73,6 +75,11 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
     except InvalidInput as misfit:
         return Ending(kind="failed", cause=printable(str(misfit)), partial=partial)
     return Ending(kind="succeeded", value=value)
+
+
+def _unasked(attempt: Attempt) -> list[str]:
+    """Return what the journal holds and the agent did not ask for again: it has taken another path."""
+    return [op for op in attempt.memory.unclaimed if attempt.state.operations[op].state != "abandoned"]
 
 
 def _partial(value: Any) -> Any:

@@ -24,17 +24,19 @@ from supervisor.core.errors import StoreError, StoreRefused, Suspended
 from supervisor.core.session import SessionState
 from supervisor.logs import FactLog
 from supervisor.runtime.alarm import Alarm
-from supervisor.runtime.attempt import Attempt, Fate
+from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.background import Jobs, NoJobs
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
+from supervisor.runtime.host import Fate
 from supervisor.runtime.hub import INBOX, Hub, end_key
 from supervisor.runtime.journal import Entry, Journal, View
 from supervisor.runtime.launching import Launcher
 from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
+from supervisor.runtime.restarting import restart_or_end
 from supervisor.runtime.results import denial
 from supervisor.runtime.ruling import Ruling
 from supervisor.runtime.watchdog import Watchdog
@@ -254,19 +256,25 @@ class Runner:
     # -- one attempt -------------------------------------------------------------------------------------------------
 
     async def _run(self, attempt: Attempt) -> None:
+        sleeps = False
         try:
-            ending = await execute(attempt)
+            ending, failed = await execute(attempt)
             attempt.watch.disarm()
             if ending is None:
+                sleeps = attempt.fate is not None and attempt.fate.kind == "passivated"
                 await self._settle(attempt)
             elif not attempt.has_ended:
-                await self._conclude(attempt, ending)
+                self.alarm.take_back(attempt.overdue)
+                ending = await restart_or_end(attempt, ending, failed)
+                sleeps = ending is None
+                if ending is not None:
+                    await self._conclude(attempt, ending)
         except Suspended as error:
             self.refuse(attempt.session, str(error))
         except StoreError as error:
             self.refuse_for(attempt.session, error)
         finally:
-            self._leave(attempt)
+            self._leave(attempt, sleeps=sleeps)
 
     async def _settle(self, attempt: Attempt) -> None:
         """A suspended attempt ended in good order: that is no crash loop (R5), and its notes are written."""
@@ -346,7 +354,7 @@ class Runner:
             attempt.has_ended = True
             self.start_soon(self._conclude, attempt, Ending(kind="abandoned", cause=cause))
 
-    def _leave(self, attempt: Attempt) -> None:
+    def _leave(self, attempt: Attempt, *, sleeps: bool) -> None:
         """The attempt's task has ended: it leaves memory, and goes on at once if something came meanwhile."""
         session = attempt.session
         state = attempt.state
@@ -362,7 +370,7 @@ class Runner:
         self.launcher.again.discard(session)
         if state.is_open and (is_wanted or state.runs != attempt.run):
             self.launcher.launch(session)
-        elif state.is_open and attempt.fate is not None and attempt.fate.kind == "passivated" and not self.is_closed:
+        elif state.is_open and sleeps and not self.is_closed:
             if state.cancel is not None and state.cancel.origin == session:
                 self.start_soon(self.end_tree, session)
             elif state.cancel is None and state.waiting_for is None:

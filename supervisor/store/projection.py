@@ -30,7 +30,7 @@ E = TypeVar("E")
 UNREADABLE: Final = "(unreadable)"
 """Stands where an entry points to an event that this program cannot read."""
 
-_MOVING: Final = (e.RunStarted, e.ImportStarted, e.RunPassivated, *WAKING)
+_MOVING: Final = (e.RunStarted, e.ImportStarted, *e.SLEEPING, *WAKING)
 """What changes a session's entry, besides what answers something."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
@@ -174,7 +174,7 @@ class Draft:
         if old is None:
             return
         waiting_for, due_at, finished = old.waiting_for, old.due_at, old.finished
-        if isinstance(event, e.RunPassivated):
+        if isinstance(event, e.SLEEPING):
             waiting_for, due_at = event.waiting_for, event.due_at
         elif waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in waiting_for):
             waiting_for = due_at = None

@@ -54,6 +54,7 @@ FIELDS = {
     "MessageImported": {"role": "user", "text": "hi"},
     "ImportFinished": {"messages": 1},
     "RunPassivated": {"waiting_for": CALLS[:1]},
+    "RunRestarted": {"kind": "failed", "cause": "StepFailed", "number": 1, "due_at": AT},
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
     "CardRetired": {"channel": "web"},
@@ -104,6 +105,9 @@ def _possible():
     yield event_of("JobStarted")
     for counts in ({}, {"step:f:0": 1}, {"call:t:0": 1, "step:f:0": 2}, {"call:t:0": 2, "timer::0": 1, "spawn:a:0": 2}):
         yield event_of("StateSaved", counts=counts)
+    for aside in ({"forgotten": ("step:f:0#1",)}, {"kept": (CALLS[0], "step:f:0#1")}, {"kept": ("spawn:a:0#1",)}):
+        yield event_of("RunRestarted", **aside)
+    yield from (event_of("OperationRecalled", name) for name in (CALLS[0], "step:f:0#1", "spawn:a:0#1"))
     for waiting_for in (CALLS[:1], CALLS[1:], ("child1",), ("child2", CALLS[0]), (e.MESSAGE,)):
         yield event_of("RunPassivated", waiting_for=waiting_for)
     yield from (

@@ -2,14 +2,21 @@
 
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from journals import event_of, story
+from journals import AT, event_of, story
 
+from supervisor import agent
 from supervisor.core.memory import Memory
+from supervisor.core.restarts import Ended, restart
 from supervisor.core.session import replay
 
 
+@agent(restart="transient", max_restarts=1000, restart_period=1e6)
+async def transient(ctx) -> None: ...
+
+
 class Racing(RuleBasedStateMachine):
-    """An agent whose tasks ask, wait, give up waiting, save and crash in any order; results come in any order, too."""
+    """An agent whose tasks ask, wait, give up waiting, save, crash, fail and stall in any order; results come in any
+    order, too. It goes by what it was given: what it asked for after n results, it asks for again after n."""
 
     def __init__(self):
         super().__init__()
@@ -19,7 +26,11 @@ class Racing(RuleBasedStateMachine):
         self.live = []  # what the agent was given, in order
         self.crash()
 
+    @precondition(lambda self: len(self.asked) > 2)
     @rule()
+    def die(self):
+        self.crash()
+
     def crash(self):
         self.memory = Memory(self.state)
         self.asked, self.given = set(), []
@@ -34,12 +45,52 @@ class Racing(RuleBasedStateMachine):
         self.asked.add(operation)
 
     @precondition(lambda self: self.unwritten)
-    @rule(data=st.data(), is_call=st.booleans())
-    def write(self, data, is_call):
-        """A call is journaled when it begins; a step with its result."""
+    @rule(data=st.data(), how=st.sampled_from(["ToolCallRequested", "OperationFinished", "fails"]))
+    def write(self, data, how):
+        """A call is journaled when it begins; a step with its result; what a restart has kept, when asked for again."""
         operation = data.draw(st.sampled_from(self.unwritten))
-        name = "ToolCallRequested" if is_call else "OperationFinished"
-        self.state.apply(event_of(name, operation, given=self.known[operation]))
+        name = "OperationFinished" if how == "fails" else how
+        error = {"error": ("ValueError", "no")} if how == "fails" else {}
+        if operation in self.state.kept:
+            name, error = "OperationRecalled", {}
+        self.state.apply(event_of(name, operation, given=self.known[operation], **error))
+
+    @precondition(lambda self: self.anew and not self.memory.is_replaying)
+    @rule(data=st.data())
+    def ask_anew(self, data):
+        """What a restart has forgotten or kept, or was cut off before it was journaled, is asked for as if it were
+        new."""
+        operation = data.draw(st.sampled_from(self.anew))
+        self.known[operation] = self.memory.count_given(self.state)
+        self.asked.add(operation)
+
+    @precondition(lambda self: self.failures and not self.memory.is_replaying)
+    @rule(data=st.data())
+    def fail(self, data):
+        """Failures that it was given end the attempt, and cut off on their way what is open."""
+        failed = data.draw(st.sets(st.sampled_from(self.failures), min_size=1))
+        for operation in [name for name, record in self.state.operations.items() if record.is_open]:
+            self.state.apply(event_of("OperationAbandoned", operation))
+        self.end(Ended(kind="failed", cause="no", failed=frozenset(failed)), min(map(self.given.index, failed)))
+
+    @precondition(lambda self: len(self.asked) > 2 and not self.memory.is_replaying)
+    @rule(does=st.booleans())
+    def stall(self, does):
+        """It is told to stop, and may do something about that on its way out."""
+        stopped_at, late = self.state.length, set()
+        if does and "step:out:0#1" not in {**self.state.operations, **self.state.kept}:
+            late = {"step:out:0#1"}
+            self.state.apply(event_of("OperationFinished", *late, given=len(self.given)))
+        self.end(Ended(kind="stalled", cause="silence", stopped_at=stopped_at, asked_late=late), len(self.given))
+
+    def end(self, ended, given):
+        """Another attempt follows: it asks again for what was asked for by then, and for nothing else for certain."""
+        event, why_not = restart(self.state, transient, ended, AT, 0.5)
+        assert event is not None, why_not
+        self.state.apply(event)
+        self.known = {name: count for name, count in self.known.items() if count <= given}
+        assert {*self.state.operations} <= {*self.known}, "nothing is demanded that may not be asked for"
+        self.crash()
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), how=st.sampled_from(["ToolCallFinished", "ToolCallFinished", "OperationAbandoned"]))
@@ -82,6 +133,16 @@ class Racing(RuleBasedStateMachine):
         return [name for name in self.known if name in self.asked and name not in self.state.operations]
 
     @property
+    def anew(self):
+        may = [name for name, count in self.known.items() if count <= len(self.given)]
+        return [name for name in sorted({*may, *self.state.kept} - self.asked) if name not in self.state.operations]
+
+    @property
+    def failures(self):
+        records = {name: self.state.operations[name] for name in self.given}
+        return [name for name, record in records.items() if getattr(record.result, "error", None)]
+
+    @property
     def open(self):
         return [name for name, record in self.state.operations.items() if record.is_open and name in self.asked]
 
@@ -100,7 +161,7 @@ class Racing(RuleBasedStateMachine):
 
 
 TestRacing = Racing.TestCase
-TestRacing.settings = settings(deadline=None, max_examples=120, stateful_step_count=40)
+TestRacing.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
 
 
 @settings(deadline=None, max_examples=100)

@@ -29,8 +29,14 @@ def is_lawful(events, event, state):
         return lives == ([] if isinstance(event, e.JobStarted) else [e.JobStarted])
     if isinstance(event, e.StateSaved):
         return not any(is_forgotten(call, event) and state.operations[call].is_open for call in calls_of(state))
+    if isinstance(event, e.RunRestarted):
+        aside = [state.operations.get(name) for name in (*event.forgotten, *event.kept)]
+        return all(record is not None and record.state not in ("asked", "executing") for record in aside)
     if symbol(event) not in {name for _, name in OPERATION}:
         return True
+    is_kept = event.operation in state.kept and event.operation not in state.operations
+    if is_kept is not isinstance(event, e.OperationRecalled):
+        return False
     record = state.operations.get(event.operation)
     return ("" if record is None else record.state, symbol(event)) in OPERATION
 

@@ -1,0 +1,54 @@
+"""What an attempt needs of whoever runs it, and the fate that stops it."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import StoreError
+from supervisor.runtime.alarm import Alarm
+from supervisor.runtime.background import Jobs
+from supervisor.runtime.clock import Clock
+from supervisor.runtime.hub import Hub
+from supervisor.runtime.journal import Journal
+from supervisor.runtime.ruling import Ruling
+from supervisor.runtime.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from supervisor.runtime.attempt import Attempt
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """Why an attempt was stopped."""
+
+    kind: str
+    """stalled, cancelled, failed (diverged), abandoned: the outcome's; suspended, passivated: another attempt
+    follows."""
+    cause: str = ""
+
+    @property
+    def is_pause(self) -> bool:
+        return self.kind in ("suspended", "passivated")
+
+
+class Host(Protocol):
+    """What an attempt needs of whoever runs it."""
+
+    journal: Journal
+    clock: Clock
+    alarm: Alarm
+    watchdog: Watchdog
+    hub: Hub
+    jobs: Jobs
+    is_draining: bool
+    rules: Ruling
+
+    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...
+    def grew_quiet(self, attempt: "Attempt") -> None: ...
+    def is_blocked(self, attempt: "Attempt") -> None: ...
+    def stopped(self, attempt: "Attempt") -> None: ...
+    def suspend_tree(self, attempt: "Attempt", error: StoreError) -> None: ...
+    def expect(self, session: str) -> None: ...
+    def forget(self, session: str) -> None: ...
+    def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None: ...

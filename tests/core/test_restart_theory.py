@@ -1,0 +1,120 @@
+"""Restarts: which failures are mended by another attempt, what it forgets, and when it begins."""
+
+from datetime import timedelta
+
+import pytest
+from journals import AT, CALLS, event_of, story
+
+from supervisor import agent
+from supervisor.core.errors import RunFailed, StepFailed
+from supervisor.core.restarts import Ended, failed_steps, restart
+from supervisor.core.session import replay
+
+STEPS = ("step:f:0#1", "step:f:0#2", "step:g:0#1")
+
+
+@agent(restart="transient", max_restarts=2, restart_period=100, restart_delay=4, max_restart_delay=6)
+async def transient(ctx) -> None: ...
+
+
+def failure(step=STEPS[0]):
+    return StepFailed(step, "f", "ValueError", "no")
+
+
+def raised(act):
+    try:
+        act()
+    except Exception as error:
+        return error
+
+
+def wrapped(how):
+    try:
+        raise failure()
+    except StepFailed as error:
+        if how == "cause":
+            raise ValueError from error
+        if how == "context":
+            raise ValueError  # noqa: B904 # its context is the failure
+        raise ValueError from None
+
+
+@pytest.mark.parametrize(
+    ("error", "steps"),
+    [
+        (failure(), {STEPS[0]}),
+        (raised(lambda: wrapped("cause")), {STEPS[0]}),
+        (raised(lambda: wrapped("context")), {STEPS[0]}),
+        (raised(lambda: wrapped("none")), set()),
+        (ExceptionGroup("two", [failure(), ExceptionGroup("more", [failure(STEPS[1])])]), {*STEPS[:2]}),
+        (RunFailed("failed", "StepFailed: of a child"), set()),
+        (None, set()),
+    ],
+    ids=["itself", "cause", "context", "from None", "groups", "a child's", "nothing"],
+)
+def test_failed_steps_are_found_in_the_chain_of_an_exception(error, steps):
+    """As a traceback shows it; what was raised `from None` has nothing to do with what was being handled."""
+    assert failed_steps(error) == steps
+
+
+def ended(*failed):
+    return Ended(kind="failed", cause="no", failed=frozenset(failed))
+
+
+def failed_at(*steps):
+    return [event_of("OperationFinished", step, error=("E", "no"), given=n) for n, step in enumerate(steps)]
+
+
+def test_what_was_asked_for_before_the_first_failure_stays_and_what_came_after_it_does_not():
+    """After several failures the first that was answered counts."""
+    before, between, after = (event_of("ToolCallRequested", name, given=n) for n, name in enumerate(CALLS))
+    first, second = failed_at(*STEPS[:2])
+    finished = [event_of("ToolCallFinished", name) for name in CALLS]
+    state = replay("s", story(before, first, between, second, after, *finished))
+    event, _ = restart(state, transient, ended(*STEPS[:2]), AT, 0.0)
+    assert {*event.forgotten} == {*STEPS[:2]}
+    assert {*event.kept} == {*CALLS[1:]}
+    state.apply(event)
+    assert state.order == [CALLS[0]]
+
+
+def test_what_touches_nothing_begins_anew_behind_the_failure():
+    """Timers, `now` and `random`: what they said was said to a run that had failed."""
+    late = [event_of("OperationFinished", f"{kind}::0#1", kind=kind, given=1) for kind in ("now", "send", "random")]
+    state = replay("s", story(*failed_at(STEPS[0]), *late))
+    event, _ = restart(state, transient, ended(STEPS[0]), AT, 0.0)
+    assert event.kept == ("send::0#1",)
+
+
+def test_restarts_within_the_period_are_counted_and_each_waits_longer():
+    """At most two in a hundred seconds; the delay doubles up to its bound, and chance takes up to half of it off."""
+    state = replay("s", story(*failed_at(STEPS[0])))
+    delays, now = [], AT
+    for chance in (0.0, 1.0, 1.0):
+        event, _ = restart(state, transient, ended(STEPS[0]), now, chance)
+        if event is not None:
+            delays.append((event.due_at - now).total_seconds())
+            state.apply(event)
+            state.apply(failed_at(STEPS[0])[0])
+            now += timedelta(seconds=20)
+    assert delays == [2.0, 6.0]
+    event, _ = restart(state, transient, ended(STEPS[0]), AT + timedelta(seconds=101), 1.0)
+    assert (event.due_at - event.at).total_seconds() == 6.0  # the second one is still in the period
+    assert event.number == 3
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"restart": "always"},
+        {"max_restarts": -1},
+        {"restart_delay": 0},
+        {"restart_period": 7.0},
+        {"max_restarts": 9, "restart_delay": 20},
+    ],
+    ids=str,
+)
+def test_limits_that_mean_nothing_or_never_end_are_refused_where_they_are_declared(limits):
+    """Delays that fill the period would let it restart for ever."""
+    with pytest.raises(ValueError):
+        agent(**{"restart": "transient", **limits})(transient.fn)
