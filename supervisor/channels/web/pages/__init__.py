@@ -12,3 +12,7 @@ Rules
 - Nothing is loaded from elsewhere, nothing inline runs (Content-Security-Policy in rendering.py).
 - What a person is about to press never moves: a decided card keeps its place, a new one comes last.
 """
+
+from supervisor.channels.web.pages.routes import routes
+
+__all__ = ["routes"]

@@ -8,7 +8,7 @@ Rules
 - A card that is decided says by whom and when, keeps what was asked, and offers nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from supervisor.channels.cards import ago, arguments_facts, decided, json_text, path_text, place, visible
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
-from supervisor.core.values import Approval, Option
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Approval, Approve, Decision, Deny, Option
 
 LONG: Final = 24
 """Lines from which on an argument is scrolled."""
@@ -178,13 +179,42 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 MOST_CARDS: Final = 50
 
 
-def inbox(approvals: Sequence[Approval], now: datetime, refusals: dict[str, str], most: int = MOST_CARDS) -> Inbox:
-    """Return the page of everything that is pending; `refusals`: why the reader may not decide, by approval."""
+def inbox(
+    approvals: Sequence[Approval], now: datetime, refusal: Callable[[Approval], str | None], most: int = MOST_CARDS
+) -> Inbox:
+    """Return the page of everything that is pending; `refusal`: why the reader may not decide an approval."""
     shown = approvals[:most]
-    cards = tuple(card_view(each, now, refusal=refusals.get(each.id)) for each in shown)
+    cards = tuple(card_view(each, now, refusal=refusal(each)) for each in shown)
     return Inbox(cards=cards, pending=len(approvals), left_out=len(approvals) - len(shown))
 
 
-def parse_edit(text: str) -> dict[str, Any]:
-    """Return edited arguments; raises msgspec.DecodeError or ValidationError for what is no JSON object."""
-    return msgspec.json.decode(text, type=dict[str, Any])
+def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:
+    """Return what a card's form decides. Raises InvalidInput, in words for whoever pressed the button."""
+    match form.get("decision"):
+        case "approve" if "grant" in form:
+            _granted(approval, form["grant"])
+            return Approve(by=by)
+        case "approve":
+            return Approve(by=by)
+        case "edit":
+            return Approve(by=by, arguments=_edited(form.get("arguments", "")))
+        case "deny":
+            return Deny(by=by, reason=form.get("reason", "").strip() or None)
+        case _:
+            raise InvalidInput("the form says neither approve nor deny; load the page again")
+
+
+def _granted(approval: Approval, chosen: str) -> Option:
+    """Return the option that was chosen; never one that was not offered (A5)."""
+    if not chosen.isdecimal() or int(chosen[:9]) >= len(approval.options):
+        raise InvalidInput("this was not offered; load the page again")
+    return approval.options[int(chosen)]
+
+
+def _edited(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "replace"), type=dict[str, Any])
+    except msgspec.ValidationError:
+        raise InvalidInput("the arguments are one JSON object, in braces") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"the arguments are not JSON yet: {error}") from None

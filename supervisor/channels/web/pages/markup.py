@@ -21,16 +21,20 @@ are."""
 _ESCAPE: Final = r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}"
 _SHELL: Final = re.compile(
     rf"""(?P<escape>{_ESCAPE})
-    |(?P<string>'[^'\\]*'|"[^"\\$`]*")
-    |(?P<operator>&&|\|\||\$\(|\$\{{|[;|&<>()`]|\n)
+    |(?P<string>'[^']*')
+    |(?P<quote>")
+    |(?P<operator>&&|\|\||\$\(|[;|&<>()`]|\n)
     |(?P<option>(?<![^\s])-[\w-]+)
-    |(?P<word>[^\s;|&<>()`'"$\\]+)""",
+    |(?P<word>[^\s;|&<>()`'"$\\]+)
+    |(?P<other>\\.|[\s$'\\]+?)""",
     re.VERBOSE,
 )
 _TEXT: Final = re.compile(rf"(?P<escape>{_ESCAPE})")
 _HUNK: Final = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
-_STARTS: Final = ("&&", "||", "$(", ";", "|", "&", "(", "`", "\n")
+_STARTS: Final = frozenset({"&&", "||", "$(", ";", "|", "&", "(", "`", "\n"})
 """Behind these the next word is a program."""
+_QUOTED: Final = re.compile(rf'(?P<escape>{_ESCAPE})|(?P<operator>\$\(|`)|(?P<quote>")|(?P<string>\\.|[^"`$\\]+|[$\\])')
+"""What there is between double quotes."""
 
 
 class Span(NamedTuple):
@@ -73,18 +77,29 @@ def change(old: str, new: str) -> str | None:
 
 
 def _shell(text: str) -> Iterator[Span]:
-    is_start, at = True, 0
-    for match in _SHELL.finditer(text):
-        if match.start() > at:
-            yield Span("", text[at : match.start()])
-            is_start &= text[at : match.start()].isspace()
-        at, kind = match.end(), match.lastgroup or ""
-        if kind == "word":
-            kind = "program" if is_start else ""
-        is_start = kind == "operator" and match[0] in _STARTS
-        yield Span(kind, match[0])
-    if at < len(text):
-        yield Span("", text[at:])
+    """Go through a command as a shell would, roughly: `quoted` says for each open `$(` whether it is in quotes."""
+    is_start, at, quoted = True, 0, [False]
+    while at < len(text):
+        match = (_QUOTED if quoted[-1] else _SHELL).match(text, at)
+        assert match is not None, "the patterns leave nothing out"
+        at, kind, piece = match.end(), match.lastgroup or "", match[0]
+        if kind == "quote":
+            quoted[-1] = not quoted[-1]
+        elif piece == "$(":
+            quoted.append(False)
+        elif piece == ")" and len(quoted) > 1:
+            quoted.pop()
+        if piece.isspace() and kind == "other":
+            yield Span("", piece)
+            continue
+        yield Span(_kind(kind, is_start=is_start), piece)
+        is_start = kind == "operator" and piece in _STARTS
+
+
+def _kind(kind: str, *, is_start: bool) -> str:
+    """Return the class of a piece of a command."""
+    names = {"quote": "string", "word": "program" if is_start else "", "other": ""}
+    return names.get(kind, kind)
 
 
 def _diff(text: str, *, has_headers: bool) -> Iterator[Span]:

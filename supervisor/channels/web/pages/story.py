@@ -85,10 +85,11 @@ class _Teller:
             entry.state = "asked" if event.approval is not None else ""
             self._calls[event.operation] = entry
             return True
-        entry = self._calls.get(getattr(event, "operation", None) or "")
+        known = self._calls.get(getattr(event, "operation", None) or "")
+        return known is not None and self._progress(known, event)
+
+    def _progress(self, entry: Entry, event: e.AnyEvent) -> bool:
         match event:
-            case _ if entry is None:
-                return False
             case e.ApprovalDecided():
                 entry.state = "approved" if event.decision == "approve" else "denied"
                 entry.decided_by, entry.reason, entry.is_edited = event.by, event.reason, event.edited is not None
@@ -113,7 +114,7 @@ class _Teller:
                 if message in self._heard:
                     self._heard[message].state = ""
             case e.RunStarted():
-                self._add("heard", event.at, "was given", _text(event.input), by=self._requester)
+                self._add("heard", event.at, "started it with", _text(event.input), by=self._requester)
             case e.MessageSent():
                 self._add("said", event.at, "", event.text)
             case e.MessageImported():
@@ -136,7 +137,7 @@ class _Teller:
                 state = "interrupted" if event.is_lost else "error" if event.is_error else "ok"
                 self._add("call", at, f"result of {event.tool or 'a tool'} (imported)", event.text, state=state)
 
-    def _life(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic
+    def _life(self, event: e.AnyEvent) -> None:
         match event:
             case e.AttemptStarted():
                 self._add("life", event.at, f"works in process {event.pid} on {event.host}")

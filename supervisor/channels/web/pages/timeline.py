@@ -19,7 +19,7 @@ Rules
 - Long quiet stretches are drawn shorter than they were, and marked; no interval is too short to be seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final, Literal
@@ -41,11 +41,11 @@ WORDS: Final[dict[Kind, str]] = {
     "away": "no process ran it",
     "rest": "at rest between turns",
 }
-WIDTH: Final = 1000.0
-"""Units from the first instant to the last."""
+WIDTH: Final = 100.0
+"""Units from the first instant to the last: per cent."""
 LARGEST_SHARE: Final = 0.15
 """Of the width, for a stretch in which nothing changes anywhere in the tree; more where there are few of them."""
-SMALLEST: Final = 4.0
+SMALLEST: Final = 0.4
 """Units of the shortest stretch."""
 MOST_STRETCHES: Final = 150
 """More would be too narrow to be seen: only the latest are drawn, and what is left out is said."""
@@ -105,7 +105,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[tuple[Lane, tuple[Bar, ...]], ...]
     ticks: tuple[Tick, ...]
     cuts: tuple[tuple[float, timedelta], ...]
-    """Where a long stretch was shortened, and how long it was."""
+    """Where long stretches were shortened, and how long they were, together where they are neighbours."""
     left_out: timedelta
     """What lies before the first instant that is drawn."""
 
@@ -238,15 +238,10 @@ def draw(lanes: Sequence[Lane]) -> Timeline:
     for weight in weights:
         places.append(places[-1] + SMALLEST + weight * scale)
     place = dict(zip(drawn, places, strict=True))
-    cuts = [
-        ((left + right) / 2, timedelta(seconds=length))
-        for length, (left, right) in zip(lengths, pairwise(places), strict=True)
-        if length > longest
-    ]
     return Timeline(
         lanes=tuple((lane, tuple(_bars(lane, drawn[0], place))) for lane in lanes),
         ticks=tuple(_ticks(drawn, places)),
-        cuts=tuple(cuts),
+        cuts=tuple(_cuts(lengths, places, longest)),
         left_out=drawn[0] - instants[0],
     )
 
@@ -258,6 +253,18 @@ def _bars(lane: Lane, first: datetime, place: dict[datetime, float]) -> list[Bar
             x = place[max(interval.start, first)]
             bars.append(Bar(interval=interval, x=round(x, 2), width=round(place[interval.end] - x, 2)))
     return bars
+
+
+def _cuts(lengths: Sequence[float], places: Sequence[float], longest: float) -> Iterator[tuple[float, timedelta]]:
+    """Yield the middle and the length of each row of stretches that were shortened."""
+    left, length = 0.0, 0.0
+    for place, each in enumerate(lengths):
+        if each > longest:
+            left, length = left if length else places[place], length + each
+        if length and (each <= longest or place == len(lengths) - 1):
+            right = places[place] if each <= longest else places[place + 1]
+            yield round((left + right) / 2, 2), timedelta(seconds=length)
+            length = 0.0
 
 
 def _longest(lengths: Sequence[float]) -> float:
@@ -273,7 +280,7 @@ def _longest(lengths: Sequence[float]) -> float:
     return ordered[-1]
 
 
-def _ticks(instants: Sequence[datetime], places: Sequence[float], least: float = 160.0) -> list[Tick]:
+def _ticks(instants: Sequence[datetime], places: Sequence[float], least: float = 22.0) -> list[Tick]:
     """Name instants that are so far apart that their names have room."""
     ticks: list[Tick] = []
     for at, x in zip(instants, places, strict=True):

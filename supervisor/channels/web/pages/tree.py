@@ -77,8 +77,10 @@ def tone(view: SessionView) -> Tone:
 def words(view: SessionView) -> str:
     """Say in a few words how a session is."""
     if view.outcome is not None:
-        cause = view.outcome["cause"]
-        return f"{view.outcome['kind']}: {cause}" if cause and view.outcome["kind"] != "succeeded" else view.outcome["kind"]
+        kind, cause = view.outcome["kind"], view.outcome["cause"]
+        if kind == "succeeded" or not cause:
+            return str(kind)
+        return str(cause) if cause.startswith(kind) else f"{kind}: {cause}"
     count = len(view.pending_approvals)
     if count:
         return "waits for 1 decision" if count == 1 else f"waits for {count} decisions"

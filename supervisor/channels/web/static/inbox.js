@@ -111,7 +111,7 @@
     const buttons = form.querySelectorAll("button");
     for (const each of buttons) each.disabled = true;
     try {
-      return await load(form.action, { method: "POST", body });
+      return await load(form.action, { method: "POST", body, headers: { "X-Requested-By": "page" } });
     } finally {
       for (const each of buttons) each.disabled = false;
     }

@@ -24,6 +24,8 @@ POLICY: Final = (
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 """The Content-Security-Policy of every page: nothing inline, nothing from elsewhere."""
+HEADERS: Final = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
+"""A page that sends no referrer at all sends its forms with the origin "null", too, and those are refused."""
 
 MEDIA_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
