@@ -169,6 +169,8 @@ def test_forms_become_decisions():
     approval = an_approval()
     assert decision_of(approval, {"decision": "approve"}, "ana") == Approve(by="ana")
     assert decision_of(approval, {"decision": "deny", "reason": " no "}, "ana") == Deny(by="ana", reason="no")
+    allowing = decision_of(approval, {"decision": "approve", "grant": "2"}, "ana")
+    assert allowing == Approve(by="ana", scope="always", pattern="rm *")
     edited = decision_of(approval, {"decision": "edit", "arguments": '{"command": "ls"}'}, "ana")
     assert edited == Approve(by="ana", arguments={"command": "ls"})
 

@@ -10,7 +10,7 @@ Rules
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from supervisor.channels.cards import ago, arguments_facts, decided, json_text, path_text, place, visible
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
-from supervisor.core.values import Approval, Approve, Decision, Deny, Option
+from supervisor.core.values import Approval, Approve, Decision, Deny, Option, Scope
 
 LONG: Final = 24
 """Lines from which on an argument is scrolled."""
@@ -192,8 +192,8 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
     """Return what a card's form decides. Raises InvalidInput, in words for whoever pressed the button."""
     match form.get("decision"):
         case "approve" if "grant" in form:
-            _granted(approval, form["grant"])
-            return Approve(by=by)
+            option = _granted(approval, form["grant"])
+            return Approve(by=by, scope=cast(Scope, option.scope), pattern=option.pattern)
         case "approve":
             return Approve(by=by)
         case "edit":

@@ -28,7 +28,7 @@ from supervisor.channels.web import rendering
 from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, story, timeline, tree
-from supervisor.channels.web.problems import problem_of
+from supervisor.channels.web.problems import Problem, problem_of
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval, SessionView
 
@@ -46,6 +46,7 @@ FILTERS: Final = {
     "error": "error",
 }
 """Statuses of sessions, in the words of the page."""
+KINDS: Final = {"allow": "allow", "deny": "deny", "ask_for": "ask for"}
 
 
 class Viewer(msgspec.Struct, frozen=True):
@@ -129,6 +130,7 @@ def _card(
 async def decide(visit: Visit) -> Response:
     approval = visit.supervisor.get_approval(visit.path("id"))
     if (refusal := visit.refusal(approval)) is not None:
+        await visit.supervisor.refuse_decision(approval.id, visit.person.name, refusal)
         return _card(visit, approval, 403, problem=f"Not counted: {refusal}")
     try:
         verdict = await visit.supervisor.decide(approval.id, inbox.decision_of(approval, visit.form, visit.person.name))
@@ -136,6 +138,8 @@ async def decide(visit: Visit) -> Response:
         return _card(visit, approval, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
     approval = visit.supervisor.get_approval(approval.id)
     told = "" if verdict.kind == "won" else cards.told(verdict, visit.now)
+    if verdict.kind == "won" and verdict.rule is not None:
+        told = f"From now on this is a rule, {verdict.rule}; whoever is an operator can revoke it."
     if not verdict.running and verdict.kind in ("won", "same", "recorded"):
         told = "Kept; nobody runs this session now, and it counts when somebody does."
     return _card(visit, approval, STATUS[verdict.kind], told=told)
@@ -247,6 +251,25 @@ async def cancel(visit: Visit) -> Response:
     return RedirectResponse(rendering.url("sessions", session), 303)
 
 
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+async def list_rules(visit: Visit) -> Response:
+    return _rules(visit)
+
+
+def _rules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
+    model = {"rules": visit.supervisor.rules(), "told": told, "kinds": KINDS, "may_revoke": visit.person.is_operator}
+    return visit.page("rules.html", "rules", model, status=status)
+
+
+async def revoke(visit: Visit) -> Response:
+    if not visit.person.is_operator:
+        return _rules(visit, 403, told="Not revoked: only operators revoke rules.")
+    await visit.supervisor.revoke(visit.path("id"), visit.person.name)
+    return RedirectResponse(rendering.url("rules"), 303)
+
+
 # -- everything --------------------------------------------------------------------------------------------------------
 
 PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
@@ -258,6 +281,8 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/sessions/{id}", show_session),
     ("POST", "/sessions/{id}/messages", say),
     ("POST", "/sessions/{id}/cancel", cancel),
+    ("GET", "/rules", list_rules),
+    ("POST", "/rules/{id}/revoke", revoke),
 )
 
 
@@ -273,7 +298,13 @@ def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]
             if identity is None:
                 return ask_to_log_in(request)
             form = await read_form(request) if request.method == "POST" else {}
-            site.guard.check_csrf(request, identity, form.get("csrf", ""))
+            try:
+                site.guard.check_csrf(request, identity, form.get("csrf", ""))
+            except Problem as problem:
+                if show is decide:  # refusals are in the audit trail (A15)
+                    refused = request.path_params["id"], identity.person.name, problem.detail
+                    await site.supervisor.refuse_decision(*refused)
+                raise
             return await show(Visit(site, request, identity, form))
         except Exception as error:  # noqa: BLE001 # a page says what went wrong; the problem logs what nobody foresaw
             return _problem(error)

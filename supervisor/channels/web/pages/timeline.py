@@ -53,6 +53,20 @@ MOST_STRETCHES: Final = 150
 _AWAITED: Final[dict[str, Kind]] = {"outcome": "child", "cancel": "child", "receive": "message"}
 
 
+_PROGRESS: Final = (
+    e.RunStarted,
+    e.AttemptStarted,
+    e.OperationStarted,
+    e.OperationFinished,
+    e.ToolCallRequested,
+    e.ToolCallStarted,
+    e.ToolCallFinished,
+    e.StateSaved,
+    e.MessageSent,
+)
+"""What the run itself did; the rest of a journal happens to it."""
+
+
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did from one instant to another."""
 
@@ -176,7 +190,7 @@ class _Reader:
                 self.found[place] = msgspec.structs.replace(self.found[place], kinds=(awaited,))
 
     def _note(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact
-        if not isinstance(event, e.ChildEnded | e.MessageReceived | e.CardPosted | e.CardRetired | e.CardFailed):
+        if isinstance(event, _PROGRESS):
             self._since_progress = len(self.found)
         match event:
             case e.SessionCreated():
