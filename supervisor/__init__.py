@@ -41,6 +41,7 @@ from supervisor.core.values import (
     Outcome,
     Receipt,
     SessionView,
+    ToolCall,
     ToolResult,
     Verdict,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "Terminal",
     "Timer",
     "TokenHash",
+    "ToolCall",
     "ToolContext",
     "ToolFailed",
     "ToolResult",

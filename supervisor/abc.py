@@ -27,6 +27,7 @@ from supervisor.core.values import (
     Outcome,
     Receipt,
     SessionView,
+    ToolCall,
     ToolResult,
     Verdict,
 )
@@ -113,11 +114,20 @@ class Context(ABC):
     def saved(self) -> Any:
         """What the last `save` of this run kept, as plain JSON values; None if there was none."""
 
+    @overload
     @abstractmethod
-    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]:
+    async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
+    @overload
+    @abstractmethod
+    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
+    @abstractmethod
+    async def call(self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any) -> ToolResult[Any]:
         """Call a tool, once; waits for a person if its rule says so, for days if need be. Never raises for a failure or
         a denial: they are results. Raises InvalidInput for arguments that JSON cannot hold, before anything is
         journaled.
+
+        A ToolCall is what a model emitted: it is looked up among the agent's `tools`, sub-agents too, and whatever is
+        wrong with it is its result.
         """
 
     @abstractmethod
@@ -321,8 +331,8 @@ class Supervisor(ABC):
         """Return a session as it is now. Raises NotFound."""
 
     @abstractmethod
-    def find_sessions(self, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
-        """Return all sessions, those of one tree, the open or the ended ones; parents before children."""
+    def find_sessions(self, *, is_open: bool | None = None) -> list[SessionView]:
+        """Return all sessions, or the open or ended ones, parents before children."""
 
     @abstractmethod
     def get_approval(self, approval: str) -> Approval:
@@ -350,10 +360,6 @@ class Supervisor(ABC):
     @abstractmethod
     def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
         """Iterate over a session's journal behind a cursor, without gaps; ends with the run, unless told to stay."""
-
-    @abstractmethod
-    def last_position(self) -> int:
-        """Return a cursor behind everything that has happened so far, for `watch_inbox` and `watch`."""
 
     @abstractmethod
     def journal(self, session: str, after: int = 0) -> list[Row]:

@@ -147,7 +147,8 @@ class Story:
                 return f"calls {call}{ruled}" if event.approval is None else f"asks to call {call} [{event.approval}]"
             case e.ToolCallStarted():
                 process = f", as process {event.process}" if event.process and not self._brief else ""
-                return f"runs {self._called(session, event.operation)}{process}"
+                child = f", as sub-agent [{event.child}]" if event.child else ""
+                return f"runs {self._called(session, event.operation)}{process}{child}"
             case e.ToolCallFinished():
                 content = "" if self._brief and event.kind in ("ok", "interrupted") else event.content
                 return f"{self._called(session, event.operation)}: {event.kind}{_because(content)}"

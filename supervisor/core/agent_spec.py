@@ -8,13 +8,16 @@ Rules
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.signatures import DeclaredFunction, hint_of
+from supervisor.core.tool_schema import tool_schema
+from supervisor.core.tool_spec import ToolSpec
 
 if TYPE_CHECKING:
     from supervisor.core.rules import Rule
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+AnyTool: TypeAlias = "ToolSpec[..., Any] | AgentSpec[..., Any]"
 
 
 class AgentSpec(DeclaredFunction, Generic[P, R_co]):
@@ -38,6 +42,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         stop_timeout: float = 30.0,
         call_timeout: float | None = None,
         rules: Sequence["Rule"] = (),
+        tools: Sequence[AnyTool] = (),
         jobs: Literal["end", "keep"] = "end",
         restart: Literal["temporary", "transient"] = "temporary",
         max_restarts: int = 3,
@@ -67,6 +72,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.stop_timeout = stop_timeout
         self.call_timeout = call_timeout
         self.rules = tuple(rules)
+        self.tools = _by_name(self.name, tools)
         if jobs not in ("end", "keep"):
             raise ValueError(f"agent {self.name}: jobs is 'end' or 'keep', not {jobs!r}")
         self.jobs = jobs
@@ -103,6 +109,22 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<agent {self.name} of {self.__module__}>"
+
+    @property
+    def offered(self) -> Sequence[inspect.Parameter]:
+        return [self._input] if self._input is not None else []
+
+    def input_as_arguments(self, raw: msgspec.Raw) -> msgspec.Raw:
+        """Return an encoded input as the arguments of a call: what it is called as a tool with."""
+        return to_json({} if self._input is None else {self._input.name: raw}, self.arguments_text)
+
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """Return what a model is told of its tools: name, description (the docstring), parameters as JSON schema.
+
+        Parameters that are the program's own (a ToolContext, secrets that have a default) are not among them. Raises
+        InvalidInput for a type that JSON schema cannot describe.
+        """
+        return [tool_schema(tool) for tool in self.tools.values()]
 
     @property
     def takes_input(self) -> bool:
@@ -145,6 +167,18 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         return self.encode_input((), {})
 
 
+def _by_name(agent: str, tools: Sequence[AnyTool]) -> Mapping[str, AnyTool]:
+    """Return an agent's tools by name; raises TypeError for what is none, ValueError for two of one name."""
+    found: dict[str, AnyTool] = {}
+    for each in tools:
+        if not isinstance(each, ToolSpec | AgentSpec):
+            raise TypeError(f"agent {agent}: {each!r} in tools is no tool: declare it with @tool or @agent")
+        if each.name in found:
+            raise ValueError(f"agent {agent} has two tools named {each.name}; give one of them another with name=...")
+        found[each.name] = each
+    return MappingProxyType(found)
+
+
 class AgentDecorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[Any, P], Awaitable[R]], /) -> AgentSpec[P, R]: ...
 
@@ -161,6 +195,7 @@ def agent(
     stop_timeout: float = 30.0,
     call_timeout: float | None = None,
     rules: Sequence["Rule"] = (),
+    tools: Sequence[AnyTool] = (),
     jobs: Literal["end", "keep"] = "end",
     restart: Literal["temporary", "transient"] = "temporary",
     max_restarts: int = 3,
@@ -181,6 +216,7 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `call_timeout`: the deadline in seconds of calls that say nothing of their own; a call's own goes before it, and it
     before the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
     `jobs`: what becomes of background jobs that its calls began: "end" with the root session, or "keep" (T6).
+    `tools`: what a model may call by name (`ctx.call(ToolCall(...))`), sub-agents among them.
     `rules`: standing decisions on its calls and those of its sub-agents; a sub-agent's own can deny and ask, and never
     allow more than its parents' (A7, A14).
     `restart`: "temporary", never; or "transient", again after a failure of its steps or a stall (core/restarts.py).

@@ -23,6 +23,8 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     rule: str | None = None
     reason: str | None = None
     arguments: Raw = Raw(b"null")
+    secret: tuple[str, ...] = ()
+    """Names of the arguments that only the effect may see (core/masking.py)."""
 
     @property
     def edited(self) -> Raw | None:

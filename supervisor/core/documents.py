@@ -53,5 +53,6 @@ def activity_document(activity: Activity) -> dict[str, Any]:
 
 
 def event_document(row: Row) -> dict[str, Any]:
+    """Return a journal entry as a Supervisor gives it: what is secret in it is masked already."""
     event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
     return {"position": row.position, "session": row.session, **event}

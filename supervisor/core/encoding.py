@@ -33,5 +33,7 @@ def from_json(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
         return msgspec.json.decode(raw, type=type_)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"{what} does not fit: {error}") from None
+    except RecursionError:
+        raise InvalidInput(f"{what} is nested too deeply") from None
     except TypeError as error:
         raise InvalidInput(f"{what} has a type that JSON cannot hold: {error}") from None

@@ -118,18 +118,22 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     rule: str | None = None
     """The rule that said whether a person is asked: its id, or where it comes from."""
     expires_at: datetime | None = None
+    secret: tuple[str, ...] = ()
+    """Names of the arguments that only the effect may see (core/masking.py)."""
     given: int | None = None
     """As in OperationStarted."""
 
 
 class ToolCallStarted(Event, frozen=True, kw_only=True):
-    """Executing: committed before the effect begins. `process` and `process_started_at` name its process (T9)."""
+    """Executing: committed before the effect begins. `process` and `process_started_at` name its process (T9), `child`
+    the session of the sub-agent that it is a call of: committed with that."""
 
     operation: str
     host: str
     pid: int
     process: int | None = None
     process_started_at: float | None = None
+    child: str | None = None
 
 
 class ToolCallFinished(Event, frozen=True, kw_only=True):
@@ -332,6 +336,15 @@ def decode_event(body: bytes) -> AnyEvent:
             f"a journal entry cannot be read ({error}): a newer program wrote it, or it is damaged; "
             "it was left untouched"
         ) from None
+
+
+def begins(event: Any) -> str | None:
+    """Return the sub-agent that begins with this event, spawned or called as a tool; None if none does."""
+    match event:
+        case OperationFinished(kind="spawn", child=child) | ToolCallStarted(child=child):
+            return child
+        case _:
+            return None
 
 
 def answers(event: Any) -> str | None:

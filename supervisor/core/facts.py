@@ -10,3 +10,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=Tr
     what there are most of."""
 
     at: datetime
+
+    def __repr__(self) -> str:
+        """Without raw JSON: what agents, tools and people wrote has no place in logs and error messages."""
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        shown = (f"{name}={value!r}" for name, value in fields if not isinstance(value, msgspec.Raw))
+        return f"{type(self).__name__}({', '.join(shown)})"

@@ -17,7 +17,7 @@ Rules
 """
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -85,15 +85,17 @@ def verdict(
     *,
     cwd: str | None,
     root_session: str | None,
+    secret: Collection[str] = (),
 ) -> tuple[VerdictKind, Rule] | None:
     """Return what the rules say of a call and the rule that said so, or None where the tool's own rule decides.
 
     `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
-    that name none; None: unknown, and a rule that names a folder covers only calls that name it.
+    that name none; None: unknown, and a rule that names a folder covers only calls that name it. `secret`: names of the
+    arguments that no pattern may speak of: none allows a call that has any, and one that denies them asks.
     """
     said: dict[VerdictKind, Rule] = {}
     for rule in rules:
-        kind = _say(rule, tool, arguments, cwd, root_session)
+        kind = _say(rule, tool, arguments, cwd, root_session, secret)
         if kind is not None:
             said.setdefault(kind, rule)
     for kind in ("deny", "ask", "allow"):
@@ -107,12 +109,16 @@ def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
     return (*above, *(rule for rule in own if rule.kind != "allow"))
 
 
-def options_for(tool: str, arguments: Mapping[str, Any], *, cwd: str | None) -> tuple[Option, ...]:
+def options_for(
+    tool: str, arguments: Mapping[str, Any], *, cwd: str | None, secret: Collection[str] = ()
+) -> tuple[Option, ...]:
     """Return the ways in which a call may be granted: once, then exact patterns, then a prefix if there is a safe one.
 
     Only patterns that cover this call are offered, and nothing but once where the exact one is not fit to be read.
-    `cwd` as for `verdict`.
+    `cwd` and `secret` as for `verdict`: what may not be shown cannot be granted but once.
     """
+    if secret:
+        return (Option("once"),)
     if tool == SHELL:
         found = [shell_patterns.exact_pattern(arguments, cwd), shell_patterns.prefix_pattern(arguments, cwd)]
     else:
@@ -152,14 +158,21 @@ def _rule(kind: RuleKind, tool: AnyTool, pattern: str | None, origin: str, scope
 
 
 def _say(
-    rule: Rule, tool: str, arguments: Mapping[str, Any], cwd: str | None, root_session: str | None
+    rule: Rule,
+    tool: str,
+    arguments: Mapping[str, Any],
+    cwd: str | None,
+    root_session: str | None,
+    secret: Collection[str],
 ) -> VerdictKind | None:
     """What one rule says; what cannot be decided asks, unless it would allow."""
     if rule.tool != tool or rule.scope not in (None, root_session):
         return None
     if rule.kind == "allow":
-        return "allow" if rule.pattern is None or _covers(rule.pattern, tool, arguments, cwd) else None
-    met = rule.pattern is None or _meets(rule.pattern, tool, arguments)
+        is_proved = rule.pattern is None or (not secret and _covers(rule.pattern, tool, arguments, cwd))
+        return "allow" if is_proved else None
+    is_doubtful = rule.pattern is not None and _names(rule.pattern, tool, secret)
+    met = None if is_doubtful else rule.pattern is None or _meets(rule.pattern, tool, arguments)
     if met is False:
         return None
     return "deny" if met and rule.kind == "deny" else "ask"
@@ -173,6 +186,12 @@ def _covers(pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | No
 
 def _meets(pattern: str, tool: str, arguments: Mapping[str, Any]) -> bool | None:
     return shell_patterns.meets(pattern, arguments) if tool == SHELL else patterns.meets(pattern, arguments)
+
+
+def _names(pattern: str, tool: str, secret: Collection[str]) -> bool:
+    """Whether a pattern speaks of an argument that may not be shown; a shell command speaks of `command`."""
+    fields = patterns.read_object(pattern)
+    return any(name in secret for name in (("command",) if tool == SHELL else () if fields is None else fields))
 
 
 def _is_readable(text: str) -> bool:

@@ -282,8 +282,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 if state == "finished":
                     self.order.append(operation)
         self.operations[operation] = new
-        if isinstance(event, e.OperationFinished) and event.child is not None and event.kind == "spawn":
-            self.children.setdefault(event.child, None)
+        if (child := e.begins(event)) is not None:
+            self.children.setdefault(child, None)
 
     def _place_behind(self, given: int | None) -> int:
         """Return the place in the journal of the last of so many results."""

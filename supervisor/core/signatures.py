@@ -4,12 +4,18 @@ Declared functions are async and at the top of a module: a resumed run imports t
 """
 
 import inspect
-from collections.abc import Callable
-from functools import cache, cached_property
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from functools import cache, cached_property, partial
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
+import msgspec
+
+from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
+
+T = TypeVar("T")
 
 
 @cache
@@ -26,7 +32,11 @@ def hint_of(fn: Callable[..., Any], name: str) -> Any:
         raise InvalidInput(f"the annotation of {name} in {fn.__qualname__} cannot be resolved: {error}") from None
 
 
-class DeclaredFunction:
+def _given(value: T) -> T:
+    return value
+
+
+class DeclaredFunction(ABC):
     """What both kinds of declaration know of their function's signature."""
 
     def __init__(self, fn: Callable[..., Any], name: str | None, kind: str) -> None:
@@ -40,6 +50,42 @@ class DeclaredFunction:
         self.__name__ = fn.__name__
         self.__module__ = fn.__module__
         self.__qualname__ = fn.__qualname__
+
+    @property
+    @abstractmethod
+    def offered(self) -> Sequence[inspect.Parameter]:
+        """The parameters that a model is shown and may give, when it calls this as a tool."""
+
+    @property
+    def offered_names(self) -> list[str]:
+        return [parameter.name for parameter in self.offered]
+
+    @cached_property
+    def offered_struct(self) -> type[msgspec.Struct]:
+        return self._struct_of(self.offered)
+
+    def read_offered(self, raw: msgspec.Raw | bytes) -> None:
+        """Raise InvalidInput, naming what does not fit, unless these are arguments that a model may give."""
+        from_json(raw, self.offered_struct, self.arguments_text)
+
+    @property
+    def arguments_text(self) -> str:
+        """What an error calls the arguments."""
+        return f"the arguments of tool {self.name}"
+
+    def _struct_of(
+        self, parameters: Sequence[inspect.Parameter], untyped: Collection[str] = ()
+    ) -> type[msgspec.Struct]:
+        """Return a type with a field for each parameter; `untyped`: those that take anything."""
+        fields = [
+            (
+                p.name,
+                Any if p.name in untyped else hint_of(self.fn, p.name),
+                *(() if p.default is p.empty else (msgspec.field(default_factory=partial(_given, p.default)),)),
+            )
+            for p in parameters
+        ]
+        return msgspec.defstruct(f"{self.name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
     def _parameters(self, skip: int) -> list[inspect.Parameter]:
         parameters = list(inspect.signature(self.fn).parameters.values())[skip:]

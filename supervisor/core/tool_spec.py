@@ -6,8 +6,8 @@ Rules
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property, partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin, overload
 
 import msgspec
@@ -21,11 +21,6 @@ from supervisor.core.values import ToolResult
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-T = TypeVar("T")
-
-
-def _given(value: T) -> T:
-    return value
 
 
 class ToolSpec(DeclaredFunction, Generic[P, R_co]):
@@ -40,6 +35,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         timeout: float | None = 30.0,
         idempotent: bool = False,
         starts_process: bool = False,
+        secret: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
         if not callable(approval) and approval not in ("ask", "never"):
@@ -57,6 +53,11 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self._positional = [p.name for p in self._arguments if p.kind is p.POSITIONAL_OR_KEYWORD]
         self._required = {p.name for p in self._arguments if p.default is p.empty}
         self._defaults = {p.name: p.default for p in self._arguments}
+        if isinstance(secret, str):
+            raise TypeError(f"tool {self.name}: secret is a list of parameters' names, not one of them: [{secret!r}]")
+        if unknown := [name for name in secret if all(name != p.name for p in self._arguments)]:
+            raise ValueError(f"tool {self.name} has no parameter {unknown[0]!r} to keep secret")
+        self.secret = tuple(secret)
 
     def __repr__(self) -> str:
         return f"<tool {self.name} of {self.__module__}>"
@@ -78,7 +79,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         """Whether the tool keeps the deadline itself that its argument `timeout` says."""
         return self.timeout is None and any(p.name == "timeout" for p in self._arguments)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments as passed and with defaults filled in, by name; raises TypeError as a call would."""
         passed = {**dict(zip(self._positional, args, strict=False)), **kwargs}
         if (
@@ -89,22 +90,32 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
             self._signature.bind(*args, **kwargs)  # says what is wrong; but for that it would cost ten times as much
         return passed, {name: passed.get(name, default) for name, default in self._defaults.items()}
 
+    @property
+    def offered(self) -> Sequence[inspect.Parameter]:
+        """A secret that has a default is the program's own: no model is shown it, or may give another."""
+        return [p for p in self._arguments if p.name not in self.secret or p.default is p.empty]
+
     @cached_property
     def _struct(self) -> type[msgspec.Struct]:
-        fields = [
-            (
-                p.name,
-                hint_of(self.fn, p.name),
-                *(() if p.default is p.empty else (msgspec.field(default_factory=partial(_given, p.default)),)),
-            )
-            for p in self._arguments
-        ]
-        return msgspec.defstruct(f"{self.name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        return self._struct_of(self._arguments)
+
+    def read_offered(self, raw: msgspec.Raw | bytes) -> None:
+        self._decode(raw, self.offered_struct, self.offered)
 
     def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return typed arguments by name; raises InvalidInput naming what does not fit."""
-        arguments = from_json(raw, self._struct, f"the arguments of tool {self.name}")
+        arguments = self._decode(raw, self._struct, self._arguments)
         return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+
+    def _decode(self, raw: msgspec.Raw | bytes, type_: Any, parameters: Sequence[inspect.Parameter]) -> Any:
+        """Decode arguments; what does not fit is said without a word of what is secret."""
+        try:
+            return from_json(raw, type_, self.arguments_text)
+        except InvalidInput:
+            if not self.secret:
+                raise
+        from_json(raw, self._struct_of(parameters, untyped=self.secret), self.arguments_text)
+        raise InvalidInput(f"{self.arguments_text} do not fit: {' or '.join(self.secret)}, which may not be shown")
 
     def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a person must decide this call; a rule that raises has proved nothing, so it asks (A5)."""
@@ -158,6 +169,7 @@ def tool(
     timeout: float | None = 30.0,
     idempotent: bool = False,
     starts_process: bool = False,
+    secret: Sequence[str] = (),
 ) -> ToolDecorator: ...
 @overload
 def tool(
@@ -167,6 +179,7 @@ def tool(
     timeout: float | None = 30.0,
     idempotent: bool = False,
     starts_process: bool = False,
+    secret: Sequence[str] = (),
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
     """Declare a function tool: an async function whose arguments JSON can hold.
@@ -174,7 +187,9 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     `approval`: "ask" (the default) asks a person for every call, "never" for none; a callable gets the arguments and
     says whether to ask. `timeout`: the call's deadline in seconds (T3); None only for a tool that keeps a deadline of
     its own. `idempotent`: a call lost in a crash may run again. `starts_process`: the tool runs a process and tells its
-    ToolContext its pid before the process begins (T9).
+    ToolContext its pid before the process begins (T9). `secret`: names of parameters whose values only the tool gets;
+    people, logs and other programs see a mask, and errors do not quote them. One that has a default is the program's
+    own: models are not offered it.
     The function returns a value, or a ToolResult to say more; it raises ToolFailed to fail with output.
     """
     return ToolSpec(fn) if fn is not None else lambda fn: ToolSpec(fn, **options)

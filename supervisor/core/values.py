@@ -84,6 +84,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Any
     """The call's arguments with defaults filled in, or what the approver made of them."""
     digest: str
+    """Of the arguments as they are shown."""
     cwd: str
     options: tuple[Option, ...]
     requester: str
@@ -100,8 +101,22 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     shown: tuple[str, ...] = ()
     """Channels that hold a card of it; empty while no card could be posted (A11)."""
+    secret: tuple[str, ...] = ()
+    """Names of the arguments whose values are masked."""
     position: int = 0
     """Where in the store it was asked; approvals are ordered by it."""
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A tool call as a model emits it; `Context.call` takes it.
+
+    `tool` is a name among the agent's `tools`. `arguments`: an object, or its JSON text, as most models emit it. Ids
+    may repeat: each use is a call of its own.
+    """
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any] | str
 
 
 class ToolResult(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):

@@ -239,16 +239,19 @@ class Attempt:
             case _:
                 return event
 
-    async def abandon(self, event: e.OperationAbandoned) -> None:
-        """A scope of the agent's own ended an operation that the journal knows."""
+    async def abandon(
+        self, event: e.OperationAbandoned, follow: Callable[[View], Iterable[Entry]] = lambda view: ()
+    ) -> None:
+        """A scope of the agent's own ended an operation that the journal knows. `follow`: what is journaled with it."""
 
-        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            record = state.operations.get(event.operation)
+        def plan(view: View) -> Iterable[Entry]:
+            record = view.session(self.session).operations.get(event.operation)
             if record is None or not record.is_open or self.fate is not None:
                 return []
-            return [msgspec.structs.replace(event, approval=record.pending_approval)]
+            ended = msgspec.structs.replace(event, approval=record.pending_approval)
+            return [(self.session, ended), *follow(view)]
 
-        await self.append(plan, bound=False)
+        await self.append_to_many(plan, bound=False)
 
     def answered_counts(self, state: SessionState) -> dict[str, int]:
         """Return how many of each operation lie behind the agent: what a save forgets."""

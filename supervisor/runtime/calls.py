@@ -26,22 +26,23 @@ from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping
 from supervisor.core.ids import new_approval_id
-from supervisor.core.rules import Rule, options_for
+from supervisor.core.rules import Rule, VerdictKind, options_for
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import Option, ResultKind, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.identity import working_directory
-from supervisor.runtime.journal import View
+from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.results import denial, encode_details, finished, result_of
 
 Effect = Literal["none", "maybe", "done"]
-_NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
+NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 
 
 class Call(ABC):
-    """One call in one attempt. `name` is that of what is called: rules are on it, and people see it."""
+    """One call in one attempt. `name` is that of what is called: rules are on it, and people see it; `secret` are the
+    names of the arguments that nobody but the effect may see."""
 
-    __slots__ = ("arguments", "attempt", "digest", "is_idempotent", "name", "operation")
+    __slots__ = ("arguments", "attempt", "digest", "is_idempotent", "name", "operation", "secret")
 
     def __init__(
         self,
@@ -51,12 +52,14 @@ class Call(ABC):
         arguments: msgspec.Raw,
         digest: str,
         *,
+        secret: tuple[str, ...] = (),
         is_idempotent: bool = False,
     ) -> None:
         self.attempt = attempt
         self.operation = operation
         self.name = name
         self.arguments = arguments
+        self.secret = secret
         self.digest = digest
         self.is_idempotent = is_idempotent
 
@@ -110,7 +113,7 @@ class Call(ABC):
         approval, asks_itself = new_approval_id(), self.needs_approval()
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            ruled = self.attempt.host.rules.of_call(view, state.facts, self.name, self.arguments)
+            ruled = self.ask_rules(view, state, self.arguments)
             asks = asks_itself if ruled is None else ruled[0] == "ask"
             is_denied = ruled is not None and ruled[0] == "deny"
             if asks and (state.cancel is not None or self.attempt.fate is not None):
@@ -122,6 +125,7 @@ class Call(ABC):
                 arguments=self.arguments,
                 digest=self.digest,
                 idempotent=self.is_idempotent,
+                secret=self.secret,
                 approval=approval if asks else None,
                 options=self._options() if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
@@ -132,13 +136,20 @@ class Call(ABC):
         await self.attempt.append(plan)
 
     def _options(self) -> tuple[Option, ...]:
-        return options_for(self.name, msgspec.json.decode(self.arguments), cwd=working_directory())
+        arguments = msgspec.json.decode(self.arguments)
+        return options_for(self.name, arguments, cwd=working_directory(), secret=self.secret)
+
+    def ask_rules(
+        self, view: View | None, state: SessionState, arguments: msgspec.Raw
+    ) -> tuple[VerdictKind, Rule] | None:
+        """Return what the rules say of the call, and which one said so; None where the tool's own rule decides."""
+        return self.attempt.host.rules.of_call(view, state.facts, self.name, arguments, self.secret)
 
     def check_rules(self, view: View | None, state: SessionState) -> None:
         """Raise Forbidden if the rules do not let the call begin now, whatever they said before (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
-        ruled = self.attempt.host.rules.of_call(view, state.facts, self.name, record.arguments)
+        ruled = self.ask_rules(view, state, record.arguments)
         if ruled is not None and ruled[0] == "deny":
             raise Forbidden(_denied_by(ruled[1]))
         if record.decision is None:  # nobody was asked, so what allowed it must still hold
@@ -177,7 +188,7 @@ class Call(ABC):
         except Forbidden as forbidden:
             await self.finish("denied", str(forbidden), {"reason": "rule", "effect": "none"})
 
-    async def abandon(self, content: str = "", details: Mapping[str, Any] = _NOT_BEGUN) -> None:
+    async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:
         abandoned = e.OperationAbandoned(
             at=self.now(),
             operation=self.operation,
@@ -185,7 +196,11 @@ class Call(ABC):
             content=printable(content),
             details=encode_details(details),
         )
-        await self.attempt.abandon(abandoned)
+        await self.attempt.abandon(abandoned, self.follow_abandonment)
+
+    def follow_abandonment(self, view: View) -> Iterable[Entry]:
+        """Return what is journaled with the call's abandonment."""
+        return ()
 
     async def finish(
         self, kind: ResultKind, content: str, details: Mapping[str, Any], value: msgspec.Raw = JSON_NULL

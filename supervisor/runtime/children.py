@@ -5,7 +5,7 @@ order of results until the parent asks for it. Giving up waiting is not the chil
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
@@ -50,6 +50,36 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
     """Start a sub-agent and return its session; see Context.spawn."""
     given = agent.encode_input(args, kwargs)
     operation = attempt.name_operation(branch, "spawn", agent.name, msgspec.json.decode(given))
+
+    def entry(view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
+        error = None if limit is None else ("LimitExceeded", limit)
+        begun = child if limit is None else None
+        return e.OperationFinished(at=now, operation=operation, kind="spawn", child=begun, error=error)
+
+    with attempt.operating():
+        if await attempt.enter(operation) is None:
+            await begin_child(attempt, operation, agent, given, entry)
+        record = await attempt.take(operation)
+    assert isinstance(record.result, e.OperationFinished)
+    if record.result.error is not None:
+        raise LimitExceeded(record.result.error[1])
+    assert record.result.child is not None
+    return record.result.child
+
+
+async def begin_child(
+    attempt: Attempt,
+    operation: str,
+    agent: AgentSpec[Any, Any],
+    given: Raw,
+    entry: Callable[[View, datetime, str, str | None], e.AnyEvent],
+) -> None:
+    """Commit the session of the child that an operation begins, with the operation's own entry, and run it.
+
+    `entry` gets what the plan sees, the instant, the child's session, and the limit that forbids it, if one does: then
+    there is no child.
+    """
+    await attempt.refuse_if_stopping()
     child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
 
     def plan(view: View) -> Iterator[Entry]:
@@ -58,13 +88,8 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
             raise RunStopping("the run was told to stop; no sub-agent is spawned any more")
         now = attempt.host.clock.now()
         limit = _exceeded(state, attempt.spec)
-        error = ("LimitExceeded", limit) if limit is not None else None
-        spawned = None if error else child
-        yield (
-            attempt.session,
-            e.OperationFinished(at=now, operation=operation, kind="spawn", child=spawned, error=error),
-        )
-        if spawned is not None:
+        yield attempt.session, entry(view, now, child, limit)
+        if limit is None:
             facts = state.facts
             for event in first_events(
                 agent,
@@ -80,22 +105,14 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
             ):
                 yield child, event
 
-    with attempt.operating():
-        if await attempt.enter(operation) is None:
-            await attempt.refuse_if_stopping()
-            attempt.host.expect(child)
-            try:
-                await attempt.append_to_many(plan)
-            finally:  # a cancellation that knows no shields may come with the commit
-                if child in attempt.state.children:
-                    attempt.host.begin(child, agent)
-                else:
-                    attempt.host.forget(child)
-        record = await attempt.take(operation)
-    assert isinstance(record.result, e.OperationFinished)
-    if record.result.error is not None:
-        raise LimitExceeded(record.result.error[1])
-    return child
+    attempt.host.expect(child)
+    try:
+        await attempt.append_to_many(plan)
+    finally:  # a cancellation that knows no shields may come with the commit
+        if child in attempt.state.children:
+            attempt.host.begin(child, agent)
+        else:
+            attempt.host.forget(child)
 
 
 def _exceeded(state: SessionState, spec: AgentSpec[Any, Any]) -> str | None:

@@ -9,7 +9,7 @@ import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 import anyio
 import msgspec
@@ -20,15 +20,17 @@ from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.masking import shown
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.signatures import hint_of
 from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.values import Message, ToolResult
+from supervisor.core.values import Message, ToolCall, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.children import ChildRun, spawn
 from supervisor.runtime.function_calls import FunctionCall
 from supervisor.runtime.journal import View
 from supervisor.runtime.messages import receive, say, transcript
+from supervisor.runtime.model_calls import model_call
 from supervisor.runtime.timers import DurableTimer, sleep
 
 P = ParamSpec("P")
@@ -48,7 +50,15 @@ class LocalContext(Context):
         saved = self._attempt.state.saved
         return None if saved is None else msgspec.json.decode(saved)
 
-    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]:
+    @overload
+    async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
+    @overload
+    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
+    async def call(self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any) -> ToolResult[Any]:
+        if isinstance(tool, ToolCall):
+            if args or kwargs:
+                raise TypeError("a ToolCall holds its arguments; pass nothing beside it")
+            return await model_call(self._attempt, self._branch, tool).run()
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
         return await FunctionCall(self._attempt, self._branch, tool, args, kwargs).run()
@@ -131,7 +141,7 @@ class LocalContext(Context):
     @property
     def transcript(self) -> tuple[Message, ...]:
         attempt = self._attempt
-        return transcript(attempt.host.journal.store.journal(self.session), attempt.run)
+        return transcript(shown(attempt.host.journal.store.journal(self.session)), attempt.run)
 
     def branch(self, name: str, /) -> Context:
         if not name or any(mark in name for mark in "/#:"):

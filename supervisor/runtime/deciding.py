@@ -3,6 +3,7 @@
 Rules
 - The first decision wins; who says the same again (verdict, scope, pattern, arguments) is told that it is so already.
 - What is decided is held against what was offered and asked before anything is written (A5, A8).
+- An edit in which the mask stands keeps the value that is behind it, which the approver need not know.
 - Any process that has the store open may decide; nobody needs to own the tree.
 """
 
@@ -10,14 +11,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable, to_json
 from supervisor.core.errors import InvalidInput
+from supervisor.core.masking import unmask
 from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, ApprovalStatus, Approve, Decision, Scope, Verdict, check_identity
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.ruling import granted
+from supervisor.storage import Store
 
 if TYPE_CHECKING:
     from supervisor.runtime.runner import Runner
@@ -47,6 +51,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
         record = view.session(found.session).operations.get(found.operation)
         if record is None or record.pending_approval != approval:
             return []
+        assert isinstance(record.request, e.ToolCallRequested)
         now, rule = runner.clock.now(), answer.rule
         event = e.ApprovalDecided(
             at=now,
@@ -58,7 +63,8 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
             pattern=None if rule is None else rule.pattern,
             rule=None if rule is None else (runner.rules.book(view).find_same(rule) or rule).id,
             reason=answer.reason,
-            arguments=JSON_NULL if answer.edited is None else answer.edited,
+            arguments=JSON_NULL if answer.edited is None else _restore(answer.edited, record.request),
+            secret=() if answer.edited is None else record.request.secret,
         )
         won.append(event)
         added = () if rule is None else runner.rules.add(view, rule, by, now, approval)
@@ -72,6 +78,8 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
         return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=at, rule=rule, running=running)
     now = store.get_approval(approval)
     assert now is not None
+    if now.secret and answer.edited is not None:
+        now, answer = _unmask(store, now, answer)
     return Verdict(
         kind=_kind(now, answer),
         approval=approval,
@@ -106,6 +114,24 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
         problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
         raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
     return to_json(dict(arguments), "an edited argument")
+
+
+def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
+    """Return edited arguments with the values that the approver left masked."""
+    if not request.secret:
+        return edited
+    return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
+
+
+def _unmask(store: Store, approval: Approval, answer: _Answer) -> tuple[Approval, _Answer]:
+    """Return an approval that is decided, and an edit that came too late, with what is secret, to compare them."""
+    assert answer.edited is not None
+    events = [row.event for row in store.journal(approval.session)]
+    (request,) = (each for each in events if isinstance(each, e.ToolCallRequested) and each.approval == approval.id)
+    decided = (each for each in events if isinstance(each, e.ApprovalDecided) and each.approval == approval.id)
+    stands = next((each.edited for each in decided if each.edited is not None), request.arguments)
+    edited = _restore(answer.edited, request)
+    return replace(approval, arguments=msgspec.json.decode(stands)), replace(answer, edited=edited)
 
 
 def _kind(now: Approval, answer: _Answer) -> Literal["same", "conflict", "gone"]:

@@ -1,7 +1,7 @@
 """Calls of function tools: the effect is a function that runs under a deadline, in this process."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, nextafter
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from supervisor.core import events as e
 from supervisor.core.encoding import from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest
+from supervisor.core.masking import mask
 from supervisor.core.session import Job, SessionState
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import NewJob, ToolContext
@@ -37,17 +38,29 @@ class FunctionCall(Call):
 
     __slots__ = ("tool", "typed")
 
-    def __init__(self, attempt: Attempt, branch: str, tool: ToolSpec[Any, Any], args: Any, kwargs: Any) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        branch: str,
+        tool: ToolSpec[Any, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        model_id: str | None = None,
+    ) -> None:
         passed, full = tool.bind(args, kwargs)
         if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
             full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
         arguments = to_json(full, f"an argument of tool {tool.name}")
         self.tool = tool
         self.typed = tool.decode_arguments(arguments)
-        named = msgspec.to_builtins(passed, order="deterministic")
+        named: Any = model_id
+        if model_id is None:
+            named = mask(msgspec.to_builtins(passed, order="deterministic"), tool.secret)
         operation = attempt.name_operation(branch, "call", tool.name, named)
-        shown = digest(msgspec.to_builtins(full, order="deterministic"))
-        super().__init__(attempt, operation, tool.name, arguments, shown, is_idempotent=tool.idempotent)
+        shown = digest(mask(msgspec.to_builtins(full, order="deterministic"), tool.secret))
+        super().__init__(
+            attempt, operation, tool.name, arguments, shown, secret=tool.secret, is_idempotent=tool.idempotent
+        )
 
     @property
     def value_type(self) -> Any:

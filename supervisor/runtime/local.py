@@ -18,6 +18,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SessionConflict, StoreDied, SupervisorError
 from supervisor.core.ids import check_session_id, new_session_id
+from supervisor.core.masking import shown
 from supervisor.core.people import People
 from supervisor.core.rules import Rule, inherit
 from supervisor.core.values import Approval, Decision, Message, Outcome, Receipt, SessionView, Verdict, check_identity
@@ -303,8 +304,8 @@ class LocalSupervisor(Supervisor):
         root = self.get_row(session).root
         return next(view for view in session_views(self.store, root=root) if view.id == session)
 
-    def find_sessions(self, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
-        return session_views(self.store, root=root, is_open=is_open)
+    def find_sessions(self, *, is_open: bool | None = None) -> list[SessionView]:
+        return session_views(self.store, is_open=is_open)
 
     def get_approval(self, approval: str) -> Approval:
         found = self.store.get_approval(approval)
@@ -331,11 +332,8 @@ class LocalSupervisor(Supervisor):
     def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
         return SessionJournal(self, self.get_row(session).id, after, stay=stay)
 
-    def last_position(self) -> int:
-        return self.store.last_position()
-
     def journal(self, session: str, after: int = 0) -> list[Row]:
-        return self.store.journal(self.get_row(session).id, after)
+        return shown(self.store.journal(self.get_row(session).id, after))
 
     def transcript(self, session: str) -> tuple[Message, ...]:
         return transcript(self.journal(session), runs=0)
@@ -348,7 +346,7 @@ class LocalSupervisor(Supervisor):
         return LocalActivities(self._runner, roots)
 
     def audit(self) -> list[Row]:
-        return [row for row in self.store.rows(0) if isinstance(row.event, AUDITED)]
+        return shown(row for row in self.store.rows(0) if isinstance(row.event, AUDITED))
 
     def owners(self) -> Sequence[Owner]:
         """Return the living processes that have owned trees of this store."""

@@ -13,7 +13,7 @@ Rules
 - Where the store's rules cannot be read nothing is asked and nothing runs (A5).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 import msgspec
@@ -59,15 +59,23 @@ class Ruling:
         return found
 
     def of_call(
-        self, view: View | None, facts: e.SessionCreated, tool: str, arguments: msgspec.Raw
+        self,
+        view: View | None,
+        facts: e.SessionCreated,
+        tool: str,
+        arguments: msgspec.Raw,
+        secret: Collection[str] = (),
     ) -> tuple[VerdictKind, Rule] | None:
-        """Return what the rules say of a call, and which one said so; None where the tool's own rule decides."""
+        """Return what the rules say of a call, and which one said so; None where the tool's own rule decides.
+
+        `secret`: names of the arguments that no pattern may speak of.
+        """
         own = [rule for rule in (*self.from_code, *facts.rules) if rule.tool == tool]
         rules = (*own, *self.book(view).find(tool, facts.root))
         if not rules:
             return None
         values = msgspec.json.decode(arguments)
-        return verdict(rules, tool, values, cwd=working_directory(), root_session=facts.root)
+        return verdict(rules, tool, values, cwd=working_directory(), root_session=facts.root, secret=secret)
 
     def find(self) -> list[Rule]:
         """Return all rules that stand, those of the program first."""

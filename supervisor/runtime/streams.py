@@ -12,6 +12,7 @@ import anyio
 
 from supervisor.abc import InboxWatch, Row
 from supervisor.core import events as e
+from supervisor.core.masking import shown
 from supervisor.core.values import Approval
 from supervisor.runtime.hub import INBOX
 
@@ -128,7 +129,7 @@ class SessionJournal(AsyncIterator[Row]):
                 return row
             news = self._supervisor.hub.news(self._session)
             has_ended = self._supervisor.get_row(self._session).outcome is not None
-            self._found = self._supervisor.store.journal(self._session, self._cursor)
+            self._found = shown(self._supervisor.store.journal(self._session, self._cursor))
             if not self._found:
                 if has_ended and not self._stay:
                     raise StopAsyncIteration

@@ -21,6 +21,7 @@ from supervisor.abc import Row, SessionRow
 from supervisor.core import events as e
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
+from supervisor.core.masking import mask
 from supervisor.core.rows import EncodedRow
 from supervisor.core.session import WAKING
 from supervisor.core.values import Approval, Option, Outcome
@@ -57,6 +58,7 @@ class _Request(msgspec.Struct, frozen=True, tag_field="event", tag="ToolCallRequ
     digest: str = UNREADABLE
     options: tuple[Option, ...] = ()
     expires_at: datetime | None = None
+    secret: tuple[str, ...] = ()
 
 
 _read_session: Final = msgspec.json.Decoder(_Session).decode
@@ -236,7 +238,7 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
         agent=facts.path[-1],
         operation=entry.operation,
         tool=request.tool,
-        arguments=_read_json(request.arguments if edited is None else edited),
+        arguments=mask(_read_json(request.arguments if edited is None else edited), request.secret),
         digest=request.digest,
         cwd=facts.cwd,
         options=request.options,
@@ -252,6 +254,7 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
         rule=None if decision is None else decision.rule,
         decided_at=None if answer is None else answer.at,
         shown=entry.shown,
+        secret=request.secret,
         position=entry.asked,
     )
 

@@ -18,6 +18,7 @@ from supervisor import (
     Supervisor,
     Terminal,
     Timer,
+    ToolCall,
     ToolContext,
     ToolResult,
     ToolSpec,
@@ -77,6 +78,20 @@ async def cleaner(ctx: Context, folder: str) -> str:
     return result.content
 
 
+@tool(approval="never", secret=["token"])
+async def fetch_private(url: str, token: str = "") -> bytes:
+    return url.encode() + token.encode()
+
+
+@agent(tools=[add, charge, fetch_private, shell, cleaner])
+async def chatting(ctx: Context, calls: list[ToolCall]) -> list[str]:
+    assert_type(chatting.tool_schemas(), list[dict[str, Any]])
+    assert_type(await ctx.call(calls[0]), ToolResult[Any])
+    assert_type(await ctx.call(ToolCall("1", "add", {"a": 1})), ToolResult[Any])
+    assert_type((await ctx.call(fetch_private, "http://a", token="b")).value, bytes | None)
+    return [(await ctx.call(call)).content for call in calls]
+
+
 @agent
 async def optional(ctx: Context, order: Order | None = None) -> Order:
     return order or Order("")
@@ -108,6 +123,7 @@ async def caller(ctx: Context) -> None:
     assert_type((await ctx.call(add, a=1, b=2)).value, int | None)
     assert_type((await ctx.call(fetch, "http://a")).value, bytes | None)
     assert_type((await ctx.call(charge, Order("a"))).value, str | None)
+    assert_type(await ctx.call(ToolCall("1", "remove", '{"path": "/tmp/a"}')), ToolResult[Any])
     assert_type(await ctx.call(remove, "/tmp/a", force=True), ToolResult[None])
     assert_type((await ctx.call(watched, path="/tmp/a")).value, int | None)
     assert_type((await ctx.call(shell, "ls", cwd="/", env={"A": "b"}, timeout=3)).value, str | None)

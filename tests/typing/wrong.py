@@ -2,7 +2,7 @@
 
 from api import Order, add, caller, charge, cleaner, clock, fetch, is_risky, janitor, look_up, optional, remove
 
-from supervisor import Approve, Context, Deny, Supervisor, Terminal, agent, open_supervisor, shell, tool
+from supervisor import Approve, Context, Deny, Supervisor, Terminal, ToolCall, agent, open_supervisor, shell, tool
 
 
 async def wrong_sub_agents(ctx: Context) -> None:
@@ -30,6 +30,9 @@ async def wrong_calls(ctx: Context) -> None:
     await ctx.call(look_up, "UTC")  # error: a function is no tool
     await ctx.call(charge, "a")  # error: the argument's type, behind the context
     await ctx.call(remove, "/a", force="yes")  # error: the argument's type
+    await ctx.call(ToolCall("1", "add", {"a": 1}), a=1)  # error: a ToolCall holds its arguments
+    ToolCall("1", "add", [1])  # error: arguments have names
+    ToolCall("1", add, {})  # error: a model says a name
     body: bytes = (await ctx.call(fetch, "http://a")).value  # error: None, where the call was not ok
     await ctx.step(look_up, 3)  # error: the argument's type
     text: str = await ctx.step(look_up, "UTC")  # error: the result's type
@@ -60,6 +63,14 @@ async def wrong_starts(supervisor: Supervisor) -> None:
 
 @tool(approval=is_risky)  # error: the rule takes other arguments
 async def other_arguments(number: int) -> None: ...
+
+
+@tool(secret=[3])  # error: parameters' names
+async def no_name(token: str) -> None: ...
+
+
+@agent(tools=[look_up])  # error: a function is no tool
+async def wrong_tools(ctx: Context) -> None: ...
 
 
 @tool(approval="maybe")  # error: ask, never, or a rule

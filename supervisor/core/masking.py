@@ -1,0 +1,57 @@
+"""Values of parameters that a tool declares secret: the journal and the effect have them, everybody else the mask.
+
+Rules
+- The event that holds arguments names those that are secret, so that whoever reads it later, without the tool, can mask
+  them. Everything that leaves through a Supervisor (approvals, journals, transcripts) is masked.
+- The whole value is masked, whatever its structure. Arguments that are no object are masked whole. A value that is not
+  set (null) is shown: that is no secret.
+- Edited arguments in which the mask stands keep the original value there.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from supervisor.core import events as e
+from supervisor.core.rows import Row
+
+MASK: Final = "[secret]"
+"""Stands in the place of a value, wherever people and programs look; what approvers type to leave a value as it is."""
+
+
+def mask(arguments: Any, secret: Collection[str]) -> Any:
+    """Return arguments, as JSON values, as everybody may see them."""
+    if not secret:
+        return arguments
+    if not isinstance(arguments, Mapping):
+        return MASK
+    return {name: MASK if name in secret and value is not None else value for name, value in arguments.items()}
+
+
+def unmask(arguments: Mapping[str, Any], original: Raw, secret: Collection[str]) -> dict[str, Any]:
+    """Return edited arguments with the values that the approver left masked."""
+    kept = msgspec.json.decode(original) if secret else {}
+    return {name: kept.get(name) if name in secret and value == MASK else value for name, value in arguments.items()}
+
+
+def masked(event: e.AnyEvent) -> e.AnyEvent:
+    """Return an event as everybody may see it."""
+    match event:
+        case e.ToolCallRequested(secret=(_, *_)):
+            return replace(event, arguments=_mask_json(event.arguments, event.secret))
+        case e.ApprovalDecided(secret=(_, *_)) if event.edited is not None:
+            return replace(event, arguments=_mask_json(event.arguments, event.secret))
+        case _:
+            return event
+
+
+def shown(rows: Iterable[Row]) -> list[Row]:
+    """Return journal entries as everybody may see them."""
+    return [row if (event := masked(row.event)) is row.event else Row(row.position, row.session, event) for row in rows]
+
+
+def _mask_json(arguments: Raw, secret: Collection[str]) -> Raw:
+    return Raw(msgspec.json.encode(mask(msgspec.json.decode(arguments), secret)))

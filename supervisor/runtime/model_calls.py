@@ -1,0 +1,210 @@
+"""Calls that a model made: looked up by name among the agent's tools, and answered whatever the model wrote.
+
+Rules
+- A tool that there is not, and arguments that do not fit, are the call's one result, journaled like any other: an error
+  for the model to read. Nobody is asked, and nothing runs.
+- The call's id is the model's, with the how-many-th use of it: models repeat theirs.
+- A sub-agent that is called is a child session, committed with `executing`; its outcome is the call's result. It is no
+  lost call after a crash: it goes on by itself. Cut off by a scope of the agent's own, it is cancelled, since nobody
+  else could hear of it.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec, AnyTool
+from supervisor.core.encoding import from_json, printable, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.ids import digest
+from supervisor.core.masking import mask
+from supervisor.core.session import SessionState
+from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.values import OutcomeKind, ResultKind, ToolCall
+from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.calls import NOT_BEGUN, Call, Effect
+from supervisor.runtime.children import begin_child
+from supervisor.runtime.ending import cancel_events
+from supervisor.runtime.function_calls import FunctionCall
+from supervisor.runtime.identity import HOST
+from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.results import finished
+
+_LONGEST_NAME: Final = 64  # characters of a name that a model made up
+_RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
+    "succeeded": ("ok", "done"),
+    "failed": ("error", "maybe"),
+    "stalled": ("error", "maybe"),
+    "abandoned": ("error", "maybe"),
+    "cancelled": ("interrupted", "maybe"),
+}
+
+
+def model_call(attempt: Attempt, branch: str, call: ToolCall) -> Call:
+    """Return what becomes of a call as a model emitted it. Raises InvalidInput only where two live tasks use one id."""
+    call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
+    tools = attempt.spec.tools
+    if (tool := tools.get(call.tool)) is None:
+        text = f"there is no tool {call.tool[:_LONGEST_NAME]!r}; there are: {', '.join(tools) or 'none'}"
+        secret = {name for each in tools.values() if isinstance(each, ToolSpec) for name in each.secret}
+        return RefusedCall(attempt, branch, call, "unknown_tool", text, secret)
+    try:
+        arguments = _read(call, tool)
+        if isinstance(tool, ToolSpec):
+            return FunctionCall(attempt, branch, tool, (), arguments, model_id=call.id)
+        return AgentCall(attempt, branch, tool, arguments, call.id)
+    except InvalidInput as error:
+        secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
+        return RefusedCall(attempt, branch, call, "invalid_arguments", str(error), secret, tool.offered_names)
+
+
+def _read(call: ToolCall, tool: AnyTool) -> dict[str, Any]:
+    """Return the arguments by name, as JSON values; raises InvalidInput unless they are what the tool takes."""
+    raw = _given(call)
+    tool.read_offered(raw)
+    arguments: dict[str, Any] = msgspec.json.decode(raw)
+    return arguments
+
+
+def _given(call: ToolCall) -> msgspec.Raw:
+    """Return the arguments as JSON; raises InvalidInput if they are none. No text at all is no arguments."""
+    what = f"the arguments of tool {call.tool}"
+    if not isinstance(call.arguments, str):
+        return to_json(dict(call.arguments) if isinstance(call.arguments, Mapping) else call.arguments, what)
+    text = printable(call.arguments).strip() or "{}"
+    return to_json(from_json(text.encode(), Any, what), what)
+
+
+class RefusedCall(Call):
+    """A call that nothing can be done with: its result says what is wrong with it.
+
+    `secret`, of a tool that has any, are the names not to be shown; nor is then what is not among `offered`: it may be
+    one of them, misspelt.
+    """
+
+    __slots__ = ("_reason", "_text")
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        branch: str,
+        call: ToolCall,
+        reason: str,
+        text: str,
+        secret: set[str],
+        offered: Collection[str] | None = None,
+    ) -> None:
+        try:
+            arguments = _given(call)
+        except InvalidInput:
+            arguments = to_json(printable(str(call.arguments)), "what a model wrote")
+        given = msgspec.json.decode(arguments)
+        if secret and offered is not None and isinstance(given, dict):
+            secret = secret.union(given.keys() - set(offered))
+        name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
+        operation = attempt.name_operation(branch, "call", name, call.id)
+        shown = digest(mask(given, secret))
+        super().__init__(attempt, operation, call.tool[:_LONGEST_NAME], arguments, shown, secret=tuple(sorted(secret)))
+        self._reason = reason
+        self._text = text
+
+    @property
+    def value_type(self) -> Any:
+        return Any
+
+    def needs_approval(self) -> bool:
+        return False
+
+    def ask_rules(self, view: View | None, state: SessionState, arguments: msgspec.Raw) -> None:
+        """No rule speaks of what cannot be called."""
+
+    def begin(self) -> Iterable[e.AnyEvent]:
+        yield finished(self.operation, self.now(), "error", self._text, self._details)
+
+    def check(self, arguments: msgspec.Raw) -> None:
+        """There is nothing that they could fit."""
+
+    async def perform(self, arguments: None, *, is_executing: bool) -> None:
+        """Say so to a call that was accepted when its tool was another."""
+        await self.finish("error", self._text, self._details)
+
+    @property
+    def _details(self) -> dict[str, Any]:
+        return {"reason": self._reason, "effect": "none"}
+
+
+class AgentCall(Call):
+    """A call of a sub-agent."""
+
+    __slots__ = ("_agent",)
+
+    def __init__(
+        self, attempt: Attempt, branch: str, agent: AgentSpec[..., Any], arguments: Mapping[str, Any], model_id: str
+    ) -> None:
+        self._agent = agent
+        given = agent.input_as_arguments(agent.encode_input((), arguments))
+        operation = attempt.name_operation(branch, "call", agent.name, model_id)
+        super().__init__(attempt, operation, agent.name, given, digest(msgspec.json.decode(given)), is_idempotent=True)
+
+    @property
+    def value_type(self) -> Any:
+        return self._agent.return_type
+
+    def needs_approval(self) -> bool:
+        """Only where a rule asks for it: what a sub-agent does is asked about on its own."""
+        return False
+
+    def begin(self) -> Iterable[e.AnyEvent]:
+        return ()
+
+    def check(self, arguments: msgspec.Raw) -> msgspec.Raw:
+        self._agent.read_offered(arguments)
+        return self._agent.encode_input((), msgspec.json.decode(arguments))
+
+    async def perform(self, arguments: msgspec.Raw, *, is_executing: bool) -> None:
+        attempt = self.attempt
+        if self._child is None:
+            await begin_child(attempt, self.operation, self._agent, arguments, self._entry)
+        if (child := self._child) is None:
+            return  # a limit forbids it, and is the result
+        await attempt.wait(self.operation, child, lambda: attempt.state.children[child] is not None)
+        ended = attempt.state.children[child]
+        assert ended is not None
+        kind, effect = _RESULTS[ended.kind]
+        value = msgspec.json.decode(ended.value)
+        content = value if isinstance(value, str) else bytes(ended.value).decode()
+        reason = None if kind == "ok" else ended.kind
+        details = {"reason": reason, "effect": effect, "child": child, "partial": ended.partial}
+        await self.finish(kind, content if kind == "ok" else ended.cause or ended.kind, details, ended.value)
+
+    @property
+    def _child(self) -> str | None:
+        """The session of the sub-agent, once it has begun."""
+        record = self.attempt.state.operations.get(self.operation)
+        return record.started.child if record is not None and record.started is not None else None
+
+    def check_rules(self, view: View | None, state: SessionState) -> None:
+        """Only until the sub-agent has begun: then it is too late to forbid it."""
+        if self._child is None:
+            super().check_rules(view, state)
+
+    def _entry(self, view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
+        self.check_rules(view, view.session(self.attempt.session))
+        if limit is not None:
+            return finished(self.operation, now, "error", limit, {"reason": "limit", "effect": "none"})
+        return e.ToolCallStarted(at=now, operation=self.operation, host=HOST, pid=os.getpid(), child=child)
+
+    async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:
+        child = self._child
+        await super().abandon(content, details if child is None else {**details, "effect": "maybe", "child": child})
+
+    def follow_abandonment(self, view: View) -> Iterable[Entry]:
+        child = self._child
+        if child is not None and child in view.session(self.attempt.session).open_children:
+            by = f"its parent {self.attempt.spec.name}"
+            yield from cancel_events(view, child, by, "the call was cut off", self.now())

@@ -1,0 +1,311 @@
+"""Calls as models emit them: looked up by name, answered whatever the model wrote, one result for each use of an id."""
+
+import anyio
+import pytest
+from scenes import ForkingStore, events, names, opened
+
+from supervisor import (
+    Approve,
+    Context,
+    InvalidInput,
+    MemoryStore,
+    ToolCall,
+    ToolResult,
+    agent,
+    ask_for,
+    deny,
+    tool,
+)
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+effects: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    effects.clear()
+
+
+@tool
+async def deploy(target: str, replicas: int = 1) -> dict[str, int]:
+    effects.append(f"deploy {target}")
+    return {target: replicas}
+
+
+@tool(approval="never")
+async def look(target: str) -> str:
+    effects.append(f"look {target}")
+    return f"saw {target}"
+
+
+@agent
+async def researcher(ctx: Context, question: str) -> str:
+    if question == "break":
+        raise LookupError("no such thing")
+    if question == "rest":
+        await ctx.sleep(1e6)
+    if question == "ask":
+        return (await ctx.call(deploy, "from below")).content
+    return f"{(await ctx.call(look, question)).content}, I think"
+
+
+@agent(tools=[deploy, look, researcher])
+async def main(ctx: Context, calls: list[ToolCall]) -> list[ToolResult[object]]:
+    """Make the calls of a model, all at once."""
+    results = [ToolResult(kind="ok", content="")] * len(calls)
+
+    async def answer(ctx: Context, number: int, call: ToolCall) -> None:
+        results[number] = await ctx.call(call)
+
+    async with ctx.task_group() as group:
+        for number, call in enumerate(calls):
+            group.start_soon(answer, number, call)
+    return results
+
+
+async def _call(*calls: ToolCall, store=None, **options) -> list[ToolResult[object]]:
+    async with opened(store, **options) as supervisor:
+        return await (await supervisor.start(main, list(calls), session="s")).result()
+
+
+async def test_a_call_is_looked_up_by_name_and_takes_an_object_or_its_text():
+    """The result is that of the call that a program would have made; a person is shown defaults, too."""
+    async with opened() as supervisor:
+        calls = [ToolCall("1", "deploy", {"target": "a"}), ToolCall("2", "look", '{"target": "b"}')]
+        run = await supervisor.start(main, calls)
+        approval = await anext(run.approvals())
+        assert (approval.tool, approval.arguments) == ("deploy", {"target": "a", "replicas": 1})
+        await supervisor.decide(approval.id, Approve(by="ana", arguments={"target": "a", "replicas": 2}))
+        first, second = await run.result()
+    assert (first.kind, first.value, second.content) == ("ok", {"a": 2}, "saw b")
+    assert sorted(effects) == ["deploy a", "look b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        ("deplo", {"target": "a"}, "unknown_tool"),
+        ("a:b/c#1 \x1b[31m\ud800" + "x" * 5000, "{nonsense", "unknown_tool"),
+        ("", "", "unknown_tool"),
+        ("deploy", {"target": "a", "force": True}, "invalid_arguments"),
+        ("deploy", {"target": "a", "replicas": "3"}, "invalid_arguments"),
+        ("deploy", {}, "invalid_arguments"),
+        ("deploy", "", "invalid_arguments"),
+        ("deploy", '{"target": "a"', "invalid_arguments"),
+        ("deploy", '{"target": "\\ud800"}', "invalid_arguments"),
+        ("deploy", '{"target": "\ud800"}', "invalid_arguments"),
+        ("deploy", '["a"]', "invalid_arguments"),
+        ("deploy", "null", "invalid_arguments"),
+        ("deploy", "[" * 100_000, "invalid_arguments"),
+        ("deploy", None, "invalid_arguments"),
+        ("deploy", {"target": object()}, "invalid_arguments"),
+        ("researcher", {"question": 3}, "invalid_arguments"),
+        ("researcher", {}, "invalid_arguments"),
+    ],
+)
+async def test_what_a_model_got_wrong_is_an_error_for_it_to_read(name, arguments, reason):
+    """T1: never an exception; it is the call's one result, in the journal; nobody is asked and nothing runs."""
+    got = []
+
+    @agent(tools=[deploy, look, researcher])
+    async def caller(ctx: Context) -> None:
+        got.append(await ctx.call(ToolCall("1", name, arguments)))
+
+    async with opened() as supervisor:
+        run = await supervisor.start(caller, session="s")
+        assert (await run.outcome()).kind == "succeeded"
+        assert (got[0].kind, got[0].details["reason"], got[0].details["effect"]) == ("error", reason, "none")
+        (asked,), (finished,) = (
+            events(supervisor.store, "s", kind) for kind in (e.ToolCallRequested, e.ToolCallFinished)
+        )
+        assert (asked.operation, asked.approval) == (finished.operation, None)
+        assert finished.content == got[0].content
+        assert len(asked.operation) < 100
+        assert effects == []
+        assert len(supervisor.find_sessions()) == 1
+
+
+async def test_each_use_of_an_id_is_a_call_of_its_own_in_a_re_run_too():
+    """R1: models repeat their ids. Killed after any commit, each use has its own result, and nothing runs twice."""
+
+    @agent(tools=[deploy, look])
+    async def repeats(ctx: Context) -> list[str]:
+        calls = [ToolCall("call_0", "deploy" if n % 2 else "look", {"target": str(n)}) for n in range(4)]
+        return [(await ctx.call(call)).content for call in calls] + [(await ctx.call(look, "0")).content]
+
+    wanted = ["saw 0", '{"1":1}', "saw 2", '{"3":1}', "saw 0"]
+    store = ForkingStore(look=lambda: list(effects))
+    async with opened(store, unattended="approve") as supervisor:
+        assert await (await supervisor.start(repeats, session="s")).result() == wanted
+    assert len(effects) == 5
+    for copy, before in store.copies[:-1]:
+        effects[:] = before
+        async with opened(copy, unattended="approve") as supervisor:
+            (run,) = await supervisor.resume("s")
+            got = await run.result()
+        assert [mine for mine, theirs in zip(got, wanted, strict=True) if mine != theirs and "lost" not in mine] == []
+        assert len(effects) <= 5
+        assert len(copy.find_approvals(pending=False)) == 2
+
+
+async def test_an_id_used_by_two_tasks_at_once_is_refused_without_branches():
+    """R1: which of them is the first use would change from attempt to attempt."""
+
+    @agent(tools=[deploy])
+    async def twice(ctx: Context) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(ctx.call, ToolCall("1", "deploy", {"target": "a"}))
+            group.start_soon(ctx.call, ToolCall("1", "deploy", {"target": "b"}))
+
+    async with opened(unattended="approve") as supervisor:
+        outcome = await (await supervisor.start(twice)).outcome()
+    assert (outcome.kind, "branch" in outcome.cause) == ("failed", True)
+
+
+async def test_a_sub_agent_that_is_called_is_a_child_and_its_outcome_the_result():
+    """W13: success, failure and a person's cancel are results; the child's session is named in the details."""
+    async with opened() as supervisor:
+        questions = ["why", "break", "rest"]
+        run = await supervisor.start(main, [ToolCall(q, "researcher", {"question": q}) for q in questions])
+        await anyio.sleep(1)
+        _, resting = supervisor.find_sessions(is_open=True)
+        assert (resting.path, resting.parent) == (("main", "researcher"), run.session)
+        await supervisor.cancel(resting.id, by="ana")
+        ok, failed, cancelled = await run.result()
+    assert (ok.kind, ok.content, ok.value) == ("ok", "saw why, I think", "saw why, I think")
+    assert (ok.details["reason"], ok.details["effect"]) == (None, "done")
+    assert (failed.kind, failed.details["reason"], "no such thing" in failed.content) == ("error", "failed", True)
+    assert (cancelled.kind, cancelled.details["child"]) == ("interrupted", resting.id)
+
+
+async def test_a_limit_that_forbids_a_sub_agent_is_the_calls_result():
+    """The agent's declaration bounds what its model may begin; there is no child, and the model reads why."""
+
+    @agent(tools=[researcher], max_children=1)
+    async def bounded(ctx: Context) -> list[str | None]:
+        calls = [ToolCall(question, "researcher", {"question": question}) for question in "ab"]
+        return [(await ctx.call(call)).details["reason"] for call in calls]
+
+    async with opened() as supervisor:
+        assert await (await supervisor.start(bounded)).result() == [None, "limit"]
+        assert len(supervisor.find_sessions()) == 2
+
+
+async def test_a_called_sub_agent_goes_on_after_a_crash():
+    """T2, R1: killed after any commit, there is one child, its approval is asked once, and the call is not lost."""
+    store = ForkingStore(look=lambda: list(effects))
+    call = ToolCall("1", "researcher", {"question": "ask"})
+    assert (await _call(call, store=store, unattended="approve"))[0].content == '{"from below":1}'
+    assert len(store.copies) > 6
+    for copy, before in store.copies[:-1]:
+        effects[:] = before
+        async with opened(copy, unattended="approve") as supervisor:
+            (result,) = await (await supervisor.start(main, [call], session="s")).result()
+            assert result.kind == "ok"
+            assert "lost" in result.content or effects == ["deploy from below"]
+            assert len(supervisor.find_sessions()) == 2
+            assert len(supervisor.find_approvals(pending=False)) == 1
+            assert names(copy, "s").count("ToolCallFinished") == 1
+
+
+async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
+    """R2: a decision wakes the child, its outcome the run that called it."""
+    async with opened(MemoryStore(), passivate_after=60) as supervisor:
+        run = await supervisor.start(main, [ToolCall("1", "researcher", {"question": "ask"})])
+        approval = await anext(run.approvals())
+        await anyio.sleep(200)
+        assert supervisor._runner.live == {}
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert (await run.result())[0].content == '{"from below":1}'
+
+
+async def test_rules_hold_for_sub_agents_that_are_called():
+    """A7: a deny on its name, and an ask_for, whose approver may edit what it is asked; nothing begins before."""
+    call = ToolCall("1", "researcher", {"question": "why"})
+    (denied,) = await _call(call, rules=[deny("researcher")])
+    assert (denied.kind, effects) == ("denied", [])
+    async with opened(rules=[ask_for("researcher")]) as supervisor:
+        run = await supervisor.start(main, [call])
+        approval = await anext(run.approvals())
+        assert (approval.tool, approval.arguments, len(supervisor.find_sessions())) == ("researcher", call.arguments, 1)
+        await supervisor.decide(approval.id, Approve(by="ana", arguments={"question": "how"}))
+        assert (await run.result())[0].content == "saw how, I think"
+
+
+async def test_a_called_sub_agent_that_is_cut_off_is_cancelled_in_a_re_run_too():
+    """T1, W8: nobody else could hear of it. The call is abandoned, and the sub-agent ends."""
+
+    @agent(tools=[researcher])
+    async def hurries(ctx: Context) -> bool:
+        async with ctx.move_on_after(5) as timer:
+            await ctx.call(ToolCall("1", "researcher", {"question": "rest"}))
+        return timer.expired
+
+    store = ForkingStore()
+    async with opened(store) as supervisor:
+        assert await (await supervisor.start(hurries, session="s")).result()
+    for copy, _ in store.copies[:-1]:
+        async with opened(copy) as supervisor:
+            (run,) = await supervisor.resume("s")
+            assert await run.result()
+            _, child = supervisor.find_sessions()
+            assert child.outcome["kind"] == "cancelled"
+            assert names(copy, "s").count("OperationAbandoned") == 1
+
+
+def test_two_tools_of_one_name_are_refused_at_declaration():
+    """A model could not tell them apart; nor can it call what is no tool."""
+
+    @tool(name="look")
+    async def other() -> None: ...
+
+    with pytest.raises(ValueError, match="look"):
+        agent(tools=[look, other])(main.fn)
+    with pytest.raises(ValueError, match="researcher"):
+        agent(tools=[researcher, tool(name="researcher")(other.fn)])(main.fn)
+    with pytest.raises(TypeError):
+        agent(tools=[print])(main.fn)
+
+
+async def test_a_tool_call_holds_its_arguments():
+    """What is passed beside it would be lost."""
+
+    @agent(tools=[look])
+    async def wrong(ctx: Context) -> None:
+        with pytest.raises(TypeError):
+            await ctx.call(ToolCall("1", "look", {}), target="a")
+
+    async with opened() as supervisor:
+        await (await supervisor.start(wrong)).result()
+
+
+def test_schemas_say_what_a_model_may_give():
+    """Names, descriptions from docstrings, JSON schema of the parameters; the program's own are not among them."""
+
+    @tool(secret=["token", "pin"])
+    async def pay(to: str, pin: int, amount: float = 1, token: str = "planted") -> None:
+        """Pay somebody.
+
+        At once.
+        """
+
+    @agent(tools=[pay, researcher])
+    async def payer(ctx: Context) -> None: ...
+
+    first, second = payer.tool_schemas()
+    assert (first["name"], first["description"]) == ("pay", "Pay somebody.\n\nAt once.")
+    assert first["parameters"]["properties"].keys() == {"to", "pin", "amount"}
+    assert first["parameters"]["required"] == ["to", "pin"]
+    assert (second["name"], second["parameters"]["properties"]) == ("researcher", {"question": {"type": "string"}})
+    assert "planted" not in str(payer.tool_schemas())
+
+
+def test_a_parameter_that_no_schema_describes_is_said_with_its_tool():
+    """One clear line, when the schemas are asked for."""
+
+    @tool
+    async def odd(what: Context) -> None: ...
+
+    with pytest.raises(InvalidInput, match="odd"):
+        agent(tools=[odd])(main.fn).tool_schemas()
