@@ -18,6 +18,7 @@ from supervisor.core.people import People
 from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
+from supervisor.runtime.garbage import collecting_seldom
 from supervisor.runtime.host import Fate
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
@@ -115,7 +116,7 @@ async def _host(
     leaving: anyio.Event,
 ) -> None:
     """Own every task: the writer outlives the attempts, the attempts outlive the channels."""
-    with anyio.CancelScope(shield=True):
+    with anyio.CancelScope(shield=True), collecting_seldom():
         async with anyio.create_task_group() as writer:
             writer.start_soon(runner.journal.run)
             async with anyio.create_task_group() as tasks:

@@ -15,6 +15,7 @@ class FactLog:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._plain = logging.getLogger(name)
 
     def debug(self, fact: str, **values: Any) -> None:
         self._log(logging.DEBUG, fact, values)
@@ -26,12 +27,11 @@ class FactLog:
         self._log(logging.ERROR, fact, values)
 
     def _log(self, level: int, fact: str, values: dict[str, Any]) -> None:
-        plain = logging.getLogger(self._name)
-        if level < logging.WARNING and not plain.isEnabledFor(level):
+        if level < logging.WARNING and not self._plain.isEnabledFor(level):
             return
         import structlog
 
         if structlog.is_configured():
             structlog.get_logger(self._name).log(level, fact, **values)
         else:
-            plain.log(level, "%s", " ".join([fact, *(f"{key}={value!r}" for key, value in values.items())]))
+            self._plain.log(level, "%s", " ".join([fact, *(f"{key}={value!r}" for key, value in values.items())]))

@@ -7,7 +7,9 @@ Rules
 - The tag is the class's name. An unknown tag refuses that session only, loudly: a newer program wrote it.
 """
 
+from collections.abc import Callable
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -347,15 +349,15 @@ def begins(event: Any) -> str | None:
             return None
 
 
+ANSWERS: Final[dict[type[Any], Callable[[Any], str]]] = {
+    ApprovalDecided: attrgetter("operation"),
+    ChildEnded: attrgetter("child"),
+    MessageReceived: lambda _: MESSAGE,
+}
+"""What a waiting run may wait for, and the key that it knows the answer by (see RunPassivated.waiting_for)."""
+
+
 def answers(event: Any) -> str | None:
-    """Return the key that a waiting run knows this answer by (see RunPassivated.waiting_for), None if it answers
-    nothing."""
-    match event:
-        case ApprovalDecided(operation=operation):
-            return operation
-        case ChildEnded(child=child):
-            return child
-        case MessageReceived():
-            return MESSAGE
-        case _:
-            return None
+    """Return the key of an answer, None if an event answers nothing."""
+    key = ANSWERS.get(type(event))
+    return None if key is None else key(event)

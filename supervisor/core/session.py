@@ -182,7 +182,18 @@ class SessionState(msgspec.Struct, kw_only=True):
         if not isinstance(event, BESIDE):
             self.barren = 0
 
-    def _take(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic
+    def _take(self, event: e.AnyEvent) -> None:
+        if isinstance(event, OPERATIONS):
+            self._advance_operation(event.operation, event)
+        else:
+            self._note(event)
+        if isinstance(event, e.SLEEPING):
+            self.waiting_for = event.waiting_for
+            self.back_off_until = event.due_at if isinstance(event, e.RunRestarted) else None
+        elif self.waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in self.waiting_for):
+            self.waiting_for = self.back_off_until = None
+
+    def _note(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic
         match event:
             case e.ChildEnded():
                 if self.children.get(event.child, event) is not None:
@@ -212,15 +223,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.cancel = event
             case e.RunFinished():
                 self.outcome = event
-            case _ if isinstance(event, OPERATIONS):
-                self._advance_operation(event.operation, event)
             case _:
                 pass
-        if isinstance(event, e.SLEEPING):
-            self.waiting_for = event.waiting_for
-            self.back_off_until = event.due_at if isinstance(event, e.RunRestarted) else None
-        elif self.waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in self.waiting_for):
-            self.waiting_for = self.back_off_until = None
 
     def _begin_run(self, event: e.RunStarted) -> None:
         """A run's memory is its own: what the run before it did is in the journal, and nowhere else."""

@@ -279,10 +279,11 @@ class LocalSupervisor(Supervisor):
         live = self._runner.journal.states.get(session)
         return live.facts.root if live is not None else self.get_row(session).root
 
-    def is_running(self, session: str, number: int) -> bool:
-        """Whether this process knows, without reading, that a run of a session has not ended."""
-        live = self._runner.journal.states.get(session)
-        return live is not None and live.runs == number and live.is_open
+    def runs_at(self, session: str, number: int) -> int | None:
+        """Return the position behind which a run's end will be, where memory says that it has not ended."""
+        journal = self._runner.journal
+        live = journal.states.get(session)
+        return journal.position if live is not None and live.runs == number and live.is_open else None
 
     def get_run(self, session: str) -> Run[Any]:
         """Return the latest run of a session. Raises NotFound."""

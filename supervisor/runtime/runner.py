@@ -207,12 +207,13 @@ class Runner:
     # -- facts come up -----------------------------------------------------------------------------------------------
 
     def _published(self, rows: list[Row]) -> None:
+        sleepers: dict[str, e.AnyEvent] = {}  # each is told once: a parent may hear of a thousand children in one batch
         for row in rows:
             attempt = self.live.get(row.session)
             if attempt is not None:
                 self._tell(attempt, row.event)
-            elif isinstance(row.event, WAKING_EVENTS):
-                self._tell_sleeper(row.session, row.event)
+            elif isinstance(row.event, WAKING_EVENTS) and not isinstance(sleepers.get(row.session), e.CancelRequested):
+                sleepers[row.session] = row.event
             if isinstance(row.event, e.RunFinished):
                 self.endings.pop(row.session, None)
                 self.survivors.forget(row.session)
@@ -222,6 +223,8 @@ class Runner:
             self.hub.publish(row.session)
             if isinstance(row.event, INBOX_EVENTS):
                 self.hub.publish(INBOX)
+        for session, event in sleepers.items():
+            self._tell_sleeper(session, event)
         self.note_change()
 
     def _tell(self, attempt: Attempt, event: e.AnyEvent) -> None:
@@ -237,15 +240,17 @@ class Runner:
 
     def _tell_sleeper(self, session: str, event: e.AnyEvent) -> None:
         """Something came for a session that is not in memory: it is ours to see to if we own its tree (R2)."""
+        if isinstance(event, e.CancelRequested) and event.origin != session:
+            return
         row = self.journal.store.get_session(session)
         if row is None or row.outcome is not None or self.is_closed:
             return
         if not self.journal.store.owns(row.root):
             self.came_for_nobody(row.root)
-        elif not isinstance(event, e.CancelRequested):
-            self.launcher.launch(session)
-        elif event.origin == session:
+        elif isinstance(event, e.CancelRequested):
             self.start_soon(self.end_tree, session)
+        else:
+            self.launcher.launch(session)
 
     def _die(self) -> None:
         for attempt in list(self.live.values()):

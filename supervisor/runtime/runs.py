@@ -69,7 +69,9 @@ class LocalRun(Run[R]):
 
     def _look(self) -> e.RunFinished | None:
         """Read on in the journal until the run's own outcome."""
-        if self._ended is None and not self._supervisor.is_running(self.session, self._number):
+        if (position := self._supervisor.runs_at(self.session, self._number)) is not None:
+            self._cursor, self._left = position, 1
+        elif self._ended is None:
             for row in self._supervisor.store.journal(self.session, self._cursor):
                 self._cursor = row.position
                 if isinstance(row.event, e.RunFinished | e.ImportStarted):

@@ -31,8 +31,8 @@ E = TypeVar("E")
 UNREADABLE: Final = "(unreadable)"
 """Stands where an entry points to an event that this program cannot read."""
 
-_MOVING: Final = (e.RunStarted, e.ImportStarted, *e.SLEEPING, *WAKING)
-"""What changes a session's entry, besides what answers something."""
+_MOVING: Final = {e.RunStarted, e.ImportStarted, *e.SLEEPING, *WAKING, *e.ANSWERS}
+"""What changes a session's entry."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -121,7 +121,7 @@ def touched(rows: Iterable[Row]) -> Touched:
                 found.calls.add((row.session, event.operation))
             case _:
                 pass
-        if isinstance(event, _MOVING) or e.answers(event) is not None:
+        if type(event) in _MOVING:
             found.sessions.add(row.session)
     return Touched(found.sessions - made, found.approvals - made, found.calls)
 
@@ -155,7 +155,7 @@ class Draft:
                 self._show(event)
             case _:
                 pass
-        if isinstance(event, _MOVING) or e.answers(event) is not None:
+        if type(event) in _MOVING:
             self._move(row)
 
     def new_sessions(self) -> list[SessionEntry]:

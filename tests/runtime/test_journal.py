@@ -1,7 +1,11 @@
 """The journal: one way to write, shared commits, and what becomes of those who wait when the disk fails."""
 
+import asyncio
+from datetime import UTC, datetime
+
 import anyio
 import pytest
+import sniffio
 from scenes import FaultyStore, events, fork, opened, replayed
 
 from supervisor import (
@@ -21,6 +25,7 @@ from supervisor.core.errors import IllegalEvent
 
 pytestmark = pytest.mark.anyio
 effects: list[str] = []
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -262,3 +267,46 @@ async def test_text_that_utf_8_cannot_hold_fails_one_caller_and_not_the_batch():
         runs = [await supervisor.start(odd, requester=who) for who in ("bob", "b\ud800b")]
         await supervisor.cancel((await supervisor.start(asks, "x")).session, "because \ud800", by="an\ud800a")
         assert [await run.result() for run in runs] == ["fine", "fine"]
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the_wait_nor_is_lost(is_native):
+    """W8: the caller goes on when its entry is on disk; a scope cancels it at its next checkpoint, and asyncio's own
+    cancellation, which comes only once, is raised at the end of the append."""
+    if is_native and sniffio.current_async_library() != "asyncio":
+        pytest.skip("trio has no such thing")
+    happened, scope, tasks = [], anyio.CancelScope(), []
+
+    class Held(MemoryStore):
+        is_held = False
+
+        def begin(self) -> bool:
+            return not self.is_held and super().begin()
+
+    async def say(journal) -> None:
+        tasks.append(asyncio.current_task() if is_native else None)
+        with scope:
+            try:
+                await journal.append(lambda view: [("s", e.MessageSent(at=STARTED, text="hello"))])
+                happened.append("went on")
+                await anyio.lowlevel.checkpoint()
+            except anyio.get_cancelled_exc_class():
+                happened.append(f"cancelled, {len(events(store, 's', e.MessageSent))} on disk")
+                if not is_native:
+                    raise
+                tasks[0].uncancel()
+
+    store = Held()
+    async with opened(store) as supervisor, anyio.create_task_group() as group:
+        await supervisor.start(asks, "a", session="s")
+        await anext(supervisor.approvals())
+        store.is_held = True
+        group.start_soon(say, supervisor._runner.journal)
+        await anyio.sleep(1)
+        tasks[0].cancel() if is_native else scope.cancel()
+        await anyio.sleep(1)
+        assert not happened
+        store.is_held = False
+        await anyio.sleep(1)
+        assert happened == ["went on", "cancelled, 1 on disk"][is_native:]
+        await supervisor.cancel("s")

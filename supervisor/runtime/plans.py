@@ -1,0 +1,103 @@
+"""Plans: pure, synchronous functions that say what is to be journaled, and what they see when they run.
+
+Rules
+- A plan sees every session as it is on disk, and as the plans before it in its batch leave it: drafts, which become the
+  live state after the commit. So a refused commit needs no undo, and nobody sees what is not on disk.
+- What a plan returns is checked here, so that whatever is wrong with it fails its caller alone.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from supervisor.abc import Store
+from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
+from supervisor.core.events import AnyEvent, encode_event
+from supervisor.core.rows import EncodedRow, Row
+from supervisor.core.session import SessionState, replay
+
+if TYPE_CHECKING:
+    from supervisor.runtime.journal import Journal
+
+Entry = tuple[str, AnyEvent]
+Plan = Callable[["View"], Iterable[Entry]]
+
+
+class View:
+    """What a plan sees: every session as it is on disk, and as the plans before it in this batch leave it."""
+
+    def __init__(self, journal: "Journal") -> None:
+        self._journal = journal
+        self.drafts: dict[str, SessionState] = {}
+        self.rows: list[Row] = []
+        self.noted: dict[str, int] = {}
+        """Sessions whose notes are in `rows`, and how many."""
+        self.has_claimed = False
+        self._absent: set[str] = set()
+        """Sessions that were looked for and do not exist: a session that begins would be looked for again and again."""
+
+    @property
+    def store(self) -> Store:
+        return self._journal.store
+
+    def find_session(self, session: str) -> SessionState | None:
+        state = self.drafts.get(session) or self._journal.states.get(session)
+        if state is None and session not in self._absent:
+            if rows := self.store.journal(session):
+                state = self.drafts[session] = replay(session, [row.event for row in rows])
+            else:
+                self._absent.add(session)
+        return state
+
+    def session(self, session: str) -> SessionState:
+        """Return a session's state, to be read only. Raises NotFound."""
+        if (state := self.find_session(session)) is None:
+            raise NotFound(f"there is no session {session} in {self.store.name}")
+        return state
+
+    def claim(self, root: str) -> None:
+        """Own a tree from this commit on. Raises TreeOwned if a living process does."""
+        if self.store.owns(root):
+            return
+        if (owner := self.store.claim(root)) is not None:
+            raise TreeOwned(root, str(owner))
+        self.has_claimed = True
+
+    def take(self, session: str, event: AnyEvent) -> None:
+        """Let an event follow; the session's notes come before it. Raises InvalidInput for text that UTF-8 cannot hold:
+        found here it fails one caller, found by the store it would fail the batch."""
+        try:
+            body = encode_event(event)
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"{type(event).__name__} cannot be written to the journal: {error}") from None
+        if (reason := self.store.unreadable.get(session)) is not None:
+            raise StoreUnreadable(reason)
+        draft = self._draft(session)
+        if session not in self.noted and (notes := self._journal.notes.get(session)):
+            self.noted[session] = len(notes)
+            for note in notes:
+                self._add(session, note, encode_event(note))
+        draft.apply(event)
+        self._add(session, event, body)
+
+    def cut(self, length: int) -> None:
+        """Take back the entries behind `length`: the plan that made them was refused half-way."""
+        kept = self.rows[:length]
+        self.rows, self.drafts, noted, self.noted = [], {}, self.noted, {}
+        for row in kept:
+            if row.session not in self.noted and row.session in noted:
+                self.noted[row.session] = noted[row.session]
+            elif noted.get(row.session, 0) > 1:
+                noted[row.session] -= 1
+            else:
+                self._draft(row.session).apply(row.event)
+            self.rows.append(row)
+
+    def _draft(self, session: str) -> SessionState:
+        if (draft := self.drafts.get(session)) is None:
+            live = self._journal.states.get(session)
+            draft = live.copy() if live is not None else (self.find_session(session) or SessionState(id=session))
+            self.drafts[session] = draft
+        return draft
+
+    def _add(self, session: str, event: AnyEvent, body: bytes) -> None:
+        self.rows.append(EncodedRow(self._journal.position + len(self.rows) + 1, session, event, body))
