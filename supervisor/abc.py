@@ -331,8 +331,8 @@ class Supervisor(ABC):
         """Return a session as it is now. Raises NotFound."""
 
     @abstractmethod
-    def find_sessions(self, *, is_open: bool | None = None) -> list[SessionView]:
-        """Return all sessions, or the open or ended ones, parents before children."""
+    def find_sessions(self, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
+        """Return all sessions, those of one tree, the open or the ended ones; parents before children."""
 
     @abstractmethod
     def get_approval(self, approval: str) -> Approval:
@@ -360,6 +360,10 @@ class Supervisor(ABC):
     @abstractmethod
     def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
         """Iterate over a session's journal behind a cursor, without gaps; ends with the run, unless told to stay."""
+
+    @abstractmethod
+    def last_position(self) -> int:
+        """Return a cursor behind everything that has happened so far, for `watch_inbox` and `watch`."""
 
     @abstractmethod
     def journal(self, session: str, after: int = 0) -> list[Row]:

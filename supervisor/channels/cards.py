@@ -93,7 +93,7 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     arguments = approval.arguments if edited is None else edited
     agent = visible(approval.path[-1])
     facts = [fact for fact in arguments_facts(approval.tool, arguments) if fact[0] != "cwd"]
-    facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", _place(approval, arguments)))
+    facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", place(approval, arguments)))
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))
     facts.append(("for", visible(approval.requester)))
@@ -163,7 +163,7 @@ def _is_plain(text: str) -> bool:
     return False
 
 
-def _place(approval: Approval, arguments: Any) -> str:
+def place(approval: Approval, arguments: Any) -> str:
     """Return where it would run: a tool's own cwd counts from the session's."""
     own = arguments.get("cwd") if isinstance(arguments, dict) else None
     return visible(posixpath.join(approval.cwd, own) if isinstance(own, str) else approval.cwd)

@@ -305,8 +305,8 @@ class LocalSupervisor(Supervisor):
         root = self.get_row(session).root
         return next(view for view in session_views(self.store, root=root) if view.id == session)
 
-    def find_sessions(self, *, is_open: bool | None = None) -> list[SessionView]:
-        return session_views(self.store, is_open=is_open)
+    def find_sessions(self, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
+        return session_views(self.store, root=root, is_open=is_open)
 
     def get_approval(self, approval: str) -> Approval:
         found = self.store.get_approval(approval)
@@ -332,6 +332,9 @@ class LocalSupervisor(Supervisor):
 
     def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
         return SessionJournal(self, self.get_row(session).id, after, stay=stay)
+
+    def last_position(self) -> int:
+        return self.store.last_position()
 
     def journal(self, session: str, after: int = 0) -> list[Row]:
         return shown(self.store.journal(self.get_row(session).id, after))

@@ -9,7 +9,7 @@ Where to go afterwards is a path on this server (`next`), never another site's a
 """
 
 import secrets
-from html import escape
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
@@ -17,32 +17,28 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.rendering import HEADERS, render
+
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
 
-_FORM = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>supervisor: log in</title><h1>supervisor</h1>
-<form method="post" action="/login"><p><label>Token <input name="token" type="password" autocomplete="current-password"
- required autofocus></label><input type="hidden" name="next" value="{next}"><button>Log in</button></form>
-<p>It is in the file or variable that the daemon was started with, or in the link that it printed.</html>
-"""
-
 
 def routes(site: "Site") -> list[BaseRoute]:
-    async def show(request: Request) -> Response:
-        if (token := request.query_params.get("token")) is not None:
-            return _enter(site, request, token, request.query_params.get("next"))
-        page = _FORM.format(next=escape(_local(request.query_params.get("next"))))
-        return HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; form-action 'self'"})
-
-    async def log_in(request: Request) -> Response:
-        if "origin" in request.headers:
-            site.guard.check_origin(request)
-        form = await read_form(request)
-        return _enter(site, request, form.get("token", ""), form.get("next"))
-
     async def visit(request: Request) -> Response:
-        return await (log_in if request.method == "POST" else show)(request)
+        if request.method == "POST":
+            form = await read_form(request)
+        else:
+            form = dict(request.query_params)
+        token, then = form.get("token"), form.get("next")
+        if token is None:
+            return _form(then)
+        try:
+            if "origin" in request.headers:
+                site.guard.check_origin(request)
+            return _enter(site, request, token, then)
+        except Problem as problem:
+            return _form(then, problem)
 
     async def log_out(request: Request) -> Response:
         identity = site.guard.identify(request)
@@ -56,6 +52,13 @@ def routes(site: "Site") -> list[BaseRoute]:
         Route("/login", visit, methods=["GET", "POST"]),
         Route("/logout", log_out, methods=["POST"]),
     ]
+
+
+def _form(then: str | None, problem: Problem | None = None) -> Response:
+    said = problem.detail if problem is not None else ""
+    body = render("login.html", datetime.now(UTC), viewer=None, problem=said, next=_local(then))
+    headers = {**(problem.headers if problem is not None else {}), **HEADERS}
+    return HTMLResponse(body, problem.status if problem is not None else 200, headers)
 
 
 def ask_to_log_in(request: Request) -> Response:

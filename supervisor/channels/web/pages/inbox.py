@@ -1,0 +1,220 @@
+"""An approval as a card of the page: what would run, readable; what each choice will do, before it is pressed.
+
+The words are those of channels/cards.py, which all surfaces share; here they get colours, forms and a history.
+
+Rules
+- Everything of the call is on the card. What is long is scrolled, and its length is said above it.
+- A standing rule is shown, tool and pattern, where it is granted, in the words of what will not be asked again.
+- A card that is decided says by whom and when, keeps what was asked, and offers nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from supervisor.channels.cards import ago, arguments_facts, decided, json_text, path_text, place, visible
+from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Approval, Approve, Decision, Deny, Option, Scope
+
+LONG: Final = 24
+"""Lines from which on an argument is scrolled."""
+_PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
+"""What tools call a text and what replaces it; shown as the difference."""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """One argument, or the difference that two of them make."""
+
+    label: str
+    spans: tuple[Span, ...]
+    language: Language
+    lines: int
+
+    @property
+    def is_block(self) -> bool:
+        return self.language != "text" or self.lines > 1
+
+    @property
+    def is_long(self) -> bool:
+        return self.lines > LONG
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to approve that also allows later calls. `value` is what the form sends: the option's place."""
+
+    value: str
+    scope: str
+    words: str
+    effect: str
+    pattern: str
+
+
+class CardView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page shows of one approval; `tone` is its class: pending, approved, denied, gone."""
+
+    id: str
+    session: str
+    root: str
+    agent: str
+    path: str
+    asks: str
+    facts: tuple[Fact, ...]
+    unset: str
+    where: str
+    requester: str
+    created_at: datetime
+    since: str
+    expires_at: datetime | None
+    tone: Literal["pending", "approved", "denied", "gone"]
+    ending: str
+    decided_at: datetime | None
+    grants: tuple[Grant, ...]
+    edit_text: str
+    """The arguments as JSON, to be edited."""
+    refusal: str | None
+    """Why whoever looks may not decide it, None if they may."""
+
+    @property
+    def is_pending(self) -> bool:
+        return self.tone == "pending"
+
+    @property
+    def name(self) -> str:
+        """What a screen reader calls the card."""
+        first = self.facts[0] if self.facts else None
+        what = "".join(span.text for span in first.spans).replace("\n", " ")[:80] if first else ""
+        return f"{self.path} {self.asks} {what}".strip()
+
+
+def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) -> CardView:
+    """Return the card of an approval in whatever state; `refusal`: why this reader may not decide it."""
+    facts, unset = _facts(approval)
+    tones: dict[str, Literal["pending", "approved", "denied", "gone"]]
+    tones = {"pending": "pending", "approved": "approved", "denied": "denied"}
+    is_pending = approval.status == "pending"
+    return CardView(
+        id=approval.id,
+        session=approval.session,
+        root=approval.root_session,
+        agent=approval.agent,
+        path=path_text(approval.path),
+        asks=f"asks to call {visible(approval.tool)}",
+        facts=facts,
+        unset=unset,
+        where=place(approval, approval.arguments),
+        requester=approval.requester,
+        created_at=approval.created_at,
+        since=ago(approval.created_at, now),
+        expires_at=approval.expires_at,
+        tone=tones.get(approval.status, "gone"),
+        ending="" if is_pending else decided(replace(approval, decided_at=None), now),
+        decided_at=approval.decided_at,
+        grants=tuple(grants(approval)) if is_pending else (),
+        edit_text=json_text(approval.arguments, indent=2) if is_pending else "",
+        refusal=refusal if is_pending else None,
+    )
+
+
+def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
+    """Return the arguments that are set, and the names of those that are not."""
+    arguments, found = approval.arguments, list[Fact]()
+    rest = arguments
+    if isinstance(arguments, dict):
+        rest = {name: value for name, value in arguments.items() if name != "cwd"}
+        for old, new in _PAIRS:
+            before, after = rest.get(old), rest.get(new)
+            if isinstance(before, str) and isinstance(after, str):
+                text = change(visible(before, lines=True), visible(after, lines=True))
+                if text is not None:
+                    found.append(_fact(f"{old} → {new}", text, "change"))
+                    rest = {name: value for name, value in rest.items() if name not in (old, new)}
+    plain, unset = list[Fact](), ""
+    for label, text in arguments_facts(approval.tool, rest):
+        if label == "not set":
+            unset = text
+        else:
+            is_command = label == "command"
+            plain.append(_fact(label, text, language_of(label, text, is_command=is_command)))
+    return (*plain, *found), unset
+
+
+def _fact(label: str, text: str, language: Language) -> Fact:
+    return Fact(label=label, spans=tuple(spans(text, language)), language=language, lines=text.count("\n") + 1)
+
+
+def grants(approval: Approval) -> list[Grant]:
+    """Return the options beyond this one call, in the words of what will not be asked again (A7)."""
+    return [_grant(place, option, approval) for place, option in enumerate(approval.options) if option.scope != "once"]
+
+
+def _grant(place: int, option: Option, approval: Approval) -> Grant:
+    whose = {
+        "session": ("for the session", f"in the session {approval.root_session} and all below it"),
+        "always": ("always", "in every session, until somebody revokes the rule"),
+    }
+    words, reach = whose.get(option.scope, (option.scope, option.scope))
+    pattern = f"{approval.tool} {option.pattern}" if option.pattern is not None else f"{approval.tool}, any arguments"
+    return Grant(
+        value=str(place),
+        scope=option.scope,
+        words=words,
+        pattern=pattern,
+        effect=f"runs it, and whatever matches this is not asked again {reach}",
+    )
+
+
+class Inbox(msgspec.Struct, frozen=True, kw_only=True):
+    """The cards of one page, oldest first, and how many wait in all."""
+
+    cards: tuple[CardView, ...]
+    pending: int
+    left_out: int
+    """How many wait behind the last card shown."""
+
+
+MOST_CARDS: Final = 50
+
+
+def inbox(
+    approvals: Sequence[Approval], now: datetime, refusal: Callable[[Approval], str | None], most: int = MOST_CARDS
+) -> Inbox:
+    """Return the page of everything that is pending; `refusal`: why the reader may not decide an approval."""
+    shown = approvals[:most]
+    cards = tuple(card_view(each, now, refusal=refusal(each)) for each in shown)
+    return Inbox(cards=cards, pending=len(approvals), left_out=len(approvals) - len(shown))
+
+
+def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:
+    """Return what a card's form decides. Raises InvalidInput, in words for whoever pressed the button."""
+    match form.get("decision"):
+        case "approve" if "grant" in form:
+            option = _granted(approval, form["grant"])
+            return Approve(by=by, scope=cast(Scope, option.scope), pattern=option.pattern)
+        case "approve":
+            return Approve(by=by)
+        case "edit":
+            return Approve(by=by, arguments=_edited(form.get("arguments", "")))
+        case "deny":
+            return Deny(by=by, reason=form.get("reason", "").strip() or None)
+        case _:
+            raise InvalidInput("the form says neither approve nor deny; load the page again")
+
+
+def _granted(approval: Approval, chosen: str) -> Option:
+    """Return the option that was chosen; never one that was not offered (A5)."""
+    if not chosen.isdecimal() or int(chosen[:9]) >= len(approval.options):
+        raise InvalidInput("this was not offered; load the page again")
+    return approval.options[int(chosen)]
+
+
+def _edited(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "replace"), type=dict[str, Any])
+    except msgspec.ValidationError:
+        raise InvalidInput("the arguments are one JSON object, in braces") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"the arguments are not JSON yet: {error}") from None

@@ -1,0 +1,333 @@
+"""What browsers ask: a page, or a form that was sent.
+
+    GET  /                         the inbox          POST /approvals/{id}/decision   decide; answers with the card
+    GET  /approvals/{id}           one card           POST /sessions/{id}/messages    say something
+    GET  /sessions, /sessions/{id}                    POST /sessions/{id}/cancel
+    GET  /rules                                       POST /rules/{id}/revoke
+    GET  /count                    how many wait      GET  /static/{name}             style sheet, script, icon
+
+Rules
+- Whoever asks is known, or is sent to log in; whatever changes something carries the token of our own pages.
+- A decision is answered with the card as it is then, and A3's status: who was slower reads who was faster. It may be
+  sent twice. What may not is answered by sending the browser back to the page.
+- What goes wrong is a page, too: it says what to do next.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from supervisor.channels import cards
+from supervisor.channels.web import rendering
+from supervisor.channels.web.auth import Identity
+from supervisor.channels.web.login import ask_to_log_in, read_form
+from supervisor.channels.web.pages import inbox, story, timeline, tree
+from supervisor.channels.web.problems import Problem, problem_of
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Approval, SessionView
+
+if TYPE_CHECKING:
+    from supervisor.channels.web.site import Site
+
+STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
+SESSIONS_A_PAGE: Final = 50
+MOST_LANES: Final = 40
+FILTERS: Final = {
+    "": "all",
+    "waiting_approval": "waiting",
+    "active": "active",
+    "completed": "completed",
+    "error": "error",
+}
+"""Statuses of sessions, in the words of the page."""
+KINDS: Final = {"allow": "allow", "deny": "deny", "ask_for": "ask for"}
+
+
+class Viewer(msgspec.Struct, frozen=True):
+    """Who looks at a page, and what its forms carry."""
+
+    name: str
+    csrf: str
+
+
+class Visit:
+    """A request of somebody who is known."""
+
+    def __init__(self, site: "Site", request: Request, identity: Identity, form: dict[str, str]) -> None:
+        self.site = site
+        self.request = request
+        self.person = identity.person
+        self.form = form
+        self.supervisor = site.supervisor
+        self.now = datetime.now(UTC).astimezone()
+        self._csrf = identity.csrf or ""
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def refusal(self, approval: Approval) -> str | None:
+        """Return why whoever asks may not decide an approval."""
+        return self.site.guard.people.why_not_decide(self.person.name, approval)
+
+    def page(
+        self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200, pending: int | None = None
+    ) -> Response:
+        """Answer with a page. `here`: which of the top's entries it belongs to; `pending`: how many wait, if known."""
+        viewer = Viewer(self.person.name, self._csrf)
+        waiting = len(self.supervisor.find_approvals()) if pending is None else pending
+        body = rendering.render(template, self.now, viewer=viewer, here=here, pending=waiting, **model)
+        return html(body, status)
+
+
+Show = Callable[[Visit], Awaitable[Response]]
+
+
+def html(body: str, status: int = 200) -> Response:
+    return HTMLResponse(body, status, rendering.HEADERS)
+
+
+def stream_url(path: str, after: int) -> str:
+    """Return where a page hears what changes after it was drawn."""
+    return f"{path}?{urlencode({'after': after})}"
+
+
+# -- approvals ---------------------------------------------------------------------------------------------------------
+
+
+async def show_inbox(visit: Visit) -> Response:
+    after = visit.supervisor.last_position()
+    pending = visit.supervisor.find_approvals()
+    page = inbox.inbox(pending, visit.now, visit.refusal)
+    model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", after)}
+    return visit.page("inbox.html", "inbox", model, pending=len(pending))
+
+
+async def show_approval(visit: Visit) -> Response:
+    return _card(visit, visit.supervisor.get_approval(visit.path("id")))
+
+
+def _card(
+    visit: Visit,
+    approval: Approval,
+    status: int = 200,
+    *,
+    told: str = "",
+    problem: str = "",
+    typed: dict[str, str] | None = None,
+) -> Response:
+    view = inbox.card_view(approval, visit.now, refusal=visit.refusal(approval))
+    stream = stream_url("/api/events", visit.supervisor.last_position())
+    model = {"view": view, "told": told, "problem": problem, "typed": typed, "stream": stream}
+    return visit.page("approval.html", "inbox", model, status=status)
+
+
+async def decide(visit: Visit) -> Response:
+    approval = visit.supervisor.get_approval(visit.path("id"))
+    if (refusal := visit.refusal(approval)) is not None:
+        await visit.supervisor.refuse_decision(approval.id, visit.person.name, refusal)
+        return _card(visit, approval, 403, problem=f"Not counted: {refusal}")
+    try:
+        verdict = await visit.supervisor.decide(approval.id, inbox.decision_of(approval, visit.form, visit.person.name))
+    except InvalidInput as error:
+        return _card(visit, approval, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
+    approval = visit.supervisor.get_approval(approval.id)
+    told = "" if verdict.kind == "won" else cards.told(verdict, visit.now)
+    if verdict.kind == "won" and verdict.rule is not None:
+        told = f"From now on this is a rule, {verdict.rule}; whoever is an operator can revoke it."
+    if not verdict.running and verdict.kind in ("won", "same", "recorded"):
+        told = "Kept; nobody runs this session now, and it counts when somebody does."
+    return _card(visit, approval, STATUS[verdict.kind], told=told)
+
+
+async def count(visit: Visit) -> Response:
+    return html(f'<span id="count">{len(visit.supervisor.find_approvals())}</span>')
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+async def list_sessions(visit: Visit) -> Response:
+    status = visit.request.query_params.get("status", "")
+    status = status if status in FILTERS else ""
+    given = visit.request.query_params.get("after", "")
+    after = int(given) if given.isdecimal() and len(given) < 10 else 0
+    views = visit.supervisor.find_sessions()
+    roots, total = tree.pick(views, status or None, SESSIONS_A_PAGE, after)
+    wanted = {view.id for view in roots}
+    order = {view.id: place for place, view in enumerate(roots)}
+    found = sorted(tree.nodes(view for view in views if view.root in wanted), key=lambda node: order[node.id])
+    older = after + SESSIONS_A_PAGE if after + SESSIONS_A_PAGE < total else None
+    newer = max(0, after - SESSIONS_A_PAGE) if after else None
+    model = {"found": found, "total": total, "status": status, "words": FILTERS, "older": older, "newer": newer}
+    return visit.page("sessions.html", "sessions", model)
+
+
+async def show_session(visit: Visit) -> Response:
+    return _session(visit, visit.supervisor.get_session(visit.path("id")))
+
+
+def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = "", typed: str = "") -> Response:
+    after = visit.supervisor.last_position()
+    views = visit.supervisor.find_sessions(root=view.root)
+    shown = [view for view in views if _is_near(view, views, visit.path("id"))]
+    rows = {each.id: visit.supervisor.journal(each.id) for each in shown[:MOST_LANES]}
+    lanes = [timeline.lane(session, found, visit.now) for session, found in rows.items()]
+    most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
+    asked = view.pending_approvals[: inbox.MOST_CARDS]
+    model = {
+        "view": view,
+        "path": cards.path_text(view.path),
+        "node": _find(tree.nodes(views), view.id),
+        "tree": tree.nodes(views),
+        "cards": [inbox.card_view(each, visit.now, refusal=visit.refusal(each)) for each in asked],
+        "cards_left_out": len(view.pending_approvals) - len(asked),
+        "timeline": timeline.draw(lanes),
+        "kinds": timeline.WORDS,
+        "shown_kinds": {kind for lane in lanes for kind, _ in lane.totals},
+        "lanes_left_out": len(shown) - len(lanes),
+        "story": story.story(rows[view.id], {each.id: cards.path_text(each.path) for each in views}, most),
+        "may_cancel": visit.person.is_operator,
+        "told": told,
+        "typed": typed,
+        "stream": stream_url(f"/api/sessions/{view.id}/events", after),
+    }
+    return visit.page("session.html", "sessions", model, status=status)
+
+
+def _is_near(view: SessionView, views: Sequence[SessionView], session: str) -> bool:
+    """Whether a session is the one that is looked at, or below it."""
+    parents = {each.id: each.parent for each in views}
+    above: str | None = view.id
+    while above is not None and above != session:
+        above = parents.get(above)
+    return above is not None
+
+
+def _find(nodes: Sequence[tree.Node], session: str) -> tree.Node:
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node.id == session:
+            return node
+        waiting += node.below
+    raise AssertionError(f"{session} is in its own tree")
+
+
+async def say(visit: Visit) -> Response:
+    session, text = visit.path("id"), visit.form.get("text", "")
+    view = visit.supervisor.get_session(session)
+    if not visit.person.is_operator:
+        return _session(visit, view, 403, told="Not sent: only operators speak to sessions.", typed=text)
+    if not text.strip():
+        return _session(visit, view, 422, told="Not sent: there is no text.")
+    try:
+        receipt = await visit.supervisor.send(session, text, visit.person.name)
+    except InvalidInput as error:
+        return _session(visit, view, 422, told=f"Not sent: {error}", typed=text)
+    waits = f" First {len(receipt.waiting_for)} open decision(s) must be made." if receipt.waiting_for else ""
+    words = {
+        "delivered": "Delivered: the agent was waiting for it.",
+        "begun": "A turn begins with it.",
+        "kept": f"Kept; the agent gets it afterwards.{waits}",
+    }
+    nobody = "" if receipt.running else " Nobody runs this session now; it is kept until somebody does."
+    if "x-requested-by" in visit.request.headers:  # our script shows the answer; a browser would send it twice
+        return _session(visit, visit.supervisor.get_session(session), told=words[receipt.kind] + nobody)
+    return RedirectResponse(f"{rendering.url('sessions', session)}#reply", 303)
+
+
+async def cancel(visit: Visit) -> Response:
+    session = visit.path("id")
+    if not visit.person.is_operator:
+        view = visit.supervisor.get_session(session)
+        return _session(visit, view, 403, told="Not cancelled: only operators cancel sessions.")
+    await visit.supervisor.cancel(session, visit.form.get("reason", "").strip() or None, visit.person.name)
+    return RedirectResponse(rendering.url("sessions", session), 303)
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+async def list_rules(visit: Visit) -> Response:
+    return _rules(visit)
+
+
+def _rules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
+    model = {"rules": visit.supervisor.rules(), "told": told, "kinds": KINDS, "may_revoke": visit.person.is_operator}
+    return visit.page("rules.html", "rules", model, status=status)
+
+
+async def revoke(visit: Visit) -> Response:
+    if not visit.person.is_operator:
+        return _rules(visit, 403, told="Not revoked: only operators revoke rules.")
+    await visit.supervisor.revoke(visit.path("id"), visit.person.name)
+    return RedirectResponse(rendering.url("rules"), 303)
+
+
+# -- everything --------------------------------------------------------------------------------------------------------
+
+PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
+    ("GET", "/", show_inbox),
+    ("GET", "/count", count),
+    ("GET", "/approvals/{id}", show_approval),
+    ("POST", "/approvals/{id}/decision", decide),
+    ("GET", "/sessions", list_sessions),
+    ("GET", "/sessions/{id}", show_session),
+    ("POST", "/sessions/{id}/messages", say),
+    ("POST", "/sessions/{id}/cancel", cancel),
+    ("GET", "/rules", list_rules),
+    ("POST", "/rules/{id}/revoke", revoke),
+)
+
+
+def routes(site: "Site") -> list[BaseRoute]:
+    pages = [Route(path, _visit(site, show), methods=[method]) for method, path, show in PAGES]
+    return [*pages, Route("/static/{name}", _static, methods=["GET"])]
+
+
+def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            identity = site.guard.identify(request)
+            if identity is None:
+                return ask_to_log_in(request)
+            form = await read_form(request) if request.method == "POST" else {}
+            try:
+                site.guard.check_csrf(request, identity, form.get("csrf", ""))
+            except Problem as problem:
+                if show is decide:  # refusals are in the audit trail (A15)
+                    refused = request.path_params["id"], identity.person.name, problem.detail
+                    await site.supervisor.refuse_decision(*refused)
+                raise
+            return await show(Visit(site, request, identity, form))
+        except Exception as error:  # noqa: BLE001 # a page says what went wrong; the problem logs what nobody foresaw
+            return _problem(error)
+
+    return answer
+
+
+def _problem(error: Exception) -> Response:
+    problem = problem_of(error)
+    body = rendering.render(
+        "message.html", datetime.now(UTC), viewer=None, title=problem.document["title"], text=problem.detail
+    )
+    response = html(body, problem.status)
+    response.headers.update(problem.headers)
+    return response
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    try:
+        body, version = rendering.asset(name)
+    except KeyError:
+        return Response(status_code=404)
+    media_type = rendering.MEDIA_TYPES[name.rpartition(".")[2]]
+    kept = "public, max-age=31536000, immutable" if request.query_params.get("v") == version else "no-cache"
+    return Response(body, media_type=media_type, headers={"cache-control": kept})

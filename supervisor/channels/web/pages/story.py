@@ -1,0 +1,177 @@
+"""A session's journal as a conversation: what was said, what was called, who allowed it, what came of it.
+
+Rules
+- A call is one entry, where it was asked: its approval, its decision and its result stand with it (A15).
+- Texts are as they were written; making them visible and harmless is the rendering's.
+- Pure, and bounded: of a long journal the latest entries are shown, and how many are not is said.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from supervisor.channels.cards import arguments_facts
+from supervisor.core import events as e
+from supervisor.core.ids import split_operation_id
+from supervisor.core.rows import Row
+
+MOST_ENTRIES: Final = 200
+MOST_CHARACTERS: Final = 20_000
+"""Of one text; the journal has all of it."""
+
+EntryKind = Literal["said", "heard", "call", "step", "child", "life", "job"]
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """One entry; a call's changes while its journal is read."""
+
+    kind: EntryKind
+    at: datetime
+    title: str
+    text: str = ""
+    by: str | None = None
+    state: str = ""
+    """Of a call: asked, approved, denied, withdrawn, running, ok, error, interrupted; of a life's end: its kind."""
+    approval: str | None = None
+    decided_by: str | None = None
+    reason: str | None = None
+    is_edited: bool = False
+    command: str = ""
+    session: str | None = None
+    """A sub-agent that the entry is about."""
+    is_cut: bool = False
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    entries: tuple[Entry, ...]
+    left_out: int
+
+
+def story(rows: Iterable[Row], names: dict[str, str], most: int = MOST_ENTRIES) -> Story:
+    """Tell a session's journal; `names` are those of its sub-agents, by their sessions."""
+    teller = _Teller(names)
+    for row in rows:
+        teller.take(row.event)
+    return Story(entries=tuple(teller.entries[-most:]), left_out=max(0, len(teller.entries) - most))
+
+
+class _Teller:
+    def __init__(self, names: dict[str, str]) -> None:
+        self.entries: list[Entry] = []
+        self._names = names
+        self._calls: dict[str, Entry] = {}
+        self._heard: dict[str, Entry] = {}
+        self._requester: str | None = None
+
+    def take(self, event: e.AnyEvent) -> None:
+        if isinstance(event, e.SessionCreated):
+            self._requester = event.requester
+        if not (self._call(event) or self._message(event)):
+            self._life(event)
+
+    def _add(self, kind: EntryKind, at: datetime, title: str, text: str = "", **facts: Any) -> Entry:
+        entry = Entry(kind=kind, at=at, title=title, text=text[:MOST_CHARACTERS], **facts)
+        entry.is_cut = len(text) > MOST_CHARACTERS
+        self.entries.append(entry)
+        return entry
+
+    def _call(self, event: e.AnyEvent) -> bool:
+        if isinstance(event, e.ToolCallRequested):
+            facts = arguments_facts(event.tool, msgspec.json.decode(event.arguments))
+            command = facts[0][1] if facts and facts[0][0] != "not set" else ""
+            entry = self._add("call", event.at, event.tool, command=command, approval=event.approval)
+            entry.state = "asked" if event.approval is not None else ""
+            self._calls[event.operation] = entry
+            return True
+        known = self._calls.get(getattr(event, "operation", None) or "")
+        return known is not None and self._progress(known, event)
+
+    def _progress(self, entry: Entry, event: e.AnyEvent) -> bool:
+        match event:
+            case e.ApprovalDecided():
+                entry.state = "approved" if event.decision == "approve" else "denied"
+                entry.decided_by, entry.reason, entry.is_edited = event.by, event.reason, event.edited is not None
+            case e.ApprovalWithdrawn():
+                entry.state, entry.reason = "withdrawn", event.reason
+            case e.ToolCallStarted():
+                entry.state = "running"
+            case e.ToolCallFinished():
+                entry.state, entry.text = event.kind, event.content[:MOST_CHARACTERS]
+                entry.is_cut = len(event.content) > MOST_CHARACTERS
+            case e.OperationAbandoned():
+                entry.state, entry.text = "interrupted", event.content[:MOST_CHARACTERS]
+            case _:
+                return False
+        return True
+
+    def _message(self, event: e.AnyEvent) -> bool:
+        match event:
+            case e.MessageReceived():
+                self._heard[event.message] = self._add("heard", event.at, "", event.text, by=event.by, state="kept")
+            case e.RunStarted(message=str() as message) | e.OperationFinished(message=str() as message):
+                if message in self._heard:
+                    self._heard[message].state = ""
+            case e.RunStarted():
+                self._add("heard", event.at, "started it with", _text(event.input), by=self._requester)
+            case e.MessageSent():
+                self._add("said", event.at, "", event.text)
+            case e.MessageImported():
+                self._imported(event)
+            case _:
+                return False
+        return True
+
+    def _imported(self, event: e.MessageImported) -> None:
+        at = event.said_at or event.at
+        match event.role:
+            case "user":
+                self._add("heard", at, "imported", event.text)
+            case "assistant":
+                self._add("said", at, "imported", event.text)
+            case "call":
+                tool = event.tool or "a tool"
+                self._add("call", at, f"{tool} (imported; it did not run here)", command=event.text)
+            case "result":
+                state = "interrupted" if event.is_lost else "error" if event.is_error else "ok"
+                self._add("call", at, f"result of {event.tool or 'a tool'} (imported)", event.text, state=state)
+
+    def _life(self, event: e.AnyEvent) -> None:
+        match event:
+            case e.AttemptStarted():
+                self._add("life", event.at, f"works in process {event.pid} on {event.host}")
+            case e.CancelRequested():
+                self._add("life", event.at, "is being cancelled", event.reason or "", by=event.by, state="cancelled")
+            case e.RunFinished():
+                text = _text(event.value) if event.kind == "succeeded" else event.cause or ""
+                self._add("life", event.at, event.kind, text, state=event.kind)
+            case e.ImportStarted():
+                self._add("life", event.at, f"imported from {event.format}", event.file)
+            case e.OperationFinished(kind="spawn", child=str()):
+                self._add("child", event.at, "started", session=event.child, by=self._name(event.child or ""))
+            case e.ChildEnded():
+                text = event.cause or (_text(event.value) if event.kind == "succeeded" else "")
+                name = self._name(event.child)
+                self._add("child", event.at, event.kind, text, session=event.child, by=name, state=event.kind)
+            case e.OperationFinished(kind="step"):
+                failed = f"{event.error[0]}: {event.error[1]}" if event.error is not None else ""
+                name = split_operation_id(event.operation)[0].rsplit(":", 2)[-2]
+                self._add("step", event.at, name, failed or _text(event.value), state="error" if failed else "ok")
+            case e.JobStarted():
+                self._add("job", event.at, f"job {event.job}", command=event.command, state="running")
+            case e.JobEnded():
+                self._add("job", event.at, f"job {event.job}", state=event.how)
+            case _:
+                pass
+
+    def _name(self, session: str) -> str:
+        return self._names.get(session, session)
+
+
+def _text(raw: msgspec.Raw) -> str:
+    """Return a text as it is, nothing for null, and any other value as JSON."""
+    value = msgspec.json.decode(raw)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.format(bytes(raw), indent=2).decode()

@@ -1,0 +1,303 @@
+"""What the runs of a tree did when, drawn from their journals: lanes of intervals.
+
+A journal says when something began or ended, so between two of its entries a run does one thing or waits for several.
+What it waited for, where only the end is an entry (a child's outcome, a message), is read back from that end.
+
+    active    it worked: its watchdog counted
+    tool      a call was running, under a deadline of its own
+    person    an approval or a question was open
+    child     it waited for a sub-agent
+    message   it waited to be told something
+    timer     it slept
+    away      its process was gone, since this entry at the latest
+    rest      between two turns of a conversation
+
+Rules
+- Whatever is not `active` pauses the watchdog; a call does since its own deadline watches it.
+- Several at once are all named, and `active` is none of them: while a call runs, its run is at work.
+- Pure: `now` is an argument, and the end of what has not ended.
+- Long quiet stretches are drawn shorter than they were, and marked; no interval is too short to be seen.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final, Literal
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.rows import Row
+
+Kind = Literal["active", "tool", "person", "child", "message", "timer", "away", "rest"]
+
+WORDS: Final[dict[Kind, str]] = {
+    "active": "active",
+    "tool": "a tool is running",
+    "person": "waiting for a person",
+    "child": "waiting for a sub-agent",
+    "message": "waiting for a message",
+    "timer": "sleeping",
+    "away": "no process ran it",
+    "rest": "at rest between turns",
+}
+WIDTH: Final = 100.0
+"""Units from the first instant to the last: per cent."""
+LARGEST_SHARE: Final = 0.15
+"""Of the width, for a stretch in which nothing changes anywhere in the tree; more where there are few of them."""
+SMALLEST: Final = 0.4
+"""Units of the shortest stretch."""
+MOST_STRETCHES: Final = 150
+"""More would be too narrow to be seen: only the latest are drawn, and what is left out is said."""
+
+_AWAITED: Final[dict[str, Kind]] = {"outcome": "child", "cancel": "child", "receive": "message"}
+
+
+_PROGRESS: Final = (
+    e.RunStarted,
+    e.AttemptStarted,
+    e.OperationStarted,
+    e.OperationFinished,
+    e.ToolCallRequested,
+    e.ToolCallStarted,
+    e.ToolCallFinished,
+    e.StateSaved,
+    e.MessageSent,
+)
+"""What the run itself did; the rest of a journal happens to it."""
+
+
+class Interval(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did from one instant to another."""
+
+    kinds: tuple[Kind, ...]
+    start: datetime
+    end: datetime
+    is_asleep: bool = False
+    """It was not in memory."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the watchdog stood still."""
+        return "active" not in self.kinds
+
+    @property
+    def words(self) -> str:
+        told = " and ".join(WORDS[kind] for kind in self.kinds)
+        return f"{told}, out of memory" if self.is_asleep else told
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    session: str
+    path: tuple[str, ...]
+    intervals: tuple[Interval, ...]
+
+    @property
+    def totals(self) -> list[tuple[Kind, timedelta]]:
+        """How long it did what, in the order of WORDS."""
+        spent: dict[Kind, timedelta] = {}
+        for interval in self.intervals:
+            for kind in interval.kinds:
+                spent[kind] = spent.get(kind, timedelta()) + (interval.end - interval.start)
+        return [(kind, spent[kind]) for kind in WORDS if kind in spent]
+
+
+class Bar(msgspec.Struct, frozen=True, kw_only=True):
+    """An interval in units of width; `x` counts from the left."""
+
+    interval: Interval
+    x: float
+    width: float
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime
+    x: float
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    lanes: tuple[tuple[Lane, tuple[Bar, ...]], ...]
+    ticks: tuple[Tick, ...]
+    cuts: tuple[tuple[float, timedelta], ...]
+    """Where long stretches were shortened, and how long they were, together where they are neighbours."""
+    left_out: timedelta
+    """What lies before the first instant that is drawn."""
+
+
+def lane(session: str, rows: Sequence[Row], now: datetime) -> Lane:
+    """Read a session's journal, in order, into what it did when."""
+    reader = _Reader()
+    for row in rows:
+        reader.take(row.event)
+    return Lane(session=session, path=reader.path, intervals=_joined(reader.finish(now)))
+
+
+class _Reader:
+    """Reads a journal entry by entry; what is open between two of them says what the run did."""
+
+    def __init__(self) -> None:
+        self.path: tuple[str, ...] = ()
+        self.found: list[Interval] = []
+        self._last: datetime | None = None
+        self._open: dict[str, Kind] = {}
+        self._children: set[str] = set()
+        self._asleep: tuple[str, ...] | None = None
+        self._since_progress = 0
+        self._attempts = 0
+        self._is_over = False
+
+    def take(self, event: e.AnyEvent) -> None:
+        """Close the stretch that ends with this entry, then note what the entry opens or ends."""
+        if self._last is not None and not isinstance(event, e.MessageImported):
+            self._stretch(event.at, event)
+        self._last = max(event.at, self._last or event.at)
+        self._note(event)
+
+    def finish(self, now: datetime) -> list[Interval]:
+        if self._last is not None and not self._is_over:
+            self._stretch(now, None)
+        return self.found
+
+    def _stretch(self, end: datetime, event: e.AnyEvent | None) -> None:
+        assert self._last is not None
+        kinds = self._kinds(event)
+        if isinstance(event, e.OperationFinished) and (awaited := _AWAITED.get(event.kind)) is not None:
+            self._read_back(awaited)
+            kinds = (awaited,) if kinds == ("active",) else kinds
+        if end > self._last:
+            asleep = self._asleep is not None
+            self.found.append(Interval(kinds=kinds, start=self._last, end=end, is_asleep=asleep))
+
+    def _kinds(self, event: e.AnyEvent | None) -> tuple[Kind, ...]:
+        if self._is_over:
+            return ("rest",)
+        kinds = set(self._open.values())
+        if self._asleep is not None:
+            kinds |= {self._awaited(key) for key in self._asleep}
+        elif isinstance(event, e.AttemptStarted) and self._attempts:
+            kinds = kinds - {"tool"} or {"away"}
+        elif not kinds and event is None and self._children:
+            kinds = {"child"}
+        return tuple(kind for kind in WORDS if kind in kinds) or ("active",)
+
+    def _awaited(self, key: str) -> Kind:
+        return "message" if key == e.MESSAGE else "child" if key in self._children else self._open.get(key, "timer")
+
+    def _read_back(self, awaited: Kind) -> None:
+        """It was waiting since it last got anywhere: what looked like activity from there on was not."""
+        for place in range(self._since_progress, len(self.found)):
+            if self.found[place].kinds == ("active",):
+                self.found[place] = msgspec.structs.replace(self.found[place], kinds=(awaited,))
+
+    def _note(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact
+        if isinstance(event, _PROGRESS):
+            self._since_progress = len(self.found)
+        match event:
+            case e.SessionCreated():
+                self.path = event.path
+            case e.RunStarted():
+                self._open.clear()
+                self._children.clear()
+                self._is_over, self._attempts = False, 0
+            case e.AttemptStarted():
+                self._attempts += 1
+                self._asleep = None
+            case e.RunPassivated():
+                self._asleep = event.waiting_for
+            case e.ToolCallRequested(approval=str()):
+                self._open[event.operation] = "person"
+            case e.OperationStarted(kind="sleep"):
+                self._open[event.operation] = "timer"
+            case e.ToolCallStarted():
+                self._open[event.operation] = "tool"
+            case e.ApprovalDecided() | e.ApprovalWithdrawn() | e.ToolCallFinished() | e.OperationAbandoned():
+                self._open.pop(event.operation, None)
+            case e.OperationFinished():
+                self._open.pop(event.operation, None)
+                if event.kind == "spawn" and event.child is not None:
+                    self._children.add(event.child)
+            case e.ChildEnded():
+                self._children.discard(event.child)
+            case e.RunFinished() | e.ImportStarted():
+                self._is_over, self._asleep = True, None
+            case _:
+                pass
+
+
+def _joined(found: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Join neighbours in which the same was done."""
+    joined: list[Interval] = []
+    for interval in found:
+        before = joined[-1] if joined else None
+        same = before is not None and (before.kinds, before.is_asleep) == (interval.kinds, interval.is_asleep)
+        if before is not None and same and before.end == interval.start:
+            joined[-1] = msgspec.structs.replace(before, end=interval.end)
+        else:
+            joined.append(interval)
+    return tuple(joined)
+
+
+def draw(lanes: Sequence[Lane]) -> Timeline:
+    """Lay lanes out on one axis: what changed at the same instant stands at the same place."""
+    instants = sorted({at for lane in lanes for each in lane.intervals for at in (each.start, each.end)})
+    drawn = instants[-MOST_STRETCHES - 1 :]
+    if len(drawn) < 2:
+        return Timeline(lanes=tuple((lane, ()) for lane in lanes), ticks=(), cuts=(), left_out=timedelta())
+    lengths = [(end - start).total_seconds() for start, end in pairwise(drawn)]
+    longest = _longest(lengths)
+    weights = [min(length, longest) for length in lengths]
+    rest = WIDTH - SMALLEST * len(weights)
+    scale = rest / sum(weights)
+    places = [0.0]
+    for weight in weights:
+        places.append(places[-1] + SMALLEST + weight * scale)
+    place = dict(zip(drawn, places, strict=True))
+    return Timeline(
+        lanes=tuple((lane, tuple(_bars(lane, drawn[0], place))) for lane in lanes),
+        ticks=tuple(_ticks(drawn, places)),
+        cuts=tuple(_cuts(lengths, places, longest)),
+        left_out=drawn[0] - instants[0],
+    )
+
+
+def _bars(lane: Lane, first: datetime, place: dict[datetime, float]) -> list[Bar]:
+    bars = []
+    for interval in lane.intervals:
+        if interval.end > first:
+            x = place[max(interval.start, first)]
+            bars.append(Bar(interval=interval, x=round(x, 2), width=round(place[interval.end] - x, 2)))
+    return bars
+
+
+def _cuts(lengths: Sequence[float], places: Sequence[float], longest: float) -> Iterator[tuple[float, timedelta]]:
+    """Yield the middle and the length of each row of stretches that were shortened."""
+    left, length = 0.0, 0.0
+    for place, each in enumerate(lengths):
+        if each > longest:
+            left, length = left if length else places[place], length + each
+        if length and (each <= longest or place == len(lengths) - 1):
+            right = places[place] if each <= longest else places[place + 1]
+            yield round((left + right) / 2, 2), timedelta(seconds=length)
+            length = 0.0
+
+
+def _longest(lengths: Sequence[float]) -> float:
+    """Return the length up to which stretches are drawn to scale, so that none takes more than its largest share."""
+    ordered = sorted(lengths)
+    share = max(LARGEST_SHARE, 2 / len(ordered))
+    below = 0.0
+    for place, length in enumerate(ordered):
+        above = len(ordered) - place
+        if length > share * (below + length * above):
+            return share * below / (1 - share * above)
+        below += length
+    return ordered[-1]
+
+
+def _ticks(instants: Sequence[datetime], places: Sequence[float], least: float = 22.0) -> list[Tick]:
+    """Name instants that are so far apart that their names have room."""
+    ticks: list[Tick] = []
+    for at, x in zip(instants, places, strict=True):
+        if (not ticks or x - ticks[-1].x >= least) and x <= WIDTH - least / 2:
+            ticks.append(Tick(at=at, x=round(x, 2)))
+    return ticks

@@ -1,0 +1,94 @@
+"""Sessions as a tree, for the list and for the page of one of them."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from supervisor.core.values import SessionView
+
+Tone = Literal["active", "waiting", "ok", "error", "cancelled"]
+MOST_NODES: Final = 300
+
+_TONES: Final[dict[str, Tone]] = {
+    "active": "active",
+    "waiting_approval": "waiting",
+    "completed": "ok",
+    "error": "error",
+}
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and those below it; `waiting`: how many approvals are pending at it and below."""
+
+    id: str
+    name: str
+    tone: Tone
+    words: str
+    waiting: int
+    created_at: datetime
+    ended_at: datetime | None
+    owner: str | None
+    below: tuple["Node", ...] = ()
+
+    @property
+    def size(self) -> int:
+        return 1 + sum(node.size for node in self.below)
+
+
+def nodes(views: Iterable[SessionView]) -> list[Node]:
+    """Return the sessions that have no parent among `views`, with everything below them, in the order given."""
+    views = list(views)
+    known = {view.id for view in views}
+    children: dict[str, list[SessionView]] = {}
+    roots = []
+    for view in views:
+        if view.parent in known and view.parent is not None:
+            children.setdefault(view.parent, []).append(view)
+        else:
+            roots.append(view)
+    made: dict[str, Node] = {}
+    for view in reversed(views):  # parents come before their children: these are made when they are asked for
+        made[view.id] = _node(view, tuple(made[child.id] for child in children.get(view.id, ())))
+    return [made[view.id] for view in roots]
+
+
+def _node(view: SessionView, below: tuple[Node, ...]) -> Node:
+    return Node(
+        id=view.id,
+        name=view.path[-1],
+        tone=tone(view),
+        words=words(view),
+        waiting=len(view.pending_approvals),
+        created_at=view.created_at,
+        ended_at=view.ended_at,
+        owner=view.owner,
+        below=below,
+    )
+
+
+def tone(view: SessionView) -> Tone:
+    if view.outcome is not None and view.outcome["kind"] == "cancelled":
+        return "cancelled"
+    return _TONES[view.status]
+
+
+def words(view: SessionView) -> str:
+    """Say in a few words how a session is."""
+    if view.outcome is not None:
+        kind, cause = view.outcome["kind"], view.outcome["cause"]
+        if kind == "succeeded" or not cause:
+            return str(kind)
+        return str(cause) if cause.startswith(kind) else f"{kind}: {cause}"
+    count = len(view.pending_approvals)
+    if count:
+        return "waits for 1 decision" if count == 1 else f"waits for {count} decisions"
+    return "active" if view.owner is not None else "open; nobody runs it"
+
+
+def pick(views: Sequence[SessionView], status: str | None, most: int, after: int) -> tuple[list[SessionView], int]:
+    """Return one page of the root sessions of a status, the newest first, and how many there are of them."""
+    roots = [view for view in views if view.parent is None and status in (None, view.status)]
+    roots.sort(key=lambda view: view.created_at, reverse=True)
+    return roots[after : after + most], len(roots)

@@ -1,0 +1,91 @@
+"""Templates become pages here, and nowhere else: the environment that makes everything in them harmless.
+
+Rules
+- Every expression is made visible and then escaped, whatever its author thought of; only the environment's own macros
+  give markup, which consists of what went through the same two steps.
+- Attributes are quoted, and addresses are made by `url`: nothing that was written elsewhere begins one.
+- What a template does not know is an error, not an empty place.
+"""
+
+import hashlib
+from datetime import datetime, timedelta
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+from urllib.parse import quote
+
+import jinja2
+from markupsafe import Markup
+
+from supervisor.channels.cards import ago, at, visible
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""The Content-Security-Policy of every page: nothing inline, nothing from elsewhere."""
+HEADERS: Final = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
+"""A page that sends no referrer at all sends its forms with the origin "null", too, and those are refused."""
+
+MEDIA_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+
+
+def _finalize(value: Any) -> Any:
+    """What every expression of a template goes through before it is escaped."""
+    if isinstance(value, Markup):
+        return value
+    return "" if value is None else visible(str(value), lines=True)
+
+
+def duration(length: timedelta) -> str:
+    """Return a duration in the two largest units that say something."""
+    seconds = length.total_seconds()
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    parts = []
+    rest = round(seconds)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if rest >= size:
+            parts.append(f"{rest // size} {unit}")
+            rest %= size
+    return " ".join(parts[:2])
+
+
+def url(*parts: str) -> str:
+    """Return an address below ours."""
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+@cache
+def asset(name: str) -> tuple[bytes, str]:
+    """Return a file of static/, and a name of this version of it. Raises KeyError for one that is not there."""
+    if name not in {"inbox.css", "inbox.js", "icon.svg"}:
+        raise KeyError(name)
+    body = resources.files(__package__).joinpath("static", name).read_bytes()
+    return body, hashlib.sha256(body).hexdigest()[:12]
+
+
+def asset_url(name: str) -> str:
+    """Return where a file of static/ is; another version is elsewhere, so that it may be kept."""
+    return f"{url('static', name)}?v={asset(name)[1]}"
+
+
+@cache
+def environment() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    found.filters.update(ago=ago, at=at, duration=duration)
+    found.globals.update(url=url, asset_url=asset_url)
+    return found
+
+
+def render(template: str, now: datetime, **model: Any) -> str:
+    """Return a page. `now` is the instant that its times are told from, in the time zone in which they are shown."""
+    return environment().get_template(template).render(now=now, **model)

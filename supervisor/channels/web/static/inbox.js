@@ -1,0 +1,317 @@
+// Keeps a page up to date, and sends its forms without leaving it. Without this script every page works by reloading.
+//
+// Rules
+// - Everything shown is drawn by the server: news says *that* something changed, the page is asked what it looks like.
+// - What a person reads or types in is never moved or taken away: a decided card keeps its place, a new one comes last,
+//   nothing takes the focus. A key decides only the card that has the focus.
+// - While the connection is lost the page says that it may be old. It comes back by itself and misses nothing: the
+//   stream goes on behind the last event that was seen.
+"use strict";
+
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const page = document.body.dataset.page;
+  const cards = $("cards");
+  const QUIET = 40000; // ms without a sign of life after which a connection counts as lost; the server beats every 15 s
+
+  const announce = (text) => { $("news").textContent = text; };
+  const toLogin = () => location.assign("/login?next=" + encodeURIComponent(location.pathname));
+
+  // Times are told anew, in the reader's own time zone.
+  function tellTimes() {
+    for (const time of document.querySelectorAll("time")) {
+      const at = new Date(time.dateTime);
+      const exact = at.toLocaleString();
+      if (!("relative" in time.dataset)) {
+        const isToday = at.toDateString() === new Date().toDateString();
+        time.textContent = isToday ? at.toLocaleTimeString() : exact;
+        time.title = exact;
+        continue;
+      }
+      const seconds = Math.max(0, Math.floor((Date.now() - at) / 1000));
+      const [size, unit] = seconds >= 172800 ? [86400, "days"] : seconds >= 3600 ? [3600, "h"]
+        : seconds >= 60 ? [60, "min"] : [1, "s"];
+      time.textContent = `${Math.floor(seconds / size)} ${unit} ago`;
+      time.title = exact;
+    }
+  }
+
+  async function load(url, options = {}) {
+    const response = await fetch(url, { credentials: "same-origin", redirect: "follow", ...options });
+    if (response.status === 401 || new URL(response.url).pathname === "/login") { toLogin(); throw new Error("login"); }
+    const found = new DOMParser().parseFromString(await response.text(), "text/html");
+    return [found, response];
+  }
+
+  // -- cards ---------------------------------------------------------------------------------------------------------
+
+  const cardOf = (id) => document.getElementById("card-" + id);
+
+  function count(pending) {
+    if (!Number.isInteger(pending)) return;
+    $("count").textContent = pending;
+    $("count").hidden = !pending;
+    if (page !== "inbox") return;
+    document.title = (pending ? `(${pending}) ` : "") + "Inbox · supervisor";
+    $("waiting").textContent = pending === 0 ? "nothing waits" : pending === 1 ? "1 decision waits for you"
+      : `${pending} decisions wait for you, the oldest first`;
+    const live = cards.querySelectorAll('[data-tone="pending"]').length;
+    $("left-out").hidden = pending <= live;
+    $("left-out-count").textContent = pending - live;
+    $("empty").hidden = cards.children.length > 0 || pending > 0;
+    $("tidy").hidden = !cards.querySelector('[data-card]:not([data-tone="pending"])');
+  }
+
+  function put(id, found) {
+    const fresh = found.getElementById("card-" + id);
+    const old = cardOf(id);
+    if (fresh === null) return;
+    const node = document.adoptNode(fresh);
+    if (old === null) {
+      cards.append(node);
+    } else {
+      const hadFocus = old.contains(document.activeElement);
+      node.style.minHeight = old.offsetHeight + "px"; // what lies below must not come under a finger
+      old.replaceWith(node);
+      if (hadFocus) node.focus({ preventScroll: true });
+    }
+    tellTimes();
+    count(parseInt(found.getElementById("count").textContent, 10));
+  }
+
+  async function changed(approval) {
+    const old = cardOf(approval.id);
+    const isPending = approval.status === "pending";
+    if (old && (isPending ? old.dataset.tone === "pending" : old.dataset.tone !== "pending")) return;
+    if (!old && (page !== "inbox" || !isPending || isFull())) { await recount(); return; }
+    const [found, response] = await load("/approvals/" + approval.id);
+    if (!response.ok) throw new Error(response.statusText); // it comes again, with the stream
+    put(approval.id, found);
+    const card = cardOf(approval.id);
+    if (card && isPending) announce("New: " + card.getAttribute("aria-label"));
+    else if (card) announce(card.getAttribute("aria-label") + ": " + card.querySelector(".ending").textContent.trim());
+  }
+
+  const isFull = () => cards.querySelectorAll('[data-tone="pending"]').length >= Number(cards.dataset.most);
+
+  let recounting = null;
+  function recount() {
+    recounting ??= new Promise((done) => setTimeout(done, 500)).then(async () => {
+      recounting = null;
+      const [found] = await load("/count");
+      count(parseInt(found.getElementById("count").textContent, 10));
+    });
+    return recounting;
+  }
+
+  // -- forms ---------------------------------------------------------------------------------------------------------
+
+  async function send(form, button) {
+    const body = new URLSearchParams(new FormData(form, button));
+    const buttons = form.querySelectorAll("button");
+    for (const each of buttons) each.disabled = true;
+    try {
+      return await load(form.action, { method: "POST", body, headers: { "X-Requested-By": "page" } });
+    } finally {
+      for (const each of buttons) each.disabled = false;
+    }
+  }
+
+  async function decide(form, button) {
+    const card = form.closest("[data-card]");
+    card.querySelector(".unsent")?.remove();
+    try {
+      const [found] = await send(form, button);
+      put(card.dataset.card, found);
+    } catch (error) {
+      if (error.message === "login") return;
+      const line = document.createElement("p");
+      line.className = "problem unsent";
+      line.setAttribute("role", "alert");
+      line.textContent = "Not sent: there is no connection. Nothing was decided; try again.";
+      card.querySelector(".choices").before(line);
+    }
+  }
+
+  async function say(form, button) {
+    try {
+      const [found, response] = await send(form, button);
+      $("reply").textContent = found.getElementById("reply")?.textContent ?? found.querySelector(".empty p")?.textContent;
+      if (response.ok) $("text").value = "";
+      refresh(found);
+    } catch (error) {
+      if (error.message !== "login") $("reply").textContent = "Not sent: there is no connection. Try again.";
+    }
+  }
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.closest("[data-card]")) {
+      event.preventDefault();
+      decide(form, event.submitter);
+    } else if ("chat" in form.dataset) {
+      event.preventDefault();
+      say(form, event.submitter);
+    }
+  });
+
+  $("tidy")?.addEventListener("click", () => {
+    for (const card of cards.querySelectorAll('[data-card]:not([data-tone="pending"])')) card.remove();
+    for (const card of cards.children) card.style.minHeight = "";
+    $("tidy").hidden = true;
+    $("main").focus();
+    count(parseInt($("count").textContent, 10));
+  });
+
+  // -- keys ----------------------------------------------------------------------------------------------------------
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !cards) return;
+    const active = document.activeElement;
+    const card = active.closest?.("[data-card]");
+    if (event.key === "Escape" && card && card !== active) {
+      active.closest("details")?.removeAttribute("open");
+      card.focus();
+      return;
+    }
+    if (active.matches("input, textarea, select, [contenteditable]")) return;
+    if (["j", "k", "ArrowDown", "ArrowUp"].includes(event.key)) {
+      if (event.key.startsWith("Arrow") && card !== active) return; // elsewhere the arrows scroll
+      const all = [...cards.querySelectorAll("[data-card]")];
+      const step = event.key === "j" || event.key === "ArrowDown" ? 1 : -1;
+      const next = card ? all[all.indexOf(card) + step] : all[0];
+      if (next) { event.preventDefault(); next.focus({ preventScroll: true }); next.scrollIntoView({ block: "nearest" }); }
+      return;
+    }
+    if (card !== active) return; // a key decides the card that has the focus, and no other
+    const target = card?.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!target) return;
+    event.preventDefault();
+    if (target.matches("details")) {
+      target.open = true;
+      target.querySelector("textarea").focus();
+    } else {
+      target.click();
+    }
+  });
+
+  // Only one of a card's drawers is open.
+  document.addEventListener("toggle", (event) => {
+    const choices = event.target.closest?.(".choices");
+    if (!choices || !event.target.open) return;
+    for (const other of choices.querySelectorAll("details[open]")) if (other !== event.target) other.open = false;
+  }, true);
+
+  // -- a session's page ----------------------------------------------------------------------------------------------
+
+  function refresh(found) {
+    for (const fresh of [...found.querySelectorAll("[data-card]")]) {
+      if (cardOf(fresh.dataset.card)) continue;
+      put(fresh.dataset.card, found);
+      announce("New: " + fresh.getAttribute("aria-label"));
+    }
+    for (const old of cards.querySelectorAll('[data-tone="pending"]')) {
+      if (!pendingIn(found).has(old.dataset.card)) changed({ id: old.dataset.card, status: "decided" });
+    }
+    $("asks").hidden = !cards.children.length;
+    for (const old of document.querySelectorAll("[data-part]")) {
+      const fresh = found.querySelector(`[data-part="${old.dataset.part}"]`);
+      if (!fresh || old.contains(document.activeElement)) continue;
+      const open = [...old.querySelectorAll("details")].map((each) => each.open);
+      const node = document.adoptNode(fresh);
+      [...node.querySelectorAll("details")].forEach((each, place) => { each.open = open[place] ?? each.open; });
+      old.replaceWith(node);
+    }
+    const fresh = found.getElementById("count");
+    if (fresh) count(parseInt(fresh.textContent, 10));
+    tellTimes();
+  }
+
+  const pendingIn = (found) => new Set((found.body.dataset.pending ?? "").split(" "));
+
+  let refreshing = null;
+  function refreshSoon(delay = 400) {
+    refreshing ??= setTimeout(async () => {
+      try { refresh((await load(location.href))[0]); } catch { /* the stream says that the connection is lost */ }
+      refreshing = null;
+    }, delay);
+  }
+
+  // -- the stream ----------------------------------------------------------------------------------------------------
+
+  let cursor = "";
+  let stop = new AbortController();
+  let wake = () => {};
+  let isLost = false;
+
+  function lost() {
+    isLost = true;
+    $("connection").textContent = "Connection lost, trying again. What you see may be old.";
+    $("connection").hidden = false;
+  }
+
+  function connected() {
+    if (isLost) announce("Connected again; what you see is up to date.");
+    isLost = false;
+    $("connection").hidden = true;
+    if (page === "session") refreshSoon(0);
+  }
+
+  async function take(block) {
+    const fields = {};
+    for (const line of block.split("\n")) {
+      const [, name, value] = /^([a-z]+): ?(.*)$/.exec(line) ?? [];
+      if (name) fields[name] = value;
+    }
+    if (fields.event === "approval") await changed(JSON.parse(fields.data));
+    else if (fields.event === "journal") refreshSoon();
+    if (fields.id) cursor = fields.id; // after it was shown: what failed half-way comes again
+  }
+
+  async function listen() {
+    stop = new AbortController();
+    const alive = () => { clearTimeout(alive.timer); alive.timer = setTimeout(() => stop.abort(), QUIET); };
+    alive();
+    try {
+      const headers = { Accept: "text/event-stream", ...(cursor && { "Last-Event-ID": cursor }) };
+      const response = await fetch(document.body.dataset.stream, { headers, signal: stop.signal, cache: "no-store" });
+      if (response.status === 401) { toLogin(); return; }
+      if (!response.ok) throw new Error(response.statusText);
+      connected();
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        alive();
+        const blocks = (text + value).split("\n\n");
+        text = blocks.pop();
+        for (const block of blocks) await take(block);
+      }
+    } finally {
+      clearTimeout(alive.timer);
+    }
+  }
+
+  async function keepListening() {
+    let pause = 500;
+    for (;;) {
+      const began = Date.now();
+      try { await listen(); } catch { /* said below, whatever it was */ }
+      lost();
+      if (Date.now() - began > 5000) pause = 500;
+      await new Promise((done) => { wake = done; setTimeout(done, pause); });
+      pause = Math.min(pause * 2, 8000);
+    }
+  }
+
+  tellTimes();
+  setInterval(tellTimes, 20000);
+  if (document.body.dataset.open) setInterval(() => { if (!document.hidden && !isLost) refreshSoon(0); }, 5000);
+  if (document.body.dataset.stream) {
+    addEventListener("offline", () => { lost(); stop.abort(); });
+    addEventListener("online", () => wake());
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) wake(); });
+    keepListening();
+  }
+})();

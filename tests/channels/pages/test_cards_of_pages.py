@@ -1,0 +1,202 @@
+"""Cards on a page: readable, complete, and nothing but text whatever an agent wrote."""
+
+import re
+import unicodedata
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from page_facts import NOW, an_approval, asked, began, ended, finished, rows
+
+from supervisor.channels.cards import visible
+from supervisor.channels.web import rendering
+from supervisor.channels.web.pages.inbox import card_view, decision_of, inbox
+from supervisor.channels.web.pages.markup import change, spans
+from supervisor.channels.web.pages.routes import Viewer
+from supervisor.channels.web.pages.story import story
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Approve, Deny, Option
+
+hostile = st.text() | st.sampled_from(
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "</textarea><script>",
+        "{{ 7*7 }}{% raw %}",
+        "javascript:alert(1)",
+        "\u202etxt.exe",
+        "\x1b[2J\x00",
+        "' onfocus='x",
+        "-->",
+    ]
+)
+TEMPLATES = Path(rendering.__file__).parent / "templates"
+
+
+class Reader(HTMLParser):
+    """What a browser would see of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.addresses: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.addresses += [value for name, value in attrs if name in ("href", "src", "action")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def page_of(*approvals):
+    page = inbox(approvals, NOW, lambda approval: None)
+    facts = {"viewer": Viewer("ana", "token"), "here": "inbox", "pending": len(approvals), "most": 50, "stream": "/x"}
+    return rendering.render("inbox.html", NOW, page=page, **facts)
+
+
+KNOWN = Reader(page_of(an_approval(), an_approval(arguments={"old": "a", "new": "b", "diff": "@@ -1 +1 @@"})))
+
+
+@settings(max_examples=60)
+@given(hostile, hostile, hostile)
+def test_hostile_text_never_becomes_markup(text, other, name):
+    """Whatever an agent or a tool wrote: no new tag, no new attribute, no address of its own, nothing unseen."""
+    approval = an_approval(
+        path=(name or "x", other or "y"),
+        tool=name,
+        arguments={"command": text, other: text, "old_string": text, "new_string": other, "patch": f"@@ {text}"},
+        cwd=text,
+        requester=other,
+        options=(Option("once"), Option("session", text), Option(other, text)),
+    )
+    page = page_of(approval, an_approval(status="denied", by=other, reason=text, decided_at=NOW))
+    seen = Reader(page)
+    assert seen.tags <= KNOWN.tags | {"br"}
+    assert seen.attributes <= KNOWN.attributes | {"role", "aria-label"}
+    assert all(re.match(r"/(?!/)", address) or address == "#main" for address in seen.addresses)
+    assert all(char == "\n" or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl"} for char in page)
+    assert visible(text.strip().split("\n")[0][:20]) in seen.text.replace("\n", "") or "\n" in text
+
+
+def test_no_template_can_be_obeyed():
+    """Nothing says `safe`, nothing runs or is styled inline, nothing is loaded from elsewhere."""
+    for template in TEMPLATES.glob("*.html"):
+        source = template.read_text()
+        assert not re.search(r"\|\s*safe|autoescape|<style|\son\w+=|\sstyle=|https?://|javascript:", source), template
+        assert not re.search(r"\s[\w-]+=\{\{", source), f"{template}: an attribute without quotes"
+    assert "unsafe" not in rendering.POLICY
+
+
+@given(hostile, st.sampled_from(["shell", "patch", "change", "text"]))
+def test_colours_change_no_character(text, language):
+    """Spans are a partition of the text, whatever it is."""
+    shown = visible(text, lines=True)
+    assert "".join(span.text for span in spans(shown, language)) == shown
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "text"),
+    [
+        ("ls -la", "program", "ls"),
+        ("ls -la", "option", "-la"),
+        ("a && b", "program", "b"),
+        ("echo 'x y'", "string", "'x y'"),
+        ('echo "$(rm x)"', "program", "rm"),
+        ('echo "a; b"', "string", "a; b"),
+        ("\"$f\" 'x'", "string", "'x'"),
+        ("cat <(ls)", "program", "ls"),
+    ],
+)
+def test_what_a_shell_obeys_has_its_colour(command, kind, text):
+    """Programs, options, strings; a substitution in quotes is no string."""
+    assert (kind, text) in spans(command, "shell")
+
+
+@given(st.text("ab\n", max_size=40), st.text("ab\n", max_size=40))
+def test_a_change_leaves_out_no_line_of_either_side(old, new):
+    """What is replaced, and by what, can be read off the difference."""
+    lines = change(old, new).split("\n")
+    assert "\n".join(line[1:] for line in lines if line[0] in " -") == old
+    assert "\n".join(line[1:] for line in lines if line[0] in " +") == new
+
+
+def test_edits_are_shown_as_what_they_change_and_long_ones_as_they_are():
+    """Tools that replace a text get a difference; comparing is bounded."""
+    view = card_view(an_approval(arguments={"path": "x", "old_string": "a\nb", "new_string": "a\nc"}), NOW)
+    assert ("removed", "-b\n") in view.facts[-1].spans
+    long = card_view(an_approval(arguments={"old_string": "a\n" * 500, "new_string": "b"}), NOW)
+    assert [fact.label for fact in long.facts] == ["old_string", "new_string"]
+
+
+def test_a_pattern_is_shown_where_it_is_granted():
+    """A7: what will not be asked again is on the card, word by word, before it is granted."""
+    view = card_view(an_approval(), NOW)
+    assert [(grant.scope, grant.pattern) for grant in view.grants] == [
+        ("session", "shell rm 'a b'"),
+        ("always", "shell rm *"),
+    ]
+    text = Reader(page_of(an_approval())).text
+    assert "shell rm *" in text
+    assert "cleanup" in view.grants[0].effect
+
+
+def test_a_decided_card_offers_nothing():
+    """R3: it says who and why, and has no button."""
+    view = card_view(an_approval(status="denied", by="bob", reason="no", decided_at=NOW), NOW)
+    facts = {"view": view, "viewer": Viewer("ana", "t"), "here": "", "pending": 0, "stream": "/x"}
+    page = rendering.render("approval.html", NOW, told="", problem="", typed=None, **facts)
+    assert "bob" in page
+    assert 'value="approve"' not in page
+
+
+def test_whoever_may_not_decide_sees_why_and_gets_no_button():
+    """A4: the reason stands where the buttons would."""
+    view = card_view(an_approval(), NOW, refusal="reserved for bob")
+    facts = {"view": view, "viewer": Viewer("ana", "t"), "here": "", "pending": 1, "stream": "/x"}
+    page = rendering.render("approval.html", NOW, told="", problem="", typed=None, **facts)
+    assert "reserved for bob" in page
+    assert 'value="approve"' not in page
+
+
+def test_forms_become_decisions():
+    """What a button says is what is decided, by whoever pressed it."""
+    approval = an_approval()
+    assert decision_of(approval, {"decision": "approve"}, "ana") == Approve(by="ana")
+    assert decision_of(approval, {"decision": "deny", "reason": " no "}, "ana") == Deny(by="ana", reason="no")
+    allowing = decision_of(approval, {"decision": "approve", "grant": "2"}, "ana")
+    assert allowing == Approve(by="ana", scope="always", pattern="rm *")
+    edited = decision_of(approval, {"decision": "edit", "arguments": '{"command": "ls"}'}, "ana")
+    assert edited == Approve(by="ana", arguments={"command": "ls"})
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"decision": "yes"},
+        {"decision": "edit", "arguments": "{"},
+        {"decision": "edit", "arguments": "[1]"},
+        {"decision": "edit"},
+        {"decision": "approve", "grant": "9"},
+        {"decision": "approve", "grant": "-1"},
+        {"decision": "approve", "grant": "²"},
+    ],
+)
+def test_a_form_that_fits_nothing_decides_nothing(form):
+    """A5: what was not offered, or cannot be read, is refused in words."""
+    with pytest.raises(InvalidInput):
+        decision_of(an_approval(), form, "ana")
+
+
+def test_a_story_tells_a_call_once_with_its_question_and_its_answer():
+    """A15: who was asked, what was answered, what came of it, in one place; a long story says what it leaves out."""
+    told = story(rows(*began(), asked(5), finished(9), ended(10)), {})
+    (call,) = [entry for entry in told.entries if entry.kind == "call"]
+    assert (call.command, call.state, call.text, call.approval) == ("make", "ok", "out", "a1")
+    assert story(rows(*began(), asked(5), ended(10)), {}, most=1).left_out == 3

@@ -1,0 +1,183 @@
+"""The web inbox in a real Chromium: what a person does, and what becomes of it."""
+
+import re
+import signal
+
+import pytest
+from browsers import Person, open_chromium
+from daemons import DaemonProcess, pending_of, until
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One for all tests of the module: starting it takes longer than most of them."""
+    with open_chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def person(browser):
+    """Let people sit down at browsers of their own; at the end none of their pages may have complained."""
+    seated = []
+
+    def sit_down(daemon, **options):
+        seated.append(Person(browser, daemon, **options))
+        return seated[-1]
+
+    yield sit_down
+    for each in seated:
+        each.leave()
+
+
+def start(daemon, session, notes):
+    """Start an agent that asks before it writes each note, one after the other."""
+    with daemon.client() as client:
+        client.post("/api/sessions", json={"agent": "noting", "input": notes, "session": session}).raise_for_status()
+        until(lambda: pending_of(client, session))
+
+
+def outcome(daemon, session):
+    """What the agent returned in the end."""
+    with daemon.client() as client:
+        return until(lambda: client.get(f"/api/sessions/{session}").json()["outcome"])["value"]
+
+
+def test_a_person_approves_edits_denies_and_comes_back_after_a_kill(daemon, person, tmp_path):
+    """The sentence of issue 5, on both backends: whatever is lost in between, the run goes on, once."""
+    file = tmp_path / "notes"
+    daemon.start()
+    start(daemon, "shopping", dict.fromkeys(["apples", "bread", "milk", "salt", "wine"], str(file)))
+    ana, bob = person(daemon), person(daemon)
+
+    ana.card("apples").get_by_role("button", name="Approve once").click()
+    ana.see(ana.card("apples").locator(".ending"), "approved by")
+
+    bread = ana.see(ana.card("bread"))  # it appeared by itself
+    bread.locator("summary", has_text="Edit…").click()
+    arguments = bread.get_by_label("as JSON")
+    arguments.fill(arguments.input_value().replace('"bread"', '"rye bread"'))
+    bread.get_by_role("button", name="Approve with these").click()
+
+    milk = bob.see(bob.card("milk"))
+    ana.see(ana.card("milk"))
+    milk.locator("summary", has_text="Deny…").click()
+    milk.get_by_label("Why not?").fill("we have some")
+    milk.get_by_role("button", name="Deny").click()
+    ana.see(ana.card("milk").locator(".ending"), "we have some")  # another browser's decision
+
+    ana.see(ana.card("salt"))
+    assert daemon.stop(signal.SIGKILL) == -signal.SIGKILL
+    ana.see(ana.page.locator("#connection"), "lost")
+    old = ana.card("salt").get_by_role("button", name="Approve once")
+    old.click()
+    ana.see(ana.card("salt").locator(".problem"), "Not sent")
+    daemon.start()
+    ana.page.locator("#connection").wait_for(state="hidden")
+    old.click()
+    ana.see(ana.card("salt").locator(".ending"), "approved by")
+
+    ana.see(ana.card("wine")).get_by_role("button", name="Approve once").click()
+    assert "denied" in outcome(daemon, "shopping")
+    assert file.read_text() == "apples\nrye bread\nsalt\nwine\n"
+
+
+@pytest.fixture
+def one_daemon(tmp_path):
+    """What depends on the page alone is tried on one backend."""
+    made = DaemonProcess(tmp_path, "asyncio")
+    made.start()
+    yield made
+    made.stop(signal.SIGKILL)
+
+
+def test_whoever_is_slower_reads_who_was_faster(one_daemon, person):
+    """A3: a click on a card that was decided meanwhile runs nothing, and is told by whom."""
+    start(one_daemon, "race", {"cake": "/dev/null"})
+    ana = person(one_daemon)
+    ana.context.route("**/api/events*", lambda route: route.abort())  # her page hears of nothing
+    ana.page.reload()
+    with one_daemon.client() as client:
+        (asked,) = pending_of(client, "race")
+        client.post(f"/api/approvals/{asked['id']}/decision", json={"decision": "deny"}).raise_for_status()
+    ana.card("cake").get_by_role("button", name="Approve once").click()
+    ana.see(ana.card("cake").locator(".told"), "not counted")
+    ana.see(ana.card("cake").locator(".ending"), "denied by")
+
+
+def test_a_person_decides_with_the_keyboard_alone(one_daemon, person, tmp_path):
+    """No key decides a card that has not the focus; what appears takes none; a decided card is not decided again."""
+    file = tmp_path / "notes"
+    start(one_daemon, "keys", {"one": str(file), "two": str(file)})
+    ana = person(one_daemon)
+    ana.see(ana.card("one"))
+    ana.page.keyboard.press("a")
+    ana.page.keyboard.press("j")
+    assert ana.page.evaluate("document.activeElement.dataset.tone") == "pending"
+    focused = ana.page.evaluate("document.activeElement.id")
+    ana.page.keyboard.press("a")
+    ana.see(ana.card("one").locator(".ending"), "approved")
+    ana.see(ana.card("two"))
+    assert ana.page.evaluate("document.activeElement.id") == focused
+    ana.page.keyboard.press("a")  # on the card that is decided: nothing
+    ana.page.keyboard.press("j")
+    ana.page.keyboard.press("d")
+    ana.page.keyboard.type("not a two")
+    ana.page.keyboard.press("Escape")
+    ana.page.keyboard.press("e")
+    ana.page.keyboard.press("Escape")
+    assert "two" in ana.page.evaluate("document.activeElement.textContent")
+    ana.page.keyboard.press("a")
+    assert "noted two" in outcome(one_daemon, "keys")
+    assert file.read_text() == "one\ntwo\n"
+
+
+def test_a_page_without_scripts_decides_too(one_daemon, person, tmp_path):
+    """Forms are enough, on a phone of 320 pixels; what was typed wrongly is still there."""
+    start(one_daemon, "plain", {"jam": "/dev/null", "tea": "/dev/null"})
+    ana = person(one_daemon, java_script_enabled=False, viewport={"width": 320, "height": 640})
+    ana.card("jam").locator("summary", has_text="Edit…").click()
+    ana.card("jam").get_by_label("as JSON").fill("{broken")
+    ana.card("jam").get_by_role("button", name="Approve with these").click()
+    ana.see(ana.page.locator(".problem"), "JSON")
+    assert ana.page.get_by_label("as JSON").input_value() == "{broken"
+    ana.page.get_by_role("button", name="Approve once").click()
+    ana.see(ana.page.locator(".ending"), "approved by")
+    ana.page.locator(".back").get_by_role("link", name="Inbox").click()
+    ana.card("tea").locator("summary", has_text="Deny…").click()
+    ana.card("tea").get_by_role("button", name="Deny").click()
+    assert "denied" in outcome(one_daemon, "plain")
+
+
+def test_hostile_text_stays_text_and_fits_a_phone(one_daemon, person):
+    """What an agent writes neither runs, nor widens the page, nor hides itself."""
+    nasty = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\x1b[2J" + "x" * 400
+    start(one_daemon, "hostile", {nasty: "/dev/null"})
+    for scheme in ("light", "dark"):
+        ana = person(one_daemon, viewport={"width": 320, "height": 640}, color_scheme=scheme)
+        ana.page.on("dialog", ana.complained)
+        card = ana.see(ana.card("onerror"))
+        assert "\\u202e\\u001b[2J" in card.inner_text() or "\\u202e\\x1b[2J" in card.inner_text()
+        for page in ("/", "/sessions", "/sessions/hostile", "/rules"):
+            ana.page.goto(page)
+            assert ana.page.evaluate("document.documentElement.scrollWidth") == 320, page
+
+
+def test_a_session_shows_its_tree_its_time_and_its_talk(one_daemon, person):
+    """The session's page: what it asks, who is below it, what happened, a box to say something, all of it live."""
+    with one_daemon.client() as client:
+        asked = {"agent": "asking_many", "input": 2, "session": "many"}
+        client.post("/api/sessions", json=asked).raise_for_status()
+        until(lambda: len(pending_of(client, "many")) == 2)
+    ana = person(one_daemon)
+    ana.page.goto("/sessions/many")
+    assert ana.page.locator("#tree").get_by_role("link", name="noting").count() == 2
+    assert "waiting for a person" in ana.page.locator(".lane svg").nth(1).get_attribute("aria-label")
+    ana.page.get_by_role("button", name="Approve once").first.click()
+    ana.see(ana.page.locator(".ending"), "approved by")
+    ana.see(ana.page.locator("#tree li"), "succeeded")
+    ana.page.get_by_label("Say something").fill("hello there")
+    ana.page.get_by_role("button", name="Send").click()
+    ana.see(ana.page.locator("#reply"), re.compile("."))
+    ana.see(ana.page.locator("#story"), "hello there")
+    ana.page.get_by_role("button", name="Approve once").first.click()
+    ana.see(ana.page.locator("#heading"), "succeeded")
