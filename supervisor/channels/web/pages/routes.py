@@ -13,7 +13,7 @@ Rules
 - What goes wrong is a page, too: it says what to do next.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from supervisor.abc import Supervisor
 from supervisor.channels import cards
 from supervisor.channels.web import rendering
 from supervisor.channels.web.auth import Identity
@@ -30,6 +31,7 @@ from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, story, timeline, tree
 from supervisor.channels.web.problems import Problem, problem_of
 from supervisor.core.errors import InvalidInput
+from supervisor.core.rows import Row
 from supervisor.core.values import Approval, SessionView
 
 if TYPE_CHECKING:
@@ -37,7 +39,11 @@ if TYPE_CHECKING:
 
 STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
 SESSIONS_A_PAGE: Final = 50
+MOST_ASKED: Final = 10
+"""Cards on a session's page, above its tree; the inbox has the others."""
 MOST_LANES: Final = 40
+MOST_ROWS: Final = 5_000
+"""Of the journals that one page reads: everybody waits while it does."""
 FILTERS: Final = {
     "": "all",
     "waiting_approval": "waiting",
@@ -56,11 +62,28 @@ class Viewer(msgspec.Struct, frozen=True):
     csrf: str
 
 
+class Waiting:
+    """How many approvals wait, counted once for each state of the store, however many pages say it."""
+
+    def __init__(self) -> None:
+        self._position = -1
+        self._count = 0
+
+    def count(self, supervisor: Supervisor) -> int:
+        position = supervisor.last_position()
+        if position != self._position:
+            self._count, self._position = len(supervisor.find_approvals()), position
+        return self._count
+
+
 class Visit:
     """A request of somebody who is known."""
 
-    def __init__(self, site: "Site", request: Request, identity: Identity, form: dict[str, str]) -> None:
+    def __init__(
+        self, site: "Site", waiting: Waiting, request: Request, identity: Identity, form: dict[str, str]
+    ) -> None:
         self.site = site
+        self._waiting = waiting
         self.request = request
         self.person = identity.person
         self.form = form
@@ -75,13 +98,14 @@ class Visit:
         """Return why whoever asks may not decide an approval."""
         return self.site.guard.people.why_not_decide(self.person.name, approval)
 
-    def page(
-        self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200, pending: int | None = None
-    ) -> Response:
-        """Answer with a page. `here`: which of the top's entries it belongs to; `pending`: how many wait, if known."""
+    @property
+    def pending(self) -> int:
+        return self._waiting.count(self.supervisor)
+
+    def page(self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200) -> Response:
+        """Answer with a page. `here`: which of the top's entries it belongs to."""
         viewer = Viewer(self.person.name, self._csrf)
-        waiting = len(self.supervisor.find_approvals()) if pending is None else pending
-        body = rendering.render(template, self.now, viewer=viewer, here=here, pending=waiting, **model)
+        body = rendering.render(template, self.now, viewer=viewer, here=here, pending=self.pending, **model)
         return html(body, status)
 
 
@@ -105,7 +129,7 @@ async def show_inbox(visit: Visit) -> Response:
     pending = visit.supervisor.find_approvals()
     page = inbox.inbox(pending, visit.now, visit.refusal)
     model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", after)}
-    return visit.page("inbox.html", "inbox", model, pending=len(pending))
+    return visit.page("inbox.html", "inbox", model)
 
 
 async def show_approval(visit: Visit) -> Response:
@@ -146,7 +170,7 @@ async def decide(visit: Visit) -> Response:
 
 
 async def count(visit: Visit) -> Response:
-    return html(f'<span id="count">{len(visit.supervisor.find_approvals())}</span>')
+    return html(f'<span id="count">{visit.pending}</span>')
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
@@ -175,48 +199,41 @@ async def show_session(visit: Visit) -> Response:
 def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = "", typed: str = "") -> Response:
     after = visit.supervisor.last_position()
     views = visit.supervisor.find_sessions(root=view.root)
-    shown = [view for view in views if _is_near(view, views, visit.path("id"))]
-    rows = {each.id: visit.supervisor.journal(each.id) for each in shown[:MOST_LANES]}
+    (root,) = tree.nodes(views)
+    node = tree.find([root], view.id) or tree.nodes([view])[0]  # one that its parent's page leaves out
+    rows = _journals(visit, node)
     lanes = [timeline.lane(session, found, visit.now) for session, found in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
-    asked = view.pending_approvals[: inbox.MOST_CARDS]
+    asked = view.pending_approvals[:MOST_ASKED]
     model = {
         "view": view,
         "path": cards.path_text(view.path),
-        "node": _find(tree.nodes(views), view.id),
-        "tree": tree.nodes(views),
+        "node": node,
+        "tree": [root],
         "cards": [inbox.card_view(each, visit.now, refusal=visit.refusal(each)) for each in asked],
         "cards_left_out": len(view.pending_approvals) - len(asked),
         "timeline": timeline.draw(lanes),
         "kinds": timeline.WORDS,
         "shown_kinds": {kind for lane in lanes for kind, _ in lane.totals},
-        "lanes_left_out": len(shown) - len(lanes),
+        "lanes_left_out": node.size - len(lanes),
         "story": story.story(rows[view.id], {each.id: cards.path_text(each.path) for each in views}, most),
         "may_cancel": visit.person.is_operator,
         "told": told,
         "typed": typed,
+        "poll": 5 + sum(map(len, rows.values())) // 500 if view.outcome is None and node.below else 0,
         "stream": stream_url(f"/api/sessions/{view.id}/events", after),
     }
     return visit.page("session.html", "sessions", model, status=status)
 
 
-def _is_near(view: SessionView, views: Sequence[SessionView], session: str) -> bool:
-    """Whether a session is the one that is looked at, or below it."""
-    parents = {each.id: each.parent for each in views}
-    above: str | None = view.id
-    while above is not None and above != session:
-        above = parents.get(above)
-    return above is not None
-
-
-def _find(nodes: Sequence[tree.Node], session: str) -> tree.Node:
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node.id == session:
-            return node
-        waiting += node.below
-    raise AssertionError(f"{session} is in its own tree")
+def _journals(visit: Visit, node: tree.Node) -> dict[str, list[Row]]:
+    """Read the journals of a session and of those below it, as many as a page may take."""
+    rows: dict[str, list[Row]] = {}
+    for each in tree.walk([node]):
+        if rows and (len(rows) >= MOST_LANES or sum(map(len, rows.values())) >= MOST_ROWS):
+            break
+        rows[each.id] = visit.supervisor.journal(each.id)
+    return rows
 
 
 async def say(visit: Visit) -> Response:
@@ -287,11 +304,12 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
 
 
 def routes(site: "Site") -> list[BaseRoute]:
-    pages = [Route(path, _visit(site, show), methods=[method]) for method, path, show in PAGES]
+    waiting = Waiting()
+    pages = [Route(path, _visit(site, waiting, show), methods=[method]) for method, path, show in PAGES]
     return [*pages, Route("/static/{name}", _static, methods=["GET"])]
 
 
-def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]:
+def _visit(site: "Site", waiting: Waiting, show: Show) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             identity = site.guard.identify(request)
@@ -305,7 +323,7 @@ def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]
                     refused = request.path_params["id"], identity.person.name, problem.detail
                     await site.supervisor.refuse_decision(*refused)
                 raise
-            return await show(Visit(site, request, identity, form))
+            return await show(Visit(site, waiting, request, identity, form))
         except Exception as error:  # noqa: BLE001 # a page says what went wrong; the problem logs what nobody foresaw
             return _problem(error)
 

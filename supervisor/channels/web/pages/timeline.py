@@ -1,7 +1,8 @@
 """What the runs of a tree did when, drawn from their journals: lanes of intervals.
 
 A journal says when something began or ended, so between two of its entries a run does one thing or waits for several.
-What it waited for, where only the end is an entry (a child's outcome, a message), is read back from that end.
+Where only the end is an entry (a child's outcome, a message, a step), what it did is read back from that end; until
+there is one, a run with sub-agents is taken to wait for them.
 
     active    it worked: its watchdog counted
     tool      a call was running, under a deadline of its own
@@ -54,8 +55,6 @@ _AWAITED: Final[dict[str, Kind]] = {"outcome": "child", "cancel": "child", "rece
 
 
 _PROGRESS: Final = (
-    e.RunStarted,
-    e.AttemptStarted,
     e.OperationStarted,
     e.OperationFinished,
     e.ToolCallRequested,
@@ -63,6 +62,7 @@ _PROGRESS: Final = (
     e.ToolCallFinished,
     e.StateSaved,
     e.MessageSent,
+    e.RunFinished,
 )
 """What the run itself did; the rest of a journal happens to it."""
 
@@ -142,56 +142,57 @@ class _Reader:
         self._open: dict[str, Kind] = {}
         self._children: set[str] = set()
         self._asleep: tuple[str, ...] | None = None
-        self._since_progress = 0
+        self._unsure: list[int] = []
+        """Stretches in which nothing was open: until the run's next entry it is not known whether it worked."""
         self._attempts = 0
         self._is_over = False
 
     def take(self, event: e.AnyEvent) -> None:
-        """Close the stretch that ends with this entry, then note what the entry opens or ends."""
+        """Close the stretch that ends with this entry, then note what the entry says, opens or ends."""
         if self._last is not None and not isinstance(event, e.MessageImported):
-            self._stretch(event.at, event)
+            self._close(event.at, is_new_attempt=isinstance(event, e.AttemptStarted) and self._attempts > 0)
         self._last = max(event.at, self._last or event.at)
+        if isinstance(event, _PROGRESS):
+            self._settle(_AWAITED.get(getattr(event, "kind", ""), "active"))
+        elif isinstance(event, e.RunPassivated):
+            for key in event.waiting_for:
+                self._settle(self._awaited(key))
+        elif isinstance(event, e.AttemptStarted):
+            self._unsure.clear()
         self._note(event)
 
     def finish(self, now: datetime) -> list[Interval]:
         if self._last is not None and not self._is_over:
-            self._stretch(now, None)
+            self._close(now)
         return self.found
 
-    def _stretch(self, end: datetime, event: e.AnyEvent | None) -> None:
+    def _close(self, end: datetime, *, is_new_attempt: bool = False) -> None:
         assert self._last is not None
-        kinds = self._kinds(event)
-        if isinstance(event, e.OperationFinished) and (awaited := _AWAITED.get(event.kind)) is not None:
-            self._read_back(awaited)
-            kinds = (awaited,) if kinds == ("active",) else kinds
-        if end > self._last:
-            asleep = self._asleep is not None
-            self.found.append(Interval(kinds=kinds, start=self._last, end=end, is_asleep=asleep))
-
-    def _kinds(self, event: e.AnyEvent | None) -> tuple[Kind, ...]:
+        if end <= self._last:
+            return
+        kinds: set[Kind] = set(self._open.values())
         if self._is_over:
-            return ("rest",)
-        kinds = set(self._open.values())
-        if self._asleep is not None:
+            kinds = {"rest"}
+        elif self._asleep is not None:
             kinds |= {self._awaited(key) for key in self._asleep}
-        elif isinstance(event, e.AttemptStarted) and self._attempts:
-            kinds = kinds - {"tool"} or {"away"}
-        elif not kinds and event is None and self._children:
-            kinds = {"child"}
-        return tuple(kind for kind in WORDS if kind in kinds) or ("active",)
+        elif not kinds - {"tool"} and is_new_attempt:
+            kinds = {"child" if self._children else "away"}
+        elif not kinds:
+            self._unsure.append(len(self.found))
+            kinds = {"child" if self._children else "active"}
+        told = tuple(kind for kind in WORDS if kind in kinds)
+        self.found.append(Interval(kinds=told, start=self._last, end=end, is_asleep=self._asleep is not None))
 
     def _awaited(self, key: str) -> Kind:
         return "message" if key == e.MESSAGE else "child" if key in self._children else self._open.get(key, "timer")
 
-    def _read_back(self, awaited: Kind) -> None:
-        """It was waiting since it last got anywhere: what looked like activity from there on was not."""
-        for place in range(self._since_progress, len(self.found)):
-            if self.found[place].kinds == ("active",):
-                self.found[place] = msgspec.structs.replace(self.found[place], kinds=(awaited,))
+    def _settle(self, kind: Kind) -> None:
+        """What an entry ends says what the run did since it last got anywhere."""
+        for place in self._unsure:
+            self.found[place] = msgspec.structs.replace(self.found[place], kinds=(kind,))
+        self._unsure.clear()
 
     def _note(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact
-        if isinstance(event, _PROGRESS):
-            self._since_progress = len(self.found)
         match event:
             case e.SessionCreated():
                 self.path = event.path

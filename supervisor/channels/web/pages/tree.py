@@ -1,6 +1,6 @@
 """Sessions as a tree, for the list and for the page of one of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, Literal
 
@@ -9,7 +9,8 @@ import msgspec
 from supervisor.core.values import SessionView
 
 Tone = Literal["active", "waiting", "ok", "error", "cancelled"]
-MOST_NODES: Final = 300
+MOST_BELOW: Final = 50
+"""Of one session's sub-agents, in a tree on a page; those that wait for somebody are left out last."""
 
 _TONES: Final[dict[str, Tone]] = {
     "active": "active",
@@ -31,10 +32,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
     owner: str | None
     below: tuple["Node", ...] = ()
-
-    @property
-    def size(self) -> int:
-        return 1 + sum(node.size for node in self.below)
+    left_out: int = 0
+    """Sub-agents that are not among `below`."""
+    size: int = 1
+    """How many sessions it and everything below it are."""
 
 
 def nodes(views: Iterable[SessionView]) -> list[Node]:
@@ -54,7 +55,26 @@ def nodes(views: Iterable[SessionView]) -> list[Node]:
     return [made[view.id] for view in roots]
 
 
+def find(found: Iterable[Node], session: str) -> Node | None:
+    """Return a session's node, wherever in the trees it is."""
+    return next((node for node in walk(found) if node.id == session), None)
+
+
+def walk(found: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes, parents before children."""
+    waiting = [*found][::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += node.below[::-1]
+
+
 def _node(view: SessionView, below: tuple[Node, ...]) -> Node:
+    shown = below
+    if len(below) > MOST_BELOW:
+        waiting = [node for node in below if node.waiting][:MOST_BELOW]
+        chosen = {node.id for node in [*waiting, *below[: MOST_BELOW - len(waiting)]]}
+        shown = tuple(node for node in below if node.id in chosen)
     return Node(
         id=view.id,
         name=view.path[-1],
@@ -64,7 +84,9 @@ def _node(view: SessionView, below: tuple[Node, ...]) -> Node:
         created_at=view.created_at,
         ended_at=view.ended_at,
         owner=view.owner,
-        below=below,
+        below=shown,
+        left_out=len(below) - len(shown),
+        size=1 + sum(node.size for node in below),
     )
 
 

@@ -92,6 +92,12 @@
     else if (card) announce(card.getAttribute("aria-label") + ": " + card.querySelector(".ending").textContent.trim());
   }
 
+  // Decided cards give back their place when the person moves the page anyway.
+  function release() {
+    for (const card of cards?.children ?? []) card.style.minHeight = "";
+  }
+  for (const moving of ["wheel", "touchmove"]) addEventListener(moving, release, { passive: true });
+
   const isFull = () => cards.querySelectorAll('[data-tone="pending"]').length >= Number(cards.dataset.most);
 
   let recounting = null;
@@ -157,7 +163,7 @@
 
   $("tidy")?.addEventListener("click", () => {
     for (const card of cards.querySelectorAll('[data-card]:not([data-tone="pending"])')) card.remove();
-    for (const card of cards.children) card.style.minHeight = "";
+    release();
     $("tidy").hidden = true;
     $("main").focus();
     count(parseInt($("count").textContent, 10));
@@ -180,7 +186,7 @@
       const all = [...cards.querySelectorAll("[data-card]")];
       const step = event.key === "j" || event.key === "ArrowDown" ? 1 : -1;
       const next = card ? all[all.indexOf(card) + step] : all[0];
-      if (next) { event.preventDefault(); next.focus({ preventScroll: true }); next.scrollIntoView({ block: "nearest" }); }
+      if (next) { event.preventDefault(); release(); next.focus({ preventScroll: true }); next.scrollIntoView({ block: "nearest" }); }
       return;
     }
     if (card !== active) return; // a key decides the card that has the focus, and no other
@@ -293,11 +299,17 @@
     }
   }
 
+  // Browsers have few connections for all tabs together: a hidden page gives its own back, unless it is the inbox, which
+  // counts in its title. It hears what it missed when it is looked at again.
+  const mayRest = () => document.hidden && page !== "inbox";
+
   async function keepListening() {
     let pause = 500;
     for (;;) {
+      while (mayRest()) await new Promise((done) => { wake = done; });
       const began = Date.now();
       try { await listen(); } catch { /* said below, whatever it was */ }
+      if (mayRest()) continue;
       lost();
       if (Date.now() - began > 5000) pause = 500;
       await new Promise((done) => { wake = done; setTimeout(done, pause); });
@@ -307,11 +319,12 @@
 
   tellTimes();
   setInterval(tellTimes, 20000);
-  if (document.body.dataset.open) setInterval(() => { if (!document.hidden && !isLost) refreshSoon(0); }, 5000);
+  const poll = Number(document.body.dataset.poll); // seconds: what happens below a session is not in its stream
+  if (poll) setInterval(() => { if (!document.hidden && !isLost) refreshSoon(0); }, poll * 1000);
   if (document.body.dataset.stream) {
     addEventListener("offline", () => { lost(); stop.abort(); });
     addEventListener("online", () => wake());
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) wake(); });
+    document.addEventListener("visibilitychange", () => { if (mayRest()) stop.abort(); else wake(); });
     keepListening();
   }
 })();
