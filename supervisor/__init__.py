@@ -10,6 +10,7 @@ from supervisor.core.errors import (
     LimitExceeded,
     NotEntitled,
     NotFound,
+    QuestionUnanswered,
     RunAbandoned,
     RunCancelled,
     RunFailed,
@@ -32,6 +33,7 @@ from supervisor.core.rules import Rule, allow, ask_for, deny
 from supervisor.core.tool_spec import ToolSpec, tool
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import (
+    Answer,
     Approval,
     Approve,
     Decision,
@@ -52,6 +54,7 @@ from supervisor.tools.shell import shell
 
 __all__ = [
     "AgentSpec",
+    "Answer",
     "Approval",
     "Approve",
     "Channel",
@@ -69,6 +72,7 @@ __all__ = [
     "Owner",
     "People",
     "Person",
+    "QuestionUnanswered",
     "Receipt",
     "Reservation",
     "Row",

@@ -8,11 +8,11 @@ Everything above these seams works on any implementation below them; one test su
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from supervisor.core.activity import Activity
 from supervisor.core.agent_spec import AgentSpec
@@ -31,6 +31,7 @@ from supervisor.core.values import (
     ToolResult,
     Verdict,
 )
+from supervisor.handles import Run, TaskGroup, Timer
 from supervisor.storage import Store
 
 P = ParamSpec("P")
@@ -50,59 +51,18 @@ __all__ = [
     "Store",
     "Supervisor",
     "TaskGroup",
+    "Timer",
     "ToolContext",
     "Webhook",
     "WebhookReply",
 ]
 
 
-class Run(ABC, Generic[R_co]):
-    """One piece of work of an agent, from start to exactly one outcome. Stays valid while it is passivated."""
-
-    session: str
-
-    @property
-    @abstractmethod
-    def is_finished(self) -> bool:
-        """Whether the outcome is written. Not inside an agent: a re-run would see something else."""
-
-    @abstractmethod
-    async def outcome(self) -> Outcome[R_co]:
-        """Wait for how it ends. Giving up waiting is not its death (W10)."""
-
-    @abstractmethod
-    async def result(self) -> R_co:
-        """Wait for what it returns; raises RunFailed or one of its kinds if it does not succeed."""
-
-    @abstractmethod
-    async def cancel(self, reason: str | None = None) -> None:
-        """Cancel it and everything below it; returns once that is on disk (W8). Of a finished run: nothing."""
-
-    @abstractmethod
-    def approvals(self) -> AsyncIterator[Approval]:
-        """Iterate over what it and its sub-agents ask; ends when the run does. Not inside an agent."""
-
-
-class TaskGroup(Protocol):
-    """Tasks of an agent that use operations of their own: each child gets a context with its own branch."""
-
-    def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
-        """Run `fn(context, *args)` in a task."""
-
-
-class Timer(Protocol):
-    """What `Context.move_on_after` gives."""
-
-    @property
-    def expired(self) -> bool:
-        """Whether the time was over before the block was left; the same in every attempt."""
-
-
 class Context(ABC):
     """How an agent touches the world. Every method that is awaited is an operation: its result is in the journal, and a
     resumed agent gets it from there (design.md "Resuming is running again with a memory").
 
-    - After a cancel or a stall: `spawn` and calls that need a person raise RunStopping.
+    - After a cancel or a stall: `spawn`, `ask` and calls that need a person raise RunStopping.
     - Identical operations from two tasks that are alive at once are refused: use `branch` or `task_group`.
     """
 
@@ -128,6 +88,35 @@ class Context(ABC):
 
         A ToolCall is what a model emitted: it is looked up among the agent's `tools`, sub-agents too, and whatever is
         wrong with it is its result.
+        """
+
+    @overload
+    @abstractmethod
+    async def ask(self, question: str, /, *, expires_in: float | None = None) -> str: ...
+    @overload
+    @abstractmethod
+    async def ask(self, question: str, /, *, choices: Sequence[str], expires_in: float | None = None) -> str: ...
+    @overload
+    @abstractmethod
+    async def ask(self, question: str, /, *, schema: type[T], expires_in: float | None = None) -> T: ...
+    @abstractmethod
+    async def ask(
+        self,
+        question: str,
+        /,
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Any = None,
+        expires_in: float | None = None,
+    ) -> Any:
+        """Ask a person, and wait for the answer, for days if need be: one of `choices`, a value of the type `schema`,
+        or free text. Durable, with the life of an approval.
+
+        `schema`: a type that JSON can hold (`bool`, a dataclass, a Struct); answers are checked against its JSON
+        schema, so that they can be given where the type cannot be imported.
+        `expires_in`: seconds after which nobody can answer any more; default: the agent's `approval_expires_in`.
+        Raises QuestionUnanswered if it expires, is withdrawn, or somebody declines to answer, and InvalidInput if the
+        answer fits the schema, but not the type: both the same in every attempt.
         """
 
     @abstractmethod
@@ -290,10 +279,13 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def decide(self, approval: str, decision: Decision) -> Verdict:
-        """Decide an approval, once; the first decision wins (A3). Raises InvalidInput for edited arguments that do not
-        fit, a scope or pattern that was not offered, or an empty identity; NotEntitled for somebody who may not decide
-        this, which is in the audit trail. The rule that a wider scope stands for is written with the decision, by the
-        one that wins."""
+        """Decide an approval or answer a question, once; the first decision wins (A3). The rule that a wider scope
+        stands for is written with the decision, by the one that wins.
+
+        Raises InvalidInput, deciding nothing, for edited arguments or an answer that do not fit, a scope or pattern
+        that was not offered, an answer to a call, an approval of a question (Deny leaves it unanswered), or an empty
+        identity; NotEntitled for somebody who may not decide this, which is in the audit trail.
+        """
 
     @abstractmethod
     async def refuse_decision(self, approval: str, by: str, reason: str) -> None:

@@ -21,9 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, Verdict
 
 GUTTER: Final = "│ "
+NUMBERS: Final = "123456789"
+"""Keys of a question's choices."""
 PATH_SEPARATOR: Final = " > "
 
 _INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -90,21 +93,19 @@ def _escape(char: str) -> str:
 
 def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     """Return what to show for a pending approval; `edited`: the arguments that the person would approve instead."""
+    if approval.kind == "question":
+        return _question_card(approval, now)
     arguments = approval.arguments if edited is None else edited
     agent = visible(approval.path[-1])
     facts = [fact for fact in arguments_facts(approval.tool, arguments) if fact[0] != "cwd"]
     facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", place(approval, arguments)))
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))
-    facts.append(("for", visible(approval.requester)))
-    facts.append(("since", f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"))
-    if approval.expires_at is not None:
-        facts.append(("expires", at(approval.expires_at, now)))
-    facts += [("session", visible(approval.session)), ("approval", visible(approval.id))]
+    facts += _origin(approval, now)
     runs = "runs it once, exactly as shown" if edited is None else "runs it once, with your arguments as shown"
     return Card(
         approval=approval.id,
-        headline=f"{path_text(approval.path)} asks to call {visible(approval.tool)}",
+        headline=headline(approval),
         facts=tuple(facts),
         choices=(
             Choice("a", "approve", runs),
@@ -112,6 +113,65 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
             Choice("d", "deny", f"nothing runs; {agent} is told so, with your reason, and goes on"),
         ),
     )
+
+
+def asked_facts(approval: Approval) -> list[tuple[str, str]]:
+    """Return (label, text) of what is asked: a call's arguments; a question's words, and what may be answered."""
+    if approval.kind == "call":
+        return arguments_facts(approval.tool, approval.arguments)
+    facts = [("question", visible(approval.question or "", lines=True))]
+    if approval.choices is not None:
+        facts.append(("choices", "\n".join(quoted(choice) for choice in approval.choices)))
+    elif approval.schema is not None and not is_yes_or_no(approval.schema):
+        facts.append(("wants", _value_text(approval.schema)))
+    return facts
+
+
+def _question_card(approval: Approval, now: datetime) -> Card:
+    """Return what to show for a question: its words, and how it is answered."""
+    facts = asked_facts(approval)
+    choices: list[Choice] = []
+    if approval.choices is not None:
+        if len(approval.choices) > len(NUMBERS):
+            choices.append(Choice("a", "answer", "type one of the choices, as it is written"))
+        else:
+            facts.pop()  # each has its key
+            choices += [Choice(key, quoted(choice), "") for key, choice in zip(NUMBERS, approval.choices, strict=False)]
+    elif is_yes_or_no(approval.schema):
+        choices += [Choice("y", "yes", ""), Choice("n", "no", "")]
+    elif approval.schema is not None:
+        choices.append(Choice("a", "answer", "type it, as JSON that fits what it wants"))
+    else:
+        choices.append(Choice("a", "answer", "type it, in your own words"))
+    unanswered = f"{visible(approval.path[-1])} is told that nobody answers, with your reason"
+    return Card(
+        approval=approval.id,
+        headline=headline(approval),
+        facts=(*facts, *_origin(approval, now)),
+        choices=(*choices, Choice("d", "decline", unanswered)),
+    )
+
+
+def headline(approval: Approval) -> str:
+    """Return who asks what, in one line."""
+    what = "asks a question" if approval.kind == "question" else f"asks to call {visible(approval.tool)}"
+    return f"{path_text(approval.path)} {what}"
+
+
+def quoted(choice: str) -> str:
+    """Return a choice so that no text of an agent's can be taken for a word of ours."""
+    return f"“{visible(choice)}”"
+
+
+def _origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
+    """Return for whom it is asked, since when and until when, and by which names it is known."""
+    facts = [("for", visible(approval.requester))]
+    facts.append(("since", f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"))
+    if approval.expires_at is not None:
+        facts.append(("expires", at(approval.expires_at, now)))
+    if approval.escalated_to:
+        facts.append(("also asks", ", ".join(visible(name) for name in approval.escalated_to)))
+    return [*facts, ("session", visible(approval.session)), ("approval", visible(approval.id))]
 
 
 def path_text(path: tuple[str, ...]) -> str:
@@ -169,9 +229,15 @@ def place(approval: Approval, arguments: Any) -> str:
     return visible(posixpath.join(approval.cwd, own) if isinstance(own, str) else approval.cwd)
 
 
+def question_text(approval: Approval) -> str:
+    """Return a question in one line."""
+    return visible(approval.question or "", lines=True).replace("\n", " ⏎ ")
+
+
 def summary(approval: Approval, width: int = 60) -> str:
     """Return one line for lists. It may be cut, visibly: nobody decides from a list without an id."""
-    text = call_text(approval.tool, approval.arguments)
+    is_question = approval.kind == "question"
+    text = question_text(approval) if is_question else call_text(approval.tool, approval.arguments)
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
@@ -193,7 +259,7 @@ def plain(card: Card, commands: dict[str, str]) -> str:
         if choice.word in commands:
             effect = "runs it once, with the whole arguments object that you give"
             effect = effect if choice.word == "edit" else choice.effect
-            lines += [f"  to {choice.word}: {commands[choice.word]}", f"    ({effect})"]
+            lines += [f"  to {choice.word}: {commands[choice.word]}", *([f"    ({effect})"] if effect else [])]
     return "\n".join(lines)
 
 
@@ -222,10 +288,17 @@ def decided(approval: Approval, now: datetime) -> str:
             return f"approved{by}{when}"
         case "denied":
             return f"denied{by}{when}{because}"
+        case "answered":
+            return f"answered {answer_text(approval.answer)}{by}{when}"
         case "pending":
             return "pending"
         case status:
             return f"{status}{when}{because}; nothing runs"
+
+
+def answer_text(answer: Any) -> str:
+    """Return the answer to a question in one line."""
+    return quoted(answer) if isinstance(answer, str) else visible(msgspec.json.encode(answer).decode())
 
 
 def told(verdict: Verdict, now: datetime) -> str:

@@ -30,6 +30,7 @@ _COMMANDS = {
     "approvals": ("reading", "List what waits for a person, oldest first."),
     "approve": ("deciding", "Say yes to one call: it runs once."),
     "deny": ("deciding", "Say no to one call: nothing runs, and the agent is told so."),
+    "answer": ("deciding", "Answer a question that an agent asks."),
     "send": ("messages", "Say something to a session: it is received, kept, or begins a turn."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
     "sessions": ("reading", "List sessions and how they are."),

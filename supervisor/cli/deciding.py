@@ -1,7 +1,8 @@
-"""Commands that change what goes on: approve, deny, cancel. They work whether or not another process runs the tree.
+"""Commands that change what goes on: approve, deny, answer, cancel. They work whether or not another process runs the
+tree.
 
-Approving and denying are a person's; from inside a supervised call they are refused (A4). Cancelling is not: it grants
-nothing.
+Approving, denying and answering are a person's; from inside a supervised call they are refused (A4). Cancelling is not:
+it grants nothing.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,11 @@ from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, find_store, parse_arguments
 from supervisor.core.errors import NotFound
-from supervisor.core.values import Approve, Decision, Deny, SessionView, Verdict
+from supervisor.core.questions import read_answer
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, SessionView, Verdict
+
+Decide = Callable[[str, Approval], Decision]
+"""Makes a decision of somebody's name and what was asked."""
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
@@ -39,7 +44,9 @@ def approve(
         The approval's id, as `supervisor approvals` shows it.
     """
     arguments = None if edit is None else parse_arguments(edit)
-    return _decide(approval, lambda name: Approve(by=name, arguments=arguments), by, find_store(store), as_json=json)
+    return _decide(
+        approval, lambda name, found: Approve(by=name, arguments=arguments), by, find_store(store), as_json=json
+    )
 
 
 def deny(
@@ -58,7 +65,33 @@ def deny(
     approval
         The approval's id, as `supervisor approvals` shows it.
     """
-    return _decide(approval, lambda name: Deny(by=name, reason=reason), by, find_store(store), as_json=json)
+    return _decide(approval, lambda name, found: Deny(by=name, reason=reason), by, find_store(store), as_json=json)
+
+
+def answer(
+    approval: str,
+    value: str,
+    /,
+    *,
+    by: ByOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Answer a question that an agent asks.
+
+    Parameters
+    ----------
+    approval
+        The question's id, as `supervisor approvals` shows it.
+    value
+        One of its choices, or free text; JSON where the question asks for it (`yes` and `no` will do for true and
+        false).
+    """
+
+    def decision(name: str, found: Approval) -> Decision:
+        return Answer(read_answer(found, value) if found.kind == "question" else value, name)
+
+    return _decide(approval, decision, by, find_store(store), as_json=json)
 
 
 def cancel(
@@ -110,7 +143,7 @@ def cancel(
     return Exit.DONE
 
 
-def _decide(approval: str, decision: Callable[[str], Decision], by: str | None, place: Place, *, as_json: bool) -> int:
+def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as_json: bool) -> int:
     import anyio
 
     from supervisor.channels.terminal import login_name
@@ -125,10 +158,10 @@ def _decide(approval: str, decision: Callable[[str], Decision], by: str | None, 
 
         async with open_supervisor(place.path, create=False) as supervisor:
             refuse_inside("deciding", supervisor)
-            verdict = await supervisor.decide(approval, decision(name))
-            if verdict.kind == "unknown":
+            found = supervisor.store.get_approval(approval)
+            if found is None:
                 raise _unknown(supervisor, approval)
-            return verdict, next(a.root_session for a in supervisor.find_approvals(pending=False) if a.id == approval)
+            return await supervisor.decide(approval, decision(name, found)), found.root_session
 
     verdict, root = anyio.run(decide)
     if as_json:

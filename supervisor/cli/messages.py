@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import path_text, visible
+from supervisor.channels.cards import headline, summary, visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
@@ -80,7 +80,7 @@ def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:
     if receipt.waiting_for:
         say("It waits for a person first:")
         for approval in receipt.waiting_for:
-            say(f"  {approval.id}  {path_text(approval.path)} asks to call {visible(approval.tool)}")
+            say(f"  {approval.id}  {headline(approval)}: {summary(approval)}")
         say(f"supervisor approve ID{place.option}    or    supervisor deny ID --reason TEXT{place.option}")
     if not receipt.running:
         say(f"Nobody runs this session now; the message is kept. To go on: supervisor resume {view.root}{place.option}")

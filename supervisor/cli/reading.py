@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago, arguments_facts, at, decided, path_text, visible
+from supervisor.channels.cards import ago, asked_facts, at, decided, headline, path_text, visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
@@ -75,7 +75,9 @@ def approvals(
         answers.print_json([answers.approval_document(approval) for approval in found])
     elif found:
         _print_approvals(found)
-        say(f"\nsupervisor approve ID{place.option}    or    supervisor deny ID --reason TEXT{place.option}")
+        asks = any(approval.kind == "question" for approval in found)
+        answer = f"    or    supervisor answer ID VALUE{place.option}" if asks else ""
+        say(f"\nsupervisor approve ID{place.option}    or    supervisor deny ID --reason TEXT{place.option}{answer}")
     else:
         say(f"Nothing waits for a person in {place.path}.")
     return Exit.DONE
@@ -205,8 +207,8 @@ def _print_approvals(found: list[Approval]) -> None:
         text.append(approval.id, style="bold yellow" if is_pending else "dim")
         when = f"since {at(approval.created_at, now)}, {ago(approval.created_at, now)}"
         text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
-        text.append(f"  {path_text(approval.path)} asks to call {visible(approval.tool)}\n")
-        for label, value in arguments_facts(approval.tool, approval.arguments):
+        text.append(f"  {headline(approval)}\n")
+        for label, value in asked_facts(approval):
             first, *more = value.split("\n")
             text.append(f"    {label:<8} ", style="dim").append(first)
             for line in more:

@@ -25,7 +25,16 @@ _PROGRESS: Final = (
     e.RunRestarted,
     e.RunFinished,
 )
-_UNATTENDED: Final = (*_PROGRESS, e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn)
+_UNATTENDED: Final = (
+    *_PROGRESS,
+    e.ToolCallRequested,
+    e.QuestionAsked,
+    e.QuestionAnswered,
+    e.ApprovalDecided,
+    e.ApprovalExpired,
+    e.ApprovalWithdrawn,
+)
+_DONE: Final = {"ask": "has what came of its question", "send": "has said it"}
 
 
 def is_progress(event: e.AnyEvent) -> bool:
@@ -118,6 +127,8 @@ class Story:
         child = self.name(event.child) if event.child else name
         if event.error is not None:
             return f"{event.kind} {name} failed with {visible(event.error[0])}: {quote(event.error[1])}"
+        if event.kind in _DONE:
+            return _DONE[event.kind]
         match event.kind:
             case "spawn":
                 return f"started a sub-agent, {name}" + (f" [{event.child}]" if event.child else "")
@@ -133,8 +144,6 @@ class Story:
                 return f"cancelled {child}"
             case "receive":
                 return f"took in {quote(_json(event.value))}"
-            case "send":
-                return "has said it"
             case kind:
                 return f"did {kind} {child}"
 
@@ -206,8 +215,23 @@ def _approval(event: e.AnyEvent) -> str | None:
             return f"{word}{wide} by {visible(event.by)}{edited}{_because(event.reason)} [{event.approval}]"
         case e.DecisionRefused():
             return f"{visible(event.by)} may not decide{_because(event.reason)} [{event.approval}]"
+        case e.QuestionAsked():
+            return f"asks {quote(event.question)} [{event.approval}]"
+        case e.QuestionAnswered():
+            return f"answered by {visible(event.by)}: {quote(_json(event.value))} [{event.approval}]"
+        case e.ApprovalExpired():
+            return f"nobody decided in time, so it expired [{event.approval}]"
         case e.ApprovalWithdrawn():
             return f"the question is withdrawn{_because(event.reason)} [{event.approval}]"
+    return _card(event)
+
+
+def _card(event: e.AnyEvent) -> str | None:
+    """Who was shown it."""
+    match event:
+        case e.ApprovalReminded():
+            names = ", ".join(visible(name) for name in event.escalated_to)
+            return f"people were reminded{', and from now on also ' + names if names else ''} [{event.approval}]"
         case e.CardPosted():
             return f"shown in {event.channel} [{event.approval}]"
         case e.CardFailed():

@@ -41,6 +41,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         active_timeout: float | None = None,
         stop_timeout: float = 30.0,
         call_timeout: float | None = None,
+        approval_expires_in: float | None = None,
         rules: Sequence["Rule"] = (),
         tools: Sequence[AnyTool] = (),
         jobs: Literal["end", "keep"] = "end",
@@ -63,6 +64,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
             ("restart_period", restart_period),
             ("restart_delay", restart_delay),
             ("max_restart_delay", max_restart_delay),
+            ("approval_expires_in", approval_expires_in),
         ):
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"agent {self.name}: {key} must be more than 0 seconds, not {seconds}")
@@ -71,6 +73,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.active_timeout = active_timeout
         self.stop_timeout = stop_timeout
         self.call_timeout = call_timeout
+        self.approval_expires_in = approval_expires_in
         self.rules = tuple(rules)
         self.tools = _by_name(self.name, tools)
         if jobs not in ("end", "keep"):
@@ -194,6 +197,7 @@ def agent(
     active_timeout: float | None = None,
     stop_timeout: float = 30.0,
     call_timeout: float | None = None,
+    approval_expires_in: float | None = None,
     rules: Sequence["Rule"] = (),
     tools: Sequence[AnyTool] = (),
     jobs: Literal["end", "keep"] = "end",
@@ -215,6 +219,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
     `call_timeout`: the deadline in seconds of calls that say nothing of their own; a call's own goes before it, and it
     before the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
+    `approval_expires_in`: seconds after which its approvals and questions expire: the call is denied, the question
+    raises QuestionUnanswered; a question's own `expires_in` goes before it. None: never (A10).
     `jobs`: what becomes of background jobs that its calls began: "end" with the root session, or "keep" (T6).
     `tools`: what a model may call by name (`ctx.call(ToolCall(...))`), sub-agents among them.
     `rules`: standing decisions on its calls and those of its sub-agents; a sub-agent's own can deny and ask, and never

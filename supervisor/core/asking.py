@@ -1,11 +1,38 @@
 """Events of asking people: what was decided, by whom, and where it was shown. Rules as in core/events.py."""
 
+from datetime import datetime
 from typing import Literal
 
 from msgspec import Raw
 
 from supervisor.core.facts import Event
 from supervisor.core.values import Scope
+
+
+class QuestionAsked(Event, frozen=True, kw_only=True):
+    """An agent asks a person in its own right; the question has the life of an approval.
+
+    The answer is one of `choices`, or a value that fits `schema` (JSON schema), or free text where neither is given.
+    """
+
+    operation: str
+    approval: str
+    question: str
+    digest: str
+    choices: tuple[str, ...] | None = None
+    schema: Raw = Raw(b"null")
+    expires_at: datetime | None = None
+    given: int | None = None
+    """As in OperationStarted."""
+
+
+class QuestionAnswered(Event, frozen=True, kw_only=True):
+    """A person's answer; the first wins. The agent is given it when it asks for it again, or waits."""
+
+    operation: str
+    approval: str
+    value: Raw
+    by: str
 
 
 class ApprovalDecided(Event, frozen=True, kw_only=True):
@@ -49,6 +76,21 @@ class DecisionRefused(Event, frozen=True, kw_only=True):
     approval: str
     by: str
     reason: str
+
+
+class ApprovalExpired(Event, frozen=True, kw_only=True):
+    """Nobody decided in time: from `expires_at` on nobody can, whoever notes it, and however late."""
+
+    operation: str
+    approval: str
+
+
+class ApprovalReminded(Event, frozen=True, kw_only=True):
+    """Nobody has decided for a while: people are shown the approval again, once. `escalated_to` names those who may
+    decide from now on, besides those who could before."""
+
+    approval: str
+    escalated_to: tuple[str, ...] = ()
 
 
 class CardPosted(Event, frozen=True, kw_only=True):

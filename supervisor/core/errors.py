@@ -12,6 +12,7 @@
     |   |-- RunCancelled        ... somebody cancelled it
     |   `-- RunAbandoned        ... it ignored its end, or crashed again and again
     |-- StepFailed              the agent: a step of it raised; journaled, the same in every attempt
+    |-- QuestionUnanswered      people: nobody answered a question; journaled, the same in every attempt
     |-- LimitExceeded           the agent: a limit of its declaration is reached
     |-- RunStopping             the agent: it began something new after it was told to stop
     |-- ToolFailed              a tool: says how it failed, keeping its output
@@ -86,6 +87,22 @@ class StepFailed(SupervisorError):
         self.step = step
         self.error_type = error_type
         self.error = error
+
+
+class QuestionUnanswered(SupervisorError):
+    """Nobody answered a question: go on without, or let the run fail.
+
+    `reason` is denied (somebody, or `--approve none`, declined), expired, or withdrawn; `by` and `why` say who
+    declined, and in what words.
+    """
+
+    def __init__(self, question: str, reason: str, by: str | None = None, why: str | None = None) -> None:
+        who = f" by {by}" if by else ""
+        super().__init__(f"{reason}{who}: {why or 'no reason was given'}; the question was: {question}")
+        self.question = question
+        self.reason = reason
+        self.by = by
+        self.why = why
 
 
 class LimitExceeded(SupervisorError):

@@ -17,11 +17,15 @@ from msgspec import Raw
 
 from supervisor.core.asking import (
     ApprovalDecided as ApprovalDecided,
+    ApprovalExpired as ApprovalExpired,
+    ApprovalReminded as ApprovalReminded,
     ApprovalWithdrawn as ApprovalWithdrawn,
     CardFailed as CardFailed,
     CardPosted as CardPosted,
     CardRetired as CardRetired,
     DecisionRefused as DecisionRefused,
+    QuestionAnswered as QuestionAnswered,
+    QuestionAsked as QuestionAsked,
 )
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.facts import Event as Event
@@ -289,7 +293,11 @@ AnyEvent = (
     | OperationFinished
     | OperationAbandoned
     | ToolCallRequested
+    | QuestionAsked
+    | QuestionAnswered
     | ApprovalDecided
+    | ApprovalExpired
+    | ApprovalReminded
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished
@@ -351,6 +359,8 @@ def begins(event: Any) -> str | None:
 
 ANSWERS: Final[dict[type[Any], Callable[[Any], str]]] = {
     ApprovalDecided: attrgetter("operation"),
+    QuestionAnswered: attrgetter("operation"),
+    ApprovalExpired: attrgetter("operation"),
     ChildEnded: attrgetter("child"),
     MessageReceived: lambda _: MESSAGE,
 }

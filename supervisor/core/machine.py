@@ -6,7 +6,8 @@ below only interprets the tables. Symbols are event names, with a suffix where o
 Operations
     A call       -> requested -> executing -> finished          where nobody is asked
                  -> asked -> approved -> executing -> finished  where a person is
-                             denied, withdrawn -> finished
+                             denied, expired, withdrawn -> finished
+    A question   -> posed -> settled -> finished            settled: answered, denied, expired or withdrawn
     A timer      -> waiting -> finished
     The others   -> finished, in one event: the journal knows them by their result
     Any that the journal knows may be abandoned: a scope of the agent's own ended it.
@@ -30,19 +31,27 @@ from supervisor.core.errors import IllegalEvent
 
 State = TypeVar("State", bound=str)
 
-_CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "withdrawn", "executing")
+_CALL_OPEN: Final = ("requested", "asked", "approved", "denied", "expired", "withdrawn", "executing")
+_QUESTION_OPEN: Final = ("posed", "settled")
 
 OPERATION: Final[dict[tuple[str, str], str]] = {
     ("", "ToolCallRequested"): "requested",
     ("", "ToolCallRequested.asking"): "asked",
     ("asked", "ApprovalDecided.approve"): "approved",
     ("asked", "ApprovalDecided.deny"): "denied",
+    ("asked", "ApprovalExpired"): "expired",
     ("asked", "ApprovalWithdrawn"): "withdrawn",
     ("requested", "ToolCallStarted"): "executing",
     ("approved", "ToolCallStarted"): "executing",
     ("executing", "ToolCallStarted"): "executing",
     **{(state, "ToolCallFinished"): "finished" for state in _CALL_OPEN if state != "asked"},
-    **{(state, "OperationAbandoned"): "abandoned" for state in (*_CALL_OPEN, "waiting")},
+    **{(state, "OperationAbandoned"): "abandoned" for state in (*_CALL_OPEN, *_QUESTION_OPEN, "waiting")},
+    ("", "QuestionAsked"): "posed",
+    ("posed", "QuestionAnswered"): "settled",
+    ("posed", "ApprovalDecided.deny"): "settled",
+    ("posed", "ApprovalExpired"): "settled",
+    ("posed", "ApprovalWithdrawn"): "settled",
+    ("settled", "OperationFinished"): "finished",
     ("", "OperationStarted"): "waiting",
     ("", "OperationFinished"): "finished",
     ("waiting", "OperationFinished"): "finished",
@@ -51,6 +60,9 @@ OPERATION: Final[dict[tuple[str, str], str]] = {
 
 APPROVAL: Final[dict[tuple[str, str], str]] = {
     ("", "ToolCallRequested.asking"): "pending",
+    ("", "QuestionAsked"): "pending",
+    ("pending", "QuestionAnswered"): "answered",
+    ("pending", "ApprovalExpired"): "expired",
     ("pending", "ApprovalDecided.approve"): "approved",
     ("pending", "ApprovalDecided.deny"): "denied",
     ("pending", "ApprovalWithdrawn"): "withdrawn",
@@ -83,8 +95,12 @@ _LIVING: Final = (
     "AttemptStarted",
     "AttemptSettled",
     "ToolCallRequested.asking",
+    "QuestionAsked",
+    "QuestionAnswered",
     "ApprovalDecided.approve",
     "ApprovalDecided.deny",
+    "ApprovalExpired",
+    "ApprovalReminded",
     "RunPassivated",
     "RunRestarted",
 )

@@ -132,14 +132,16 @@ def _partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tu
 
 
 def _behind(state: SessionState, cut: int, late: Collection[str]) -> Iterator[tuple[str, Operation]]:
-    """Return the operations that may follow from what happened at the cut, but for calls that somebody is at."""
+    """Return the operations that may follow from what happened at the cut, but for calls that somebody is at, and
+    questions that somebody has answered or is going to."""
     for name, record in state.operations.items():
         is_cut_off = record.state == "abandoned" and record.answered > cut
-        if (name in late or is_cut_off) and record.state not in ("asked", "executing"):
+        if (name in late or is_cut_off) and record.state not in ("asked", "posed", "settled", "executing"):
             yield name, record
 
 
 def _is_settled(record: Operation) -> bool:
     """Whether it has a result, or was ended when it may have had an effect or a person had said no."""
-    is_denied = record.decision is not None and record.decision.decision == "deny"
-    return record.state == "finished" or (record.state == "abandoned" and (record.started is not None or is_denied))
+    is_denied = isinstance(record.decision, e.ApprovalDecided) and record.decision.decision == "deny"
+    is_kept = record.kind == "call" and (record.started is not None or is_denied)
+    return record.state == "finished" or (record.state == "abandoned" and is_kept)

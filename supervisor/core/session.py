@@ -9,7 +9,8 @@ Rules
   had begun before it was asked for again; else an agent that races its operations would take another path. An operation
   has begun when the agent asked for it: behind the last result that it had been given by then, wherever its event is.
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
-- A StateSaved forgets the operations that lie before it, but no call without its result (T1).
+- A StateSaved forgets the operations that lie before it, but no call without its result (T1), and no open
+  question.
 - A RunRestarted forgets what the next attempt does anew, and puts aside (`kept`) what has a result but no place in the
   order any more (core/restarts.py).
 """
@@ -25,12 +26,16 @@ from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.machine import OPERATION, RUN, advance
+from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RULES
 
 OPERATIONS = (
     e.ToolCallRequested,
+    e.QuestionAsked,
+    e.QuestionAnswered,
     e.ApprovalDecided,
+    e.ApprovalExpired,
     e.ApprovalWithdrawn,
     e.ToolCallStarted,
     e.ToolCallFinished,
@@ -40,50 +45,12 @@ OPERATIONS = (
     e.OperationRecalled,
 )
 """What moves an operation along its table."""
+_KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
 WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
 """What ends a passivation whatever the run was waiting for."""
 
 BESIDE = (e.AttemptStarted, e.CardPosted, e.CardFailed, e.CardRetired, e.DecisionRefused)
 """What says nothing of how far an attempt has come: a daemon posts its cards again after every crash."""
-
-
-class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One operation of a run: where it is in its table, and the events that say so."""
-
-    state: str
-    kind: str
-    begun: int
-    answered: int = 0
-    request: e.ToolCallRequested | e.OperationStarted | None = None
-    decision: e.ApprovalDecided | None = None
-    started: e.ToolCallStarted | None = None
-    result: e.ToolCallFinished | e.OperationFinished | e.OperationAbandoned | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.state not in ("finished", "abandoned")
-
-    @property
-    def pending_approval(self) -> str | None:
-        """The id of the approval that this call waits for, if it does."""
-        if self.state == "asked" and isinstance(self.request, e.ToolCallRequested):
-            return self.request.approval
-        return None
-
-    @property
-    def arguments(self) -> Raw:
-        """What is going to run: the arguments as requested, or as the approver edited them (A8)."""
-        if self.decision is not None and self.decision.edited is not None:
-            return self.decision.edited
-        assert isinstance(self.request, e.ToolCallRequested)
-        return self.request.arguments
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A background job of a session: how it began, and how it ended, if it has."""
-
-    started: e.JobStarted
-    ended: e.JobEnded | None = None
 
 
 class SessionState(msgspec.Struct, kw_only=True):
@@ -138,7 +105,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         return [child for child, ended in self.children.items() if ended is None]
 
     def pending_approvals(self) -> list[tuple[str, str]]:
-        """Return (operation, approval) for each call that a person has yet to decide."""
+        """Return (operation, approval) for each call and question that a person has yet to decide."""
         found = []
         for operation, record in self.operations.items():
             if (approval := record.pending_approval) is not None:
@@ -147,11 +114,11 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     @property
     def next_due_at(self) -> datetime | None:
-        """When the earliest of the run's timers is due; in a back-off, when that is over."""
+        """When the earliest of the run's timers is due, or the first of what it asks expires; in a back-off, when that
+        is over."""
         if self.back_off_until is not None:
             return self.back_off_until
-        timers = (record.request for record in self.operations.values() if record.state == "waiting")
-        return min((timer.due_at for timer in timers if isinstance(timer, e.OperationStarted)), default=None)
+        return min((due_at for record in self.operations.values() if (due_at := record.due_at)), default=None)
 
     def is_answered(self, key: str) -> bool:
         """Whether what a passivated run waits for under this key has come."""
@@ -160,7 +127,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         if key in self.children:
             return self.children[key] is not None
         operation = self.operations.get(key)
-        return operation is None or operation.state not in ("asked", "waiting")
+        return operation is None or operation.state not in (*ASKING, "waiting")
 
     def copy(self) -> "SessionState":
         return replace(
@@ -266,21 +233,19 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.order.append(operation)
             return
         if old is None:
-            kind = "call" if isinstance(event, e.ToolCallRequested) else event.kind
+            kind = _KINDS.get(type(event)) or event.kind
             old = Operation(state="", kind=kind, begun=self._place_behind(event.given))
         if isinstance(event, e.OperationFinished) and event.message is not None:
             self._take_message(event.message)
         match event:
-            case e.ToolCallRequested() | e.OperationStarted():
+            case e.ToolCallRequested() | e.QuestionAsked() | e.OperationStarted():
                 new = replace(old, state=state, request=event)
-            case e.ApprovalDecided() | e.ApprovalWithdrawn() if event.approval != old.pending_approval:
-                raise IllegalEvent(f"{operation} does not ask for approval {event.approval}")
-            case e.ApprovalDecided():
+            case e.ApprovalDecided() | e.QuestionAnswered() | e.ApprovalExpired() | e.ApprovalWithdrawn():
+                if event.approval != old.pending_approval:
+                    raise IllegalEvent(f"{operation} does not ask for approval {event.approval}")
                 new = replace(old, state=state, decision=event)
             case e.ToolCallStarted():
                 new = replace(old, state=state, started=event)
-            case e.ApprovalWithdrawn():
-                new = replace(old, state=state)
             case _:
                 new = replace(old, state=state, result=event, answered=self.length)
                 if state == "finished":
@@ -302,7 +267,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             key, count = split_operation_id(operation)
             if count > event.counts.get(key, 0):
                 kept[operation] = record
-            elif record.kind == "call" and record.is_open:
+            elif record.kind in ("call", "ask") and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
         for operation in list(self.kept):
             key, count = split_operation_id(operation)

@@ -17,7 +17,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 OutcomeKind = Literal["succeeded", "failed", "cancelled", "stalled", "abandoned"]
 ResultKind = Literal["ok", "error", "denied", "interrupted"]
-ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
+ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
 Scope = Literal["once", "session", "always"]
 """How far a decision goes: this call, the root session's tree, or everything in the store."""
 SessionStatus = Literal["active", "waiting_approval", "completed", "error"]
@@ -40,13 +40,20 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deny(msgspec.Struct, frozen=True, kw_only=True):
-    """No to one call. The agent sees `reason` as the call's result (A8)."""
+    """No to one call, or no answer to a question. The agent sees `reason` as the call's result (A8)."""
 
     by: str
     reason: str | None = None
 
 
-Decision = Approve | Deny
+class Answer(msgspec.Struct, frozen=True):
+    """The answer to a question: one of its choices, a value that fits its schema, or text."""
+
+    value: Any
+    by: str
+
+
+Decision = Approve | Deny | Answer
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +78,8 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """The question about one call, and its state. This is what every surface shows; the fields are a JSON contract."""
+    """What a person is asked, about one call or by an agent in its own right, and its state. This is what every surface
+    shows; the fields are a JSON contract."""
 
     id: str
     session: str
@@ -81,6 +89,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     operation: str
     tool: str
+    """Empty for a question, as `arguments` is null for it."""
     arguments: Any
     """The call's arguments with defaults filled in, or what the approver made of them."""
     digest: str
@@ -91,7 +100,15 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     status: ApprovalStatus
     created_at: datetime
     expires_at: datetime | None = None
-    decision: Literal["approve", "deny"] | None = None
+    kind: Literal["call", "question"] = "call"
+    question: str | None = None
+    choices: tuple[str, ...] | None = None
+    """One of them is the answer; null where a value that fits `schema` is, or free text."""
+    schema: dict[str, Any] | None = None
+    """JSON schema of the answer."""
+    answer: Any = None
+    """The value that a question was answered with."""
+    decision: Literal["approve", "deny", "answer"] | None = None
     by: str | None = None
     reason: str | None = None
     scope: Scope | None = None
@@ -103,6 +120,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Channels that hold a card of it; empty while no card could be posted (A11)."""
     secret: tuple[str, ...] = ()
     """Names of the arguments whose values are masked."""
+    reminded_at: datetime | None = None
+    """When people were shown it again, last."""
+    escalated_to: tuple[str, ...] = ()
+    """Who may decide it, too, since nobody did for so long (A10)."""
     position: int = 0
     """Where in the store it was asked; approvals are ordered by it."""
 
@@ -169,7 +190,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     `call` and `result` are of imported sessions only: what another program ran; `text` is arguments, or the content.
     """
 
-    kind: Literal["received", "sent", "approval", "call", "result"]
+    kind: Literal["received", "sent", "approval", "question", "call", "result"]
     text: str
     at: datetime
     """When; of what was imported, when it was said, if its file tells."""

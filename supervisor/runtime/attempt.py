@@ -231,9 +231,15 @@ class Attempt:
         """Say in the event that begins an operation what the agent had been given when it asked for it: nothing of what
         is still remembered, if there was a save in between."""
         match event:
-            case e.ToolCallRequested() | e.OperationStarted() | e.OperationFinished() | e.OperationRecalled() if (
-                event.operation in self._given
+            case (
+                e.ToolCallRequested()
+                | e.QuestionAsked()
+                | e.OperationStarted()
+                | e.OperationFinished()
+                | e.OperationRecalled()
             ):
+                if event.operation not in self._given:
+                    return event
                 asked_after, given = self._given[event.operation]
                 return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
             case _:

@@ -29,6 +29,7 @@ from supervisor.core.ids import new_approval_id
 from supervisor.core.rules import Rule, VerdictKind, options_for
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import Option, ResultKind, ToolResult
+from supervisor.runtime.asking import expiry, wait_for_person
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.identity import working_directory
 from supervisor.runtime.journal import Entry, View
@@ -129,6 +130,7 @@ class Call(ABC):
                 approval=approval if asks else None,
                 options=self._options() if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
+                expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
             )
             if not asks and not is_denied:
                 yield from self.begin()
@@ -160,11 +162,14 @@ class Call(ABC):
     async def _proceed(self, *, is_new: bool) -> None:
         """Bring the call from wherever it is to its result."""
         if self.record.state == "asked":
-            await self.attempt.wait(self.operation, self.operation, lambda: self.record.state != "asked")
+            await wait_for_person(self.attempt, self.operation)
         record = self.record
         if record.state == "denied":
-            assert record.decision is not None
+            assert isinstance(record.decision, e.ApprovalDecided)
             await self._commit(denial(record.decision, self.now()))
+        elif record.state == "expired":
+            late = {"reason": "expired", "effect": "none"}
+            await self.finish("denied", "nobody decided in time: the approval has expired", late)
         elif record.state == "withdrawn":
             gone = {"reason": "withdrawn", "effect": "none"}
             await self.finish("interrupted", "the approval was withdrawn", gone)
@@ -173,9 +178,8 @@ class Call(ABC):
 
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
-        edited = record.decision is not None and record.decision.edited is not None
         try:
-            if not edited and record.request.digest != self.digest:
+            if record.edited is None and record.request.digest != self.digest:
                 raise InvalidInput("the call's defaults have changed since it was approved; ask again")
             arguments = self.check(record.arguments)
         except InvalidInput as error:

@@ -2,12 +2,12 @@
 
 Operations that the journal knows by their result alone (step, spawn, now, random, the outcome or cancel of a child)
 leave nothing behind when a scope of the agent's own ends them: in a re-run they are new again. Those that it knows from
-their start (calls, sleep, timers) are journaled as abandoned.
+their start (calls, questions, sleep, timers) are journaled as abandoned.
 """
 
 import inspect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -25,6 +25,7 @@ from supervisor.core.session import Operation, SessionState
 from supervisor.core.signatures import hint_of
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import Message, ToolCall, ToolResult
+from supervisor.runtime.asking import ask
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.children import ChildRun, spawn
 from supervisor.runtime.function_calls import FunctionCall
@@ -62,6 +63,17 @@ class LocalContext(Context):
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
         return await FunctionCall(self._attempt, self._branch, tool, args, kwargs).run()
+
+    async def ask(
+        self,
+        question: str,
+        /,
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Any = None,
+        expires_in: float | None = None,
+    ) -> Any:
+        return await ask(self._attempt, self._branch, question, choices, schema, expires_in)
 
     async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         name = f"{fn.__module__}.{fn.__qualname__}"

@@ -4,11 +4,13 @@ Rules
 - The first decision wins; who says the same again (verdict, scope, pattern, arguments) is told that it is so already.
 - What is decided is held against what was offered and asked before anything is written (A5, A8).
 - An edit in which the mask stands keeps the value that is behind it, which the approver need not know.
+- What cannot answer what was asked (an approval of a question, an answer to a call) raises, and nothing is decided.
+- Who decides behind the expiry decides nothing: that it came too late is noted, if nobody has noted it yet (A10).
 - Any process that has the store open may decide; nobody needs to own the tree.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -17,8 +19,18 @@ from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.masking import unmask
+from supervisor.core.questions import check_answer
 from supervisor.core.rules import Rule
-from supervisor.core.values import Approval, ApprovalStatus, Approve, Decision, Scope, Verdict, check_identity
+from supervisor.core.values import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Approve,
+    Decision,
+    Scope,
+    Verdict,
+    check_identity,
+)
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.ruling import granted
 from supervisor.storage import Store
@@ -27,10 +39,15 @@ if TYPE_CHECKING:
     from supervisor.runtime.runner import Runner
 
 
+_STATUS: Final[Mapping[str, ApprovalStatus]] = {"approve": "approved", "deny": "denied", "answer": "answered"}
+
+
 class _Answer(msgspec.Struct, frozen=True):
     """A decision as it is compared and journaled."""
 
-    decision: Literal["approve", "deny"]
+    decision: Literal["approve", "deny", "answer"]
+    value: msgspec.Raw = JSON_NULL
+    """The answer to a question."""
     reason: str | None = None
     edited: msgspec.Raw | None = None
     scope: Scope = "once"
@@ -44,28 +61,34 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
     if found is None:
         return Verdict(kind="unknown", approval=approval)
     answer = _read(found, decision)
-    won: list[e.ApprovalDecided] = []
+    won: list[e.ApprovalDecided | e.QuestionAnswered] = []
 
     def plan(view: View) -> list[Entry]:
         won.clear()
         record = view.session(found.session).operations.get(found.operation)
         if record is None or record.pending_approval != approval:
             return []
-        assert isinstance(record.request, e.ToolCallRequested)
         now, rule = runner.clock.now(), answer.rule
-        event = e.ApprovalDecided(
-            at=now,
-            operation=found.operation,
-            approval=approval,
-            decision=answer.decision,
-            by=by,
-            scope=answer.scope,
-            pattern=None if rule is None else rule.pattern,
-            rule=None if rule is None else (runner.rules.book(view).find_same(rule) or rule).id,
-            reason=answer.reason,
-            arguments=JSON_NULL if answer.edited is None else _restore(answer.edited, record.request),
-            secret=() if answer.edited is None else record.request.secret,
-        )
+        about: dict[str, Any] = {"at": now, "operation": found.operation, "approval": approval}
+        if record.expires_at is not None and record.expires_at <= now:
+            return [(found.session, e.ApprovalExpired(**about))]
+        event: e.ApprovalDecided | e.QuestionAnswered
+        if answer.decision == "answer":
+            event = e.QuestionAnswered(**about, value=answer.value, by=by)
+        else:
+            edited: dict[str, Any] = {}
+            if answer.edited is not None and isinstance(record.request, e.ToolCallRequested):
+                edited = {"arguments": _restore(answer.edited, record.request), "secret": record.request.secret}
+            event = e.ApprovalDecided(
+                **about,
+                decision=answer.decision,
+                by=by,
+                scope=answer.scope,
+                pattern=None if rule is None else rule.pattern,
+                rule=None if rule is None else (runner.rules.book(view).find_same(rule) or rule).id,
+                reason=answer.reason,
+                **edited,
+            )
         won.append(event)
         added = () if rule is None else runner.rules.add(view, rule, by, now, approval)
         return [(found.session, event), *added, *runner.follow(view.session(found.session), event)]
@@ -73,8 +96,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
     await runner.journal.append(plan)
     running = store.owns(found.root_session) or store.get_owner(found.root_session) is not None
     if won:
-        status: ApprovalStatus = "approved" if answer.decision == "approve" else "denied"
-        at, rule = won[0].at, won[0].rule
+        status, at, rule = _STATUS[answer.decision], won[0].at, getattr(won[0], "rule", None)
         return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=at, rule=rule, running=running)
     now = store.get_approval(approval)
     assert now is not None
@@ -93,8 +115,14 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
 
 def _read(found: Approval, decision: Decision) -> _Answer:
     """Hold a decision against what was asked and offered. Raises InvalidInput."""
+    if isinstance(decision, Answer):
+        if found.kind != "question":
+            raise InvalidInput(f"{found.id} asks about a call of {found.tool}: approve or deny it, no answer fits")
+        return _Answer("answer", value=check_answer(found, decision.value))
     if not isinstance(decision, Approve):
         return _Answer("deny", reason=printable(decision.reason) if decision.reason else None)
+    if found.kind == "question":
+        raise InvalidInput(f"{found.id} is a question: answer it, or deny to leave it unanswered")
     edited = _check_edit(found, decision.arguments)
     return _Answer("approve", edited=edited, scope=decision.scope, rule=granted(found, decision))
 
@@ -140,6 +168,9 @@ def _kind(now: Approval, answer: _Answer) -> Literal["same", "conflict", "gone"]
         return "gone"
     if now.decision != answer.decision:
         return "conflict"
+    if answer.decision == "answer":
+        given = msgspec.json.decode(answer.value)
+        return "same" if msgspec.json.encode(now.answer) == msgspec.json.encode(given) else "conflict"
     asked = now.arguments if answer.edited is None else msgspec.json.decode(answer.edited)
     pattern = None if answer.rule is None else answer.rule.pattern
     is_same = (now.arguments, now.scope, now.pattern) == (asked, answer.scope, pattern)

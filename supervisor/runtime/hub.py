@@ -11,7 +11,20 @@ from datetime import datetime, timedelta
 
 import anyio
 
+from supervisor.core import events as e
+
 INBOX = "inbox"
+INBOX_EVENTS = (
+    e.ToolCallRequested,
+    e.QuestionAsked,
+    e.QuestionAnswered,
+    e.ApprovalDecided,
+    e.ApprovalExpired,
+    e.ApprovalReminded,
+    e.ApprovalWithdrawn,
+    e.OperationAbandoned,
+)
+"""What changes what is pending; a request that nobody is asked about wakes a reader for nothing, which is cheap."""
 SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes nobody more often
 
 

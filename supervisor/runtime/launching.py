@@ -57,6 +57,17 @@ class Launcher:
         self.sleepers.add(session)
         self._runner.alarm.at(deadline, lambda: self._come_due(session))
 
+    def has_timers(self) -> bool:
+        """Whether a timer will wake a sleeper. What only expires does not count: it waits for a person."""
+        store = self._runner.journal.store
+        due = dict(store.next_due())
+        self.sleepers.intersection_update(due)
+        for session in self.sleepers:
+            expiries = [approval.expires_at for approval in store.find_approvals(session=session)]
+            if all(instant is None or instant > due[session] for instant in expiries):
+                return True
+        return False
+
     def _come_due(self, session: str) -> None:
         self.sleepers.discard(session)
         self.launch(session)

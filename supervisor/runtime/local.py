@@ -44,8 +44,12 @@ T = TypeVar("T")
 
 AUDITED = (
     e.ToolCallRequested,
+    e.QuestionAsked,
+    e.QuestionAnswered,
     e.ApprovalDecided,
     e.DecisionRefused,
+    e.ApprovalExpired,
+    e.ApprovalReminded,
     e.ApprovalWithdrawn,
     e.CardPosted,
     e.CardFailed,

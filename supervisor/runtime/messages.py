@@ -9,6 +9,7 @@ Rules
   (runtime/turns.py).
 """
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -57,7 +58,8 @@ def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901
     """Return what was said before the `runs`-th run began, with each approval where it was asked, and its answer."""
     said: list[Message] = []
     inbox: dict[str, e.MessageReceived] = {}
-    asked: dict[str, int] = {}
+    asked: dict[str, tuple[int, str]] = {}
+    """Approval, or operation, -> its place, and what was asked."""
     requester: str | None = None
     for row in rows:
         event = row.event
@@ -81,14 +83,17 @@ def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901
             case e.MessageImported():
                 said.append(_imported(event))
             case e.ToolCallRequested(approval=str() as approval):
-                text = f"{event.tool} {bytes(event.arguments).decode()}: pending"
-                asked[approval] = asked[event.operation] = len(said)
-                said.append(Message(kind="approval", text=text, at=event.at, approval=approval))
-            case e.ApprovalDecided() | e.ApprovalWithdrawn():
-                place = asked[event.approval]
-                said[place] = _answered(said[place], event)
-            case e.OperationAbandoned() if (place := asked.get(event.operation, -1)) >= 0:
-                said[place] = _answered(said[place], event)
+                asked[approval] = asked[event.operation] = len(said), _call_text(event)
+                said.append(_pending("approval", event.at, approval, _call_text(event)))
+            case e.QuestionAsked(approval=approval):
+                asked[approval] = asked[event.operation] = len(said), event.question
+                said.append(_pending("question", event.at, approval, event.question))
+            case e.ApprovalDecided() | e.QuestionAnswered() | e.ApprovalExpired() | e.ApprovalWithdrawn():
+                place, question = asked[event.approval]
+                said[place] = _answered(said[place], question, event)
+            case e.OperationAbandoned() if event.operation in asked:
+                place, question = asked[event.operation]
+                said[place] = _answered(said[place], question, event)
             case _:
                 pass
     return tuple(said)
@@ -114,13 +119,32 @@ def _imported(event: e.MessageImported) -> Message:
     )
 
 
-def _answered(message: Message, event: e.ApprovalDecided | e.ApprovalWithdrawn | e.OperationAbandoned) -> Message:
-    question = message.text.removesuffix(": pending")
-    if question == message.text:
-        return message  # a call that was decided, and then given up
-    by, verdict = (event.by, event.decision) if isinstance(event, e.ApprovalDecided) else (None, "withdrawn")
-    reason = f" ({event.reason})" if not isinstance(event, e.OperationAbandoned) and event.reason else ""
-    return replace(message, text=f"{question}: {verdict}{reason}", by=by)
+def _call_text(event: e.ToolCallRequested) -> str:
+    return f"{event.tool} {bytes(event.arguments).decode()}"
+
+
+def _pending(kind: Literal["approval", "question"], at: datetime, approval: str, question: str) -> Message:
+    return Message(kind=kind, text=f"{question}: pending", at=at, approval=approval)
+
+
+def _answered(message: Message, question: str, event: e.AnyEvent) -> Message:
+    """Return what was asked with what came of it, unless it has an answer already: it was decided, and then given
+    up."""
+    if message.text != f"{question}: pending":
+        return message
+    match event:
+        case e.ApprovalDecided():
+            came = event.decision + (f" ({event.reason})" if event.reason else "")
+            return replace(message, text=f"{question}: {came}", by=event.by)
+        case e.QuestionAnswered():
+            value = msgspec.json.decode(event.value)
+            answer = value if isinstance(value, str) else bytes(event.value).decode()
+            return replace(message, text=f"{question}: {answer}", by=event.by)
+        case e.ApprovalExpired():
+            return replace(message, text=f"{question}: expired")
+        case _:
+            reason = getattr(event, "reason", None)
+            return replace(message, text=f"{question}: withdrawn" + (f" ({reason})" if reason else ""))
 
 
 def _text_of(result: object) -> str:

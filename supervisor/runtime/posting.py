@@ -8,7 +8,8 @@ Rules
   that an earlier process left, so that the channel can renew it rather than leave it looking live (R3).
 - A channel that raises, or takes longer than POST_TIMEOUT, is passed over, and the journal says so (A11). With none
   left the call stays pending: command line, inbox and status show that no card could be posted.
-- `unattended` answers instead of people, by name; the setting is never stored.
+- `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: where calls are
+  approved it is asked as ever, and where they are denied nobody is asked, which the agent is told (QuestionUnanswered).
 - Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): the store dies with
   the process, there is no channel, and the program waits for the outcome for NOBODY_AFTER without reading approvals.
 """
@@ -25,6 +26,7 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import StoreError
 from supervisor.core.values import Approval, Approve, Decision, Deny
 from supervisor.logs import FactLog
+from supervisor.runtime.deciding import decide
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.runner import Runner
@@ -84,7 +86,7 @@ class Posting:
 
     def _take(self, approval: Approval) -> None:
         self._known.add(approval.id)
-        if self._answer is not None:
+        if self._answer is not None and not (approval.kind == "question" and isinstance(self._answer, Approve)):
             self._runner.start_soon(self._decide, approval, self._answer)
         elif self._channels:
             self._runner.start_soon(self._post, approval)
@@ -98,7 +100,7 @@ class Posting:
 
     def _look_for_somebody(self, root: str) -> None:
         """A program that waits for an outcome, and reads no approvals, waits for nobody."""
-        if not self._channels and self._answer is None and not self._supervisor.store.is_durable:
+        if not self._channels and not isinstance(self._answer, Deny) and not self._supervisor.store.is_durable:
             self._runner.alarm.at(anyio.current_time() + NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))
 
     def _deny_if_nobody_reads(self, root: str) -> None:
@@ -109,7 +111,7 @@ class Posting:
     async def _decide(self, approval: Approval, decision: Decision) -> None:
         """Answer instead of a person; who waits for an answer that cannot be written is told, and asked again later."""
         try:
-            await self._supervisor.decide(approval.id, decision)
+            await decide(self._runner, approval.id, decision)  # not by the supervisor: this is no reader (A6)
         except StoreError as error:
             log.error("decision.refused", approval=approval.id, reason=str(error))
             self._known.discard(approval.id)

@@ -5,7 +5,7 @@ Rules
 - Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
   Its plan checks that nothing it waits for has been answered (design.md "Passivation").
 - While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by
-  itself.
+  itself. What would only expire waits for people: a program that asks does not stay for a "no" of its own.
 - A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
 - A re-run that is blocked because the agent does not ask for what its journal holds, and asks for nothing else, has
   diverged after DIVERGED_AFTER seconds (R1).
@@ -19,7 +19,7 @@ import anyio
 
 from supervisor.core import events as e
 from supervisor.core.errors import Suspended
-from supervisor.core.session import SessionState
+from supervisor.core.session import ASKING, SessionState
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.journal import View
 
@@ -73,8 +73,10 @@ class Quiet:
     def _may_sleep(self, attempt: Attempt) -> bool:
         if not attempt.timers:
             return True
+        if self.is_leaving:
+            return all(attempt.state.operations[timer].state in ASKING for timer in attempt.timers)
         due_in = (min(attempt.timers.values()) - self._runner.clock.now()).total_seconds()
-        return not self.is_leaving and due_in > self.passivate_after
+        return due_in > self.passivate_after
 
     async def _passivate(self, attempt: Attempt) -> None:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:

@@ -31,7 +31,7 @@ from supervisor.runtime.clock import Clock
 from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
 from supervisor.runtime.execution import execute
 from supervisor.runtime.host import Fate
-from supervisor.runtime.hub import INBOX, Hub, end_key
+from supervisor.runtime.hub import INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal import Entry, Journal, View
 from supervisor.runtime.launching import Launcher
 from supervisor.runtime.lost import Survivors
@@ -98,10 +98,7 @@ class Runner:
     @property
     def is_idle(self) -> bool:
         """Whether nothing can go on without a person: no task is at work, and no timer will wake a run of ours."""
-        if self._running:
-            return False
-        self.launcher.sleepers.intersection_update(session for session, _ in self.journal.store.next_due())
-        return not self.launcher.sleepers
+        return not self._running and not self.launcher.has_timers()
 
     @property
     def is_executing(self) -> bool:
@@ -194,14 +191,16 @@ class Runner:
         if isinstance(error, StoreRefused) and (row := self.journal.store.get_session(session)) is not None:
             self.suspend_root(row.root, error)
 
-    def follow(self, state: SessionState, decided: e.ApprovalDecided) -> Iterator[Entry]:
+    def follow(self, state: SessionState, decided: e.AnyEvent) -> Iterator[Entry]:
         """Return what is journaled with a decision: a denial is the result of the call, where that waits here.
 
         Not `executing` with an approval: if we died in between, a call that has not begun would be lost.
         """
         attempt = self.live.get(state.id)
+        if not isinstance(decided, e.ApprovalDecided) or decided.decision != "deny":
+            return
         is_waiting = attempt is not None and attempt.fate is None and decided.operation in attempt.waiting
-        if decided.decision == "deny" and is_waiting and state.cancel is None:
+        if is_waiting and state.cancel is None and state.operations[decided.operation].kind == "call":
             yield state.id, denial(decided, self.clock.now())
 
     # -- facts come up -----------------------------------------------------------------------------------------------
@@ -387,7 +386,12 @@ class Runner:
         self.note_change()
 
 
-WAKING_EVENTS = (e.ApprovalDecided, e.ChildEnded, e.MessageReceived, e.CancelRequested)
+WAKING_EVENTS = (
+    e.ApprovalDecided,
+    e.QuestionAnswered,
+    e.ApprovalExpired,
+    e.ChildEnded,
+    e.MessageReceived,
+    e.CancelRequested,
+)
 """What may let a session go on that is not in memory; a turn begins with a message, too."""
-INBOX_EVENTS = (e.ToolCallRequested, e.ApprovalDecided, e.ApprovalWithdrawn, e.OperationAbandoned)
-"""What changes what is pending; a request that nobody is asked about wakes a reader for nothing, which is cheap."""

@@ -99,8 +99,12 @@ def _approval_in(row: Row) -> str | None:
     match row.event:
         case (
             e.ToolCallRequested(approval=approval)
+            | e.QuestionAsked(approval=approval)
+            | e.QuestionAnswered(approval=approval)
             | e.OperationAbandoned(approval=approval)
             | e.ApprovalDecided(approval=approval)
+            | e.ApprovalExpired(approval=approval)
+            | e.ApprovalReminded(approval=approval)
             | e.ApprovalWithdrawn(approval=approval)
         ):
             return approval

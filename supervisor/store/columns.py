@@ -36,7 +36,7 @@ def session_entry(row: Columns) -> SessionEntry:
 
 def approval_entry(row: Columns) -> ApprovalEntry:
     shown = () if row[6] == "[]" else _decode_names(row[6])
-    return ApprovalEntry(row[0], row[1], row[2], row[3], row[4], row[5], shown)
+    return ApprovalEntry(row[0], row[1], row[2], row[3], row[4], row[5], shown, row[7])
 
 
 def new_session(entry: SessionEntry) -> Columns:
@@ -62,7 +62,7 @@ def full_session(row: Columns) -> SessionRow:
 
 def full_approval(row: Columns) -> Approval:
     """Read a row of the view approval_full."""
-    return approval_row(approval_entry(row), row[7], row[8], row[9])
+    return approval_row(approval_entry(row), row[8], row[9], row[10], row[11])
 
 
 def owner_columns(owner: Owner) -> Columns:
@@ -80,7 +80,7 @@ def _living(entry: SessionEntry) -> Columns:
 
 
 def _answered(entry: ApprovalEntry) -> Columns:
-    return (entry.status, entry.decided, _encode_names(entry.shown))
+    return (entry.status, entry.decided, _encode_names(entry.shown), entry.reminded)
 
 
 def _encode_names(names: tuple[str, ...]) -> str:

@@ -190,7 +190,8 @@ class MemoryStore(Store):
         created, asked = self._body(session.id, session.created), self._body(session.id, entry.asked)
         assert created is not None
         assert asked is not None
-        return approval_row(entry, created, asked, self._body(session.id, entry.decided))
+        decided, reminded = (self._body(session.id, position) for position in (entry.decided, entry.reminded))
+        return approval_row(entry, created, asked, decided, reminded)
 
 
 class _Transaction:

@@ -33,6 +33,8 @@ UNREADABLE: Final = "(unreadable)"
 
 _MOVING: Final = {e.RunStarted, e.ImportStarted, *e.SLEEPING, *WAKING, *e.ANSWERS}
 """What changes a session's entry."""
+_DECIDING: Final = (e.QuestionAnswered, e.ApprovalDecided, e.ApprovalExpired, e.ApprovalWithdrawn)
+"""What ends an approval and names it."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -61,8 +63,19 @@ class _Request(msgspec.Struct, frozen=True, tag_field="event", tag="ToolCallRequ
     secret: tuple[str, ...] = ()
 
 
+class _Question(msgspec.Struct, frozen=True, tag_field="event", tag="QuestionAsked"):
+    """What lists show of a QuestionAsked."""
+
+    question: str
+    digest: str
+    at: datetime = _NEVER
+    choices: tuple[str, ...] | None = None
+    schema: dict[str, Any] | None = None
+    expires_at: datetime | None = None
+
+
 _read_session: Final = msgspec.json.Decoder(_Session).decode
-_read_request: Final = msgspec.json.Decoder(_Request).decode
+_read_request: Final = msgspec.json.Decoder(_Request | _Question).decode
 _read_finished: Final = msgspec.json.Decoder(e.RunFinished | e.ImportStarted).decode
 _read_json: Final = msgspec.json.Decoder().decode
 _NO_SESSION: Final = _Session()
@@ -83,7 +96,8 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
-    """An approval in the index. `asked` and `decided` are positions; `decided` also where it was withdrawn."""
+    """An approval in the index. `asked`, `decided` and `reminded` are positions; `decided` also where it was
+    withdrawn, `reminded` the last one."""
 
     id: str
     session: str
@@ -92,6 +106,7 @@ class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
     status: str = "pending"
     decided: int | None = None
     shown: tuple[str, ...] = ()
+    reminded: int | None = None
 
 
 class Touched(NamedTuple):
@@ -111,13 +126,13 @@ def touched(rows: Iterable[Row]) -> Touched:
         match event:
             case e.SessionCreated():
                 made.add(row.session)
-            case e.ToolCallRequested(approval=str(approval)):
+            case e.ToolCallRequested(approval=str(approval)) | e.QuestionAsked(approval=approval):
                 made.add(approval)
-            case e.ApprovalDecided():
+            case _ if isinstance(event, _DECIDING):
                 found.approvals.add(event.approval)
-            case e.ApprovalWithdrawn() | e.CardPosted() | e.CardRetired():
+            case e.CardPosted() | e.CardRetired() | e.ApprovalReminded():
                 found.approvals.add(event.approval)
-            case e.OperationAbandoned(kind="call"):
+            case e.OperationAbandoned(kind="call" | "ask"):
                 found.calls.add((row.session, event.operation))
             case _:
                 pass
@@ -144,15 +159,17 @@ class Draft:
         match event:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
-            case e.ToolCallRequested(approval=str(approval)):
+            case e.ToolCallRequested(approval=str(approval)) | e.QuestionAsked(approval=approval):
                 self.approvals[approval] = ApprovalEntry(approval, row.session, event.operation, row.position)
                 self._calls[row.session, event.operation] = approval
-            case e.ApprovalDecided() | e.ApprovalWithdrawn():
+            case _ if isinstance(event, _DECIDING):
                 self._decide(event.approval, row)
             case e.OperationAbandoned():
                 self._decide(self._calls.get((row.session, event.operation)), row)
             case e.CardPosted() | e.CardRetired():
                 self._show(event)
+            case e.ApprovalReminded():
+                self._remind(row, event)
             case _:
                 pass
         if type(event) in _MOVING:
@@ -193,6 +210,11 @@ class Draft:
         if old is not None and (status := next_approval_status(old.status, row.event)) != old.status:
             self.approvals[old.id] = replace(old, status=status, decided=row.position)
 
+    def _remind(self, row: Row, event: e.ApprovalReminded) -> None:
+        old = self.approvals.get(event.approval)
+        if old is not None:
+            self.approvals[old.id] = replace(old, reminded=row.position)
+
     def _show(self, event: e.CardPosted | e.CardRetired) -> None:
         old = self.approvals.get(event.approval)
         if old is not None:
@@ -222,14 +244,17 @@ def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> 
     )
 
 
-def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: bytes | None) -> Approval:
+def approval_row(
+    entry: ApprovalEntry, created: bytes, asked: bytes, decided: bytes | None, reminded: bytes | None
+) -> Approval:
     """Put together what an entry and the bodies that it points to say."""
     facts = _read(_read_session, created) or _NO_SESSION
     request = _read(_read_request, asked) or _NO_REQUEST
     answer = None if decided is None else _read(e.decode_event, decided)
     decision = answer if isinstance(answer, e.ApprovalDecided) else None
-    edited = decision.edited if decision is not None else None
+    answered = answer if isinstance(answer, e.QuestionAnswered) else None
     is_unreadable = decided is not None and answer is None
+    reminder = None if reminded is None else _read(e.decode_event, reminded)
     return Approval(
         id=entry.id,
         session=entry.session,
@@ -237,26 +262,44 @@ def approval_row(entry: ApprovalEntry, created: bytes, asked: bytes, decided: by
         path=facts.path,
         agent=facts.path[-1],
         operation=entry.operation,
-        tool=request.tool,
-        arguments=mask(_read_json(request.arguments if edited is None else edited), request.secret),
+        **(_question(request) if isinstance(request, _Question) else _call(request, decision)),
         digest=request.digest,
         cwd=facts.cwd,
-        options=request.options,
         requester=facts.requester,
         status=entry.status,  # type: ignore[arg-type] # the table in core.machine holds no other word
         created_at=request.at,
         expires_at=request.expires_at,
-        decision=None if decision is None else decision.decision,
-        by=None if decision is None else decision.by,
+        decision="answer" if answered is not None else None if decision is None else decision.decision,
+        answer=None if answered is None else _read_json(answered.value),
+        by=getattr(decision or answered, "by", None),
         reason=UNREADABLE if is_unreadable else getattr(answer, "reason", None),
         scope=decision.scope if decision is not None and decision.decision == "approve" else None,
         pattern=None if decision is None else decision.pattern,
         rule=None if decision is None else decision.rule,
         decided_at=None if answer is None else answer.at,
         shown=entry.shown,
-        secret=request.secret,
+        reminded_at=None if reminder is None else reminder.at,
+        escalated_to=getattr(reminder, "escalated_to", ()),
         position=entry.asked,
     )
+
+
+def _call(request: _Request, decision: e.ApprovalDecided | None) -> dict[str, Any]:
+    edited = None if decision is None else decision.edited
+    arguments = mask(_read_json(request.arguments if edited is None else edited), request.secret)
+    return {"tool": request.tool, "arguments": arguments, "options": request.options, "secret": request.secret}
+
+
+def _question(request: _Question) -> dict[str, Any]:
+    return {
+        "kind": "question",
+        "question": request.question,
+        "choices": request.choices,
+        "schema": request.schema,
+        "tool": "",
+        "arguments": None,
+        "options": (),
+    }
 
 
 def body_of(row: Row) -> bytes:

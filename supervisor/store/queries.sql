@@ -36,19 +36,19 @@ UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ? WHERE 
 DELETE FROM session;
 
 -- approval_entries: the index entries of some approvals, to change them; their sessions do not change and are not read
-SELECT a.id, '', a.operation, a.asked, a.status, a.decided, a.shown
+SELECT a.id, '', a.operation, a.asked, a.status, a.decided, a.shown, a.reminded
   FROM json_each(?) AS k CROSS JOIN approval AS a ON a.id = k.value;
 
 -- approval_of_call: the same, where an event names the call alone; a later run of the session may use its name again
-SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown
+SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown, a.reminded
   FROM event AS c CROSS JOIN approval AS a ON a.session = c.position WHERE c.id = ? AND a.operation = ? AND a.status = 'pending';
 
 -- add_approval: put a new approval into the index
-INSERT INTO approval (asked, id, session, operation, status, decided, shown)
-VALUES (?, ?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
+INSERT INTO approval (asked, id, session, operation, status, decided, shown, reminded)
+VALUES (?, ?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?, ?);
 
 -- change_approval: what may change about an approval
-UPDATE approval SET status = ?, decided = ?, shown = ? WHERE asked = ?;
+UPDATE approval SET status = ?, decided = ?, shown = ?, reminded = ? WHERE asked = ?;
 
 -- clear_approvals: forget the index, to rebuild it
 DELETE FROM approval;

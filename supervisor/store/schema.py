@@ -36,7 +36,7 @@ def _named(text: str) -> dict[str, str]:
     return {name: query.strip().rstrip(";") for name, query in blocks}
 
 
-STEPS: tuple[str, ...] = (_text("schema.sql"),)
+STEPS: tuple[str, ...] = (_text("schema.sql"), _text("schema-2.sql"))
 QUERIES: Final = _named(_text("queries.sql"))
 
 

@@ -1,4 +1,4 @@
--- The schema of a store. Events are the truth; session and approval follow from them and can be rebuilt.
+-- The schema of a store, format 1; later formats are steps from it. Events are the truth; session and approval follow from them and can be rebuilt.
 --
 -- A session's number is the position of its first entry. Tables refer to sessions by number and to payload by position,
 -- so that what was made together lies together: a decision dirties few pages, and the inbox is read from end to end.

@@ -6,7 +6,7 @@ import sys
 
 import anyio
 
-from supervisor import Context, agent, tool
+from supervisor import Context, QuestionUnanswered, agent, tool
 
 
 @tool
@@ -77,3 +77,16 @@ async def chatting(ctx: Context, text: str) -> str:
 async def listening(ctx: Context) -> str:
     await ctx.call(note, "first")
     return f"heard {await ctx.receive()}"
+
+
+@agent
+async def questioning(ctx: Context) -> list[str]:
+    """Asks one of each kind."""
+    where = await ctx.ask("Which environment?\n[approved]", choices=["staging", "a b"])
+    really = await ctx.ask("Really?", schema=bool)
+    counts = await ctx.ask("How many of each?", schema=dict[str, int])
+    try:
+        name = await ctx.ask("By which name?", expires_in=86_400)
+    except QuestionUnanswered as unanswered:
+        name = f"nobody: {unanswered.why}"
+    return [where, str(really), str(sum(counts.values())), name]

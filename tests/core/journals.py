@@ -19,6 +19,7 @@ EVENTS = get_args(e.AnyEvent)
 SUFFIXES = {"ToolCallRequested": ("", ".asking"), "ApprovalDecided": (".approve", ".deny")}
 SYMBOLS = [event.__name__ + suffix for event in EVENTS for suffix in SUFFIXES.get(event.__name__, ("",))]
 CALLS = ("call:t:0#1", "call:t:0#2", "call:u:0#1")
+QUESTION = "ask:which:0#1"
 WAITS = ("sleep::0#1", "timer::0#1", "timer::0#2")
 CHILDREN = {"spawn:a:0#1": "child1", "spawn:a:0#2": "child2"}
 
@@ -30,6 +31,8 @@ FIELDS = {
     "OperationFinished": {"kind": "step", "value": Raw(b"1")},
     "OperationAbandoned": {"kind": "call"},
     "ToolCallRequested": {"tool": "t", "arguments": Raw(b"{}"), "digest": "d"},
+    "QuestionAsked": {"question": "which?", "digest": "d"},
+    "QuestionAnswered": {"value": Raw(b'"this"'), "by": "ben"},
     "ApprovalDecided": {"by": "ben"},
     "ApprovalWithdrawn": {"reason": "cancelled"},
     "ToolCallStarted": {"host": "h", "pid": 1},
@@ -85,10 +88,18 @@ def story(*events):
     return [event_of(event) if isinstance(event, str) else event for event in whole]
 
 
+def _fields(symbol):
+    return getattr(e, symbol.partition(".")[0]).__struct_fields__
+
+
 def _possible():
     """Everything that may happen in a small session: a few calls, timers, steps, children and messages."""
-    on_calls = [s for s in SYMBOLS if s.startswith(("ToolCall", "Approval")) or s == "OperationAbandoned"]
+    on_calls = [s for s in SYMBOLS if s.startswith(("ToolCall", "Approval")) and "operation" in _fields(s)]
+    on_calls.append("OperationAbandoned")
     yield from (event_of(symbol, call) for call in CALLS for symbol in on_calls)
+    about = [s for s in SYMBOLS if s.startswith(("Question", "Approval"))]
+    yield from (event_of(symbol, QUESTION) for symbol in about if "operation" in _fields(symbol))
+    yield from (event_of(symbol, QUESTION, kind="ask") for symbol in ("OperationFinished", "OperationAbandoned"))
     for wait in WAITS:
         kind = wait.partition(":")[0]
         yield event_of("OperationStarted", wait, kind=kind)
@@ -108,13 +119,9 @@ def _possible():
     for aside in ({"forgotten": ("step:f:0#1",)}, {"kept": (CALLS[0], "step:f:0#1")}, {"kept": ("spawn:a:0#1",)}):
         yield event_of("RunRestarted", **aside)
     yield from (event_of("OperationRecalled", name) for name in (CALLS[0], "step:f:0#1", "spawn:a:0#1"))
-    for waiting_for in (CALLS[:1], CALLS[1:], ("child1",), ("child2", CALLS[0]), (e.MESSAGE,)):
+    for waiting_for in (CALLS[:1], CALLS[1:], (QUESTION,), ("child1",), ("child2", CALLS[0]), (e.MESSAGE,)):
         yield event_of("RunPassivated", waiting_for=waiting_for)
-    yield from (
-        event_of(symbol)
-        for symbol in SYMBOLS
-        if "operation" not in getattr(e, symbol.partition(".")[0]).__struct_fields__
-    )
+    yield from (event_of(symbol) for symbol in SYMBOLS if "operation" not in _fields(symbol))
 
 
 POSSIBLE = list({e.encode_event(event): event for event in _possible()}.values())

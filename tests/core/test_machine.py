@@ -9,18 +9,28 @@ from supervisor.core.machine import APPROVAL, OPERATION, RUN, advance, next_appr
 from supervisor.core.session import replay
 
 OPERATION_CELLS = """
-                          -         requested asked     approved  denied    withdrawn executing waiting
-ToolCallRequested         requested .         .         .         .         .         .         .
-ToolCallRequested.asking  asked     .         .         .         .         .         .         .
-ApprovalDecided.approve   .         .         approved  .         .         .         .         .
-ApprovalDecided.deny      .         .         denied    .         .         .         .         .
-ApprovalWithdrawn         .         .         withdrawn .         .         .         .         .
-ToolCallStarted           .         executing .         executing .         .         executing .
-ToolCallFinished          .         finished  .         finished  finished  finished  finished  .
-OperationStarted          waiting   .         .         .         .         .         .         .
-OperationFinished         finished  .         .         .         .         .         .         finished
-OperationAbandoned        .         abandoned abandoned abandoned abandoned abandoned abandoned abandoned
-OperationRecalled         finished  .         .         .         .         .         .         .
+                          -         requested asked     approved  denied    withdrawn expired   executing waiting
+ToolCallRequested         requested .         .         .         .         .         .         .         .
+ToolCallRequested.asking  asked     .         .         .         .         .         .         .         .
+ApprovalDecided.approve   .         .         approved  .         .         .         .         .         .
+ApprovalDecided.deny      .         .         denied    .         .         .         .         .         .
+ApprovalExpired           .         .         expired   .         .         .         .         .         .
+ApprovalWithdrawn         .         .         withdrawn .         .         .         .         .         .
+ToolCallStarted           .         executing .         executing .         .         .         executing .
+ToolCallFinished          .         finished  .         finished  finished  finished  finished  finished  .
+OperationStarted          waiting   .         .         .         .         .         .         .         .
+OperationFinished         finished  .         .         .         .         .         .         .         finished
+OperationAbandoned        .         abandoned abandoned abandoned abandoned abandoned abandoned abandoned abandoned
+OperationRecalled         finished  .         .         .         .         .         .         .         .
+
+                          -         posed     settled
+QuestionAsked             posed     .         .
+QuestionAnswered          .         settled   .
+ApprovalDecided.deny      .         settled   .
+ApprovalExpired           .         settled   .
+ApprovalWithdrawn         .         settled   .
+OperationFinished         finished  .         finished
+OperationAbandoned        .         abandoned abandoned
 """
 
 APPROVAL_CELLS = """
@@ -28,7 +38,10 @@ APPROVAL_CELLS = """
 ToolCallRequested.asking  pending   .
 ApprovalDecided.approve   .         approved
 ApprovalDecided.deny      .         denied
+ApprovalExpired           .         expired
 ApprovalWithdrawn         .         withdrawn
+QuestionAsked             pending   .
+QuestionAnswered          .         answered
 OperationAbandoned        .         withdrawn
 """
 
@@ -45,7 +58,11 @@ ToolCallRequested         .         .         .         open      stopping  .
 ToolCallRequested.asking  .         .         .         open      .         .
 ApprovalDecided.approve   .         .         .         open      .         .
 ApprovalDecided.deny      .         .         .         open      .         .
+ApprovalExpired           .         .         .         open      .         .
+ApprovalReminded          .         .         .         open      .         .
 ApprovalWithdrawn         .         .         .         open      stopping  .
+QuestionAsked             .         .         .         open      .         .
+QuestionAnswered          .         .         .         open      .         .
 ToolCallStarted           .         .         .         open      stopping  .
 ToolCallFinished          .         .         .         open      stopping  .
 ChildEnded                .         .         .         open      stopping  .
@@ -75,6 +92,9 @@ WAYS = {
     "approved": ["ToolCallRequested.asking", "ApprovalDecided.approve"],
     "denied": ["ToolCallRequested.asking", "ApprovalDecided.deny"],
     "withdrawn": ["ToolCallRequested.asking", "ApprovalWithdrawn"],
+    "expired": ["ToolCallRequested.asking", "ApprovalExpired"],
+    "posed": ["QuestionAsked"],
+    "settled": ["QuestionAsked", "QuestionAnswered"],
     "executing": ["ToolCallRequested", "ToolCallStarted"],
     "waiting": ["OperationStarted"],
     "finished": ["OperationFinished"],
@@ -85,9 +105,12 @@ WAYS = {
 
 def cells(text):
     """Read a table: {(state, symbol): next state}, every symbol in every state and in those that are ends."""
-    header, *rows = text.strip("\n").splitlines()
-    states = header.split()
-    found = {(state, row.split()[0]): to for row in rows for state, to in zip(states, row.split()[1:], strict=True)}
+    found, states = {}, {}
+    for part in text.strip("\n").split("\n\n"):
+        header, *rows = part.splitlines()
+        states |= dict.fromkeys(header.split())
+        for name, *next_states in (row.split() for row in rows):
+            found |= {(state, name): to for state, to in zip(header.split(), next_states, strict=True)}
     ends = {to for to in found.values() if to != "."} - {*states}
     return {(state, name): found.get((state, name), ".") for state in (*states, *sorted(ends)) for name in SYMBOLS}
 
@@ -138,7 +161,7 @@ def test_every_event_has_its_place_in_the_table_of_runs():
 
 @pytest.mark.parametrize(
     ("table", "ends"),
-    [(OPERATION, {"finished", "abandoned"}), (APPROVAL, {"approved", "denied", "withdrawn"})],
+    [(OPERATION, {"finished", "abandoned"}), (APPROVAL, {"approved", "denied", "answered", "expired", "withdrawn"})],
     ids=["operation", "approval"],
 )
 def test_what_has_ended_is_left_by_nothing(table, ends):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from journals import AT, CALLS, CHILDREN, EVENTS, POSSIBLE, event_of, events_of, is_legal, journals, story
+from journals import AT, CALLS, CHILDREN, EVENTS, POSSIBLE, QUESTION, event_of, events_of, is_legal, journals, story
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
@@ -47,8 +47,12 @@ def of_this_run(events):
     return events[starts[-1] :] if starts else []
 
 
+DECIDING = (e.ApprovalDecided, e.QuestionAnswered, e.ApprovalExpired)
+
+
 def calls_of(state):
-    return [operation for operation, record in state.operations.items() if record.kind == "call"]
+    """Return the operations that a person may be asked about: calls and questions."""
+    return [operation for operation, record in state.operations.items() if record.kind in ("call", "ask")]
 
 
 def is_forgotten(operation, saved):
@@ -130,11 +134,11 @@ def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_t
             continue
         state.apply(event)
         is_woken = isinstance(event, (e.AttemptStarted, e.CancelRequested, e.RunFinished))
-        is_woken |= isinstance(event, e.ApprovalDecided) and event.operation in (waiting_for or ())
+        is_woken |= isinstance(event, DECIDING) and event.operation in (waiting_for or ())
         is_woken |= isinstance(event, e.ChildEnded) and event.child in (waiting_for or ())
         is_woken |= isinstance(event, e.MessageReceived) and e.MESSAGE in (waiting_for or ())
-        if isinstance(event, e.RunPassivated):
-            waiting_for = event.waiting_for
+        if isinstance(event, e.RunPassivated | e.RunRestarted):
+            waiting_for = getattr(event, "waiting_for", ())  # in a back-off it waits for time alone
         elif is_woken:
             waiting_for = None
         assert state.waiting_for == waiting_for
@@ -142,18 +146,19 @@ def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_t
 
 @FEW
 @given(journals())
-def test_an_approval_is_pending_exactly_while_its_call_is_asked(events):
+def test_an_approval_is_pending_exactly_while_its_call_or_question_is_asked(events):
     """The table that stores keep their index by, and the fold, never contradict each other."""
-    status, saves = dict.fromkeys(CALLS, ""), 0
+    asked = (*CALLS, QUESTION)
+    status, saves = dict.fromkeys(asked, ""), 0
     for length, event in enumerate(events, start=1):
         if isinstance(event, e.RunStarted):
-            status = dict.fromkeys(CALLS, "")
+            status = dict.fromkeys(asked, "")
         elif getattr(event, "operation", None) in status:
             status[event.operation] = next_approval_status(status[event.operation], event)
         state = replay("s", events[:length])
         saves += isinstance(event, e.StateSaved)
-        pending = [(operation, f"approval of {operation}") for operation in CALLS if status[operation] == "pending"]
-        assert saves or sorted(state.pending_approvals()) == pending
+        pending = [(operation, f"approval of {operation}") for operation in asked if status[operation] == "pending"]
+        assert saves or sorted(state.pending_approvals()) == sorted(pending)
 
 
 @FEW

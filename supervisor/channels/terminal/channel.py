@@ -25,7 +25,17 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from supervisor.abc import Activities, Channel, Supervisor
-from supervisor.channels.cards import decided, make_card, path_text, plain, summary, told, visible
+from supervisor.channels.cards import (
+    NUMBERS,
+    decided,
+    make_card,
+    path_text,
+    plain,
+    quoted,
+    summary,
+    told,
+    visible,
+)
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
 from supervisor.core.activity import Activity
@@ -125,7 +135,7 @@ class Terminal(Channel):
             sys.stderr.flush()
 
     async def post(self, approval: Approval, card: str | None) -> str:
-        is_new = approval.id not in self._desk.pending
+        is_new = approval.id not in self._desk.pending or approval.reminded_at is not None
         self._desk.add(approval, anyio.current_time())
         if self._is_open:
             self._draw()
@@ -137,11 +147,12 @@ class Terminal(Channel):
         was_here = approval.id in self._desk.pending
         self._desk.remove(approval.id, anyio.current_time())
         if was_here or approval.status != "pending":
-            mark = "+" if approval.status == "approved" else "-"
+            is_granted = approval.status in ("approved", "answered")
+            mark = "+" if is_granted else "-"
             line = (
                 f"{mark} {path_text(approval.path)}: {summary(approval)}\n  {decided(approval, _now())} [{approval.id}]"
             )
-            self.say(line, "green" if approval.status == "approved" else "dim")
+            self.say(line, "green" if is_granted else "dim")
         self._draw()
 
     async def serve(self, supervisor: Supervisor) -> None:
@@ -309,6 +320,15 @@ class Terminal(Channel):
 
     def _commands(self, approval: Approval) -> dict[str, Any]:
         end = "" if self._store is None else f" --store {shlex.quote(self._store)}"
+        if approval.kind == "question":
+            answer = f"supervisor answer {approval.id}"
+            few = approval.choices if approval.choices and len(approval.choices) <= len(NUMBERS) else ()
+            return {
+                **{quoted(choice): f"{answer} {visible(shlex.quote(choice))}{end}" for choice in few},
+                **{word: f"{answer} {word}{end}" for word in ("yes", "no")},
+                "answer": f"{answer} VALUE{end}",
+                "decline": f"supervisor deny {approval.id} --reason TEXT{end}",
+            }
         return {
             "approve": f"supervisor approve {approval.id}{end}",
             "edit": f"supervisor approve {approval.id} --edit JSON{end}",

@@ -6,6 +6,7 @@ Rules
 - A key decides the selected card and no other, and only one that the person could have read: it was selected for
   `settle` seconds, and it was shown whole. A key meant for a card that has just gone never hits the next one.
 - Several keys in one read are a paste or type-ahead, never a decision.
+- A question's choices have the number keys; cards that have none keep them for selecting.
 - Edited arguments are shown on the card before they can be approved.
 """
 
@@ -13,10 +14,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from supervisor.channels.cards import json_text, visible
+from supervisor.channels.cards import NUMBERS, json_text, visible
 from supervisor.channels.terminal.line import Line
-from supervisor.core.values import Approval, Approve, Decision, Deny
+from supervisor.core.errors import InvalidInput
+from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 
+ANSWERING: Final = frozenset("aeyn" + NUMBERS)
+"""Keys that mean something else on a question, or nothing."""
 KEYS: Final = "a e d v r and 1-9"
 
 
@@ -55,7 +60,7 @@ class Desk:
         self.message = ""
         self.line: Line | None = None
         """What the person is typing for the selected card, if they are."""
-        self.typing: Literal["arguments", "reason"] = "reason"
+        self.typing: Literal["arguments", "reason", "answer"] = "reason"
         self._selected_at = 0.0
 
     @property
@@ -90,6 +95,8 @@ class Desk:
             self.message = "Several keys came at once, so none of them counts. Press one."
             return None
         self.message = ""
+        if self.pending[self.selected].kind == "question" and keys[0] in ANSWERING:
+            return self._answer(self.pending[self.selected], keys[0], now)
         return self._choose(self.selected, keys[0], now)
 
     def _choose(self, selected: str, key: str, now: float) -> Action | None:
@@ -124,6 +131,8 @@ class Desk:
                 case "back":
                     self.line, self.message = None, ""
                     return None
+                case "accept" if self.typing == "answer":
+                    return self._answer_with(self.pending[selected], line.text)
                 case "accept" if self.typing == "reason":
                     self.line = None
                     return Decide(selected, Deny(by=self.by, reason=line.text.strip() or None))
@@ -154,15 +163,50 @@ class Desk:
         self.whole.discard(approval)
         self._select(approval, now)
 
-    def _approve(self, selected: str, now: float) -> Decide | None:
+    def _may_decide(self, selected: str, now: float) -> bool:
+        """Whether the person could have read the card."""
         if now - self._selected_at < self.settle:
             self.message = "This one was shown only just now, so that key did not count. Read it, then press again."
-            return None
-        if selected not in self.whole:
-            self.message = "There is more of it than fits here: v shows it whole, then a approves."
+        elif selected not in self.whole:
+            self.message = "There is more of it than fits here: v shows it whole, then press again."
+        else:
+            return True
+        return False
+
+    def _approve(self, selected: str, now: float) -> Decide | None:
+        if not self._may_decide(selected, now):
             return None
         edited: dict[str, Any] | None = self.edited.get(selected)
         return Decide(selected, Approve(by=self.by, arguments=edited))
+
+    def _answer(self, asked: Approval, key: str, now: float) -> Decide | None:
+        """Take a key of a question's: one of its choices, yes or no, or the beginning of a typed answer."""
+        keys: dict[str, Any] = {}
+        if asked.choices is not None and len(asked.choices) <= len(NUMBERS):
+            keys = dict(zip(NUMBERS, asked.choices, strict=False))
+        elif is_yes_or_no(asked.schema):
+            keys = {"y": True, "n": False}
+        if key in keys:
+            return Decide(asked.id, Answer(keys[key], self.by)) if self._may_decide(asked.id, now) else None
+        if key == "a" and not keys:
+            self.line, self.typing = Line(self.drafts.get(asked.id, "")), "answer"
+        else:
+            self.message = f"{key} is no answer to this one; the keys stand on its card."
+        return None
+
+    def _answer_with(self, asked: Approval, text: str) -> Decide | None:
+        """Take a typed answer; what is none is said, and kept as a draft."""
+        self.line, self.drafts[asked.id] = None, text
+        try:
+            value = read_answer(asked, text)
+            check_answer(asked, value)
+        except InvalidInput as error:
+            self.message = f"{visible(str(error))}. a takes it up again."
+            return None
+        if isinstance(value, str) and not value.strip():
+            self.message = "That is no answer yet. a takes one, d declines."
+            return None
+        return Decide(asked.id, Answer(value, self.by))
 
     def _step(self, selected: str, by: Literal[1, -1], now: float) -> None:
         ids = list(self.pending)

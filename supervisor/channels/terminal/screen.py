@@ -78,7 +78,7 @@ def draw_card(card: Card, title: str = "") -> RenderableType:
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for label, text in card.facts:
-        style = "bold" if label in ("command", "edited") else ""
+        style = "bold" if label in ("command", "question", "edited") else ""
         facts.add_row(label, Text(_gutter(text), style=style))
     choices = Table.grid(padding=(0, 1))
     choices.add_column(style=f"bold {CALM}")
@@ -137,7 +137,9 @@ def _keys(desk: Desk, card: Card) -> RenderableType:
 
 def _typing(desk: Desk, line: Line) -> RenderableType:
     """Return the line being typed, with its cursor, and what Enter will do."""
-    if desk.typing == "reason":
+    if desk.typing == "answer":
+        label, hint = "Answer: ", "Enter answers   Esc goes back"
+    elif desk.typing == "reason":
         label, hint = "Why not? ", "Enter denies (the reason may be empty)   Esc goes back"
     else:
         label, hint = "Arguments: ", "Enter shows the card with them; nothing runs yet   Esc goes back"

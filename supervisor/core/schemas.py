@@ -1,0 +1,234 @@
+"""JSON schemas: what a question's answer must look like, made from a Python type and checked without it.
+
+Whoever answers may be in another process, where the agent and its types cannot be imported; what is accepted there must
+fit here. So the schema is that which msgspec makes of the type, kept with the question, and this module checks a value
+against it: all that msgspec writes, and nothing else.
+
+Rules
+- Fail closed: a type whose schema holds a word that is not known here is refused when the question is asked, never
+  checked by halves when it is answered.
+- Numbers are as in JSON: 1.0 is an integer, true is no number.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from supervisor.core.errors import InvalidInput
+
+_IGNORED: Final = frozenset({"title", "description", "examples", "default", "deprecated", "$defs", "discriminator"})
+_FORMATS: Final[dict[str, Any]] = {
+    "date-time": datetime,
+    "date": date,
+    "time": time,
+    "duration": timedelta,
+    "uuid": UUID,
+    "decimal": Decimal,
+}
+_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: _is_number(value) and float(value).is_integer(),
+    "number": lambda value: _is_number(value),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def schema_of(type_: Any) -> dict[str, Any]:
+    """Return the JSON schema of a type; raises InvalidInput for one that JSON, or `misfit`, cannot do justice to."""
+    try:
+        (schema,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+    except (TypeError, RecursionError) as error:
+        raise InvalidInput(f"{type_!r} cannot be the type of an answer: {error}") from None
+    whole = {**schema, "$defs": components} if components else schema
+    for part in (schema, *components.values()):
+        _check_words(part)
+    return whole
+
+
+def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
+    """Say why a JSON value does not fit a schema of `schema_of`; None if it fits."""
+    try:
+        return _misfit(value, schema, schema.get("$defs", {}), "")
+    except RecursionError:
+        return "it is nested too deeply"
+
+
+def _check_words(schema: Mapping[str, Any]) -> None:
+    for word, said in schema.items():
+        if word in _IGNORED:
+            continue
+        if word not in _CHECKS or (word == "format" and said not in _FORMATS) or word == "contentEncoding":
+            raise InvalidInput(f"the type of an answer is too much for a question: nobody could check {word}: {said!r}")
+        for part in _parts(word, said):
+            _check_words(part)
+
+
+def _parts(word: str, said: Any) -> list[Mapping[str, Any]]:
+    """Return the schemas within what a word says."""
+    match word:
+        case "anyOf" | "prefixItems":
+            return list(said)
+        case "properties":
+            return list(said.values())
+        case "items" | "additionalProperties" | "propertyNames" if isinstance(said, dict):
+            return [said]
+        case _:
+            return []
+
+
+def _misfit(value: Any, schema: Mapping[str, Any], defs: Mapping[str, Any], place: str) -> str | None:
+    for word, said in schema.items():
+        if word in _IGNORED:
+            continue
+        if (problem := _CHECKS[word](value, said, schema, defs, place)) is not None:
+            return problem
+    return None
+
+
+def _at(place: str) -> str:
+    return f" at {place}" if place else ""
+
+
+def _type(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    names = said if isinstance(said, list) else [said]
+    if any(_TYPES[name](value) for name in names):
+        return None
+    return f"{_short(value)}{_at(place)} is no {' or '.join(names)}"
+
+
+def _enum(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    if any(_same(value, each) for each in said):
+        return None
+    return f"{_short(value)}{_at(place)} is none of {', '.join(_short(each) for each in said)}"
+
+
+def _any_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    problems = [_misfit(value, each, defs, place) for each in said]
+    return None if None in problems else "; ".join(problem for problem in problems if problem)
+
+
+def _ref(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    return _misfit(value, defs[said.rpartition("/")[2]], defs, place)
+
+
+def _properties(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    problems = (_misfit(value[name], part, defs, f"{place}.{name}") for name, part in said.items() if name in value)
+    return next((problem for problem in problems if problem), None)
+
+
+def _required(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    missing = [name for name in said if isinstance(value, dict) and name not in value]
+    return f"{', '.join(missing)} is missing{_at(place)}" if missing else None
+
+
+def _additional(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    others = [name for name in value if name not in schema.get("properties", {})] if isinstance(value, dict) else []
+    if said is False and others:
+        return f"there is no {', '.join(map(str, others))}{_at(place)}"
+    if isinstance(said, dict):
+        problems = (_misfit(value[name], said, defs, f"{place}.{name}") for name in others)
+        return next((problem for problem in problems if problem), None)
+    return None
+
+
+def _names(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    names = value if isinstance(value, dict) else ()
+    return next((problem for name in names if (problem := _misfit(name, said, defs, place))), None)
+
+
+def _items(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    behind = len(schema.get("prefixItems", ()))
+    others = value[behind:] if isinstance(value, list) else []
+    if said is False:
+        return f"there are more than {behind} values{_at(place)}" if others else None
+    problems = (_misfit(each, said, defs, f"{place}[{n}]") for n, each in enumerate(others, behind))
+    return next((problem for problem in problems if problem), None)
+
+
+def _prefix_items(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    if not isinstance(value, list):
+        return None
+    pairs = enumerate(zip(value, said, strict=False))
+    problems = (_misfit(each, part, defs, f"{place}[{n}]") for n, (each, part) in pairs)
+    return next((problem for problem in problems if problem), None)
+
+
+def _pattern(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    fits = not isinstance(value, str) or re.search(said, value)
+    return None if fits else f"{_short(value)}{_at(place)} does not match {said}"
+
+
+def _format(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+    try:
+        msgspec.convert(value, _FORMATS[said]) if isinstance(value, str) else None
+    except msgspec.ValidationError:
+        return f"{_short(value)}{_at(place)} is no {said}"
+    return None
+
+
+def _bound(fits: Callable[[Any, Any], bool], kind: Any, words: str) -> Callable[..., str | None]:
+    """Return a check of a number, or of the length of something."""
+
+    def check(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
+        if kind is float:
+            measured = value if _is_number(value) else None
+        else:
+            measured = len(value) if isinstance(value, kind) else None
+        is_well = measured is None or fits(measured, said)
+        return None if is_well else f"{_short(value)}{_at(place)} {words} {said}"
+
+    return check
+
+
+_CHECKS: Final[dict[str, Callable[..., str | None]]] = {
+    "type": _type,
+    "enum": _enum,
+    "const": lambda value, said, *rest: _enum(value, [said], *rest),
+    "anyOf": _any_of,
+    "$ref": _ref,
+    "properties": _properties,
+    "required": _required,
+    "additionalProperties": _additional,
+    "propertyNames": _names,
+    "prefixItems": _prefix_items,
+    "items": _items,
+    "pattern": _pattern,
+    "format": _format,
+    "minimum": _bound(lambda value, said: value >= said, float, "is less than"),
+    "maximum": _bound(lambda value, said: value <= said, float, "is more than"),
+    "exclusiveMinimum": _bound(lambda value, said: value > said, float, "is not more than"),
+    "exclusiveMaximum": _bound(lambda value, said: value < said, float, "is not less than"),
+    "multipleOf": _bound(lambda value, said: math.fmod(value, said) == 0, float, "is no multiple of"),
+    "minLength": _bound(lambda size, said: size >= said, str, "is shorter than"),
+    "maxLength": _bound(lambda size, said: size <= said, str, "is longer than"),
+    "minItems": _bound(lambda size, said: size >= said, list, "has fewer values than"),
+    "maxItems": _bound(lambda size, said: size <= said, list, "has more values than"),
+    "minProperties": _bound(lambda size, said: size >= said, dict, "has fewer fields than"),
+    "maxProperties": _bound(lambda size, said: size <= said, dict, "has more fields than"),
+}
+"""What each word of a schema asks of a value."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; True is not 1."""
+    return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(other, order="deterministic")
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,51 @@
+"""What operations hand out: a run, a task group, a timer. The other seams are in abc.py, which offers these, too."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from supervisor.core.values import Approval, Outcome
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Run(ABC, Generic[R_co]):
+    """One piece of work of an agent, from start to exactly one outcome. Stays valid while it is passivated."""
+
+    session: str
+
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Whether the outcome is written. Not inside an agent: a re-run would see something else."""
+
+    @abstractmethod
+    async def outcome(self) -> Outcome[R_co]:
+        """Wait for how it ends. Giving up waiting is not its death (W10)."""
+
+    @abstractmethod
+    async def result(self) -> R_co:
+        """Wait for what it returns; raises RunFailed or one of its kinds if it does not succeed."""
+
+    @abstractmethod
+    async def cancel(self, reason: str | None = None) -> None:
+        """Cancel it and everything below it; returns once that is on disk (W8). Of a finished run: nothing."""
+
+    @abstractmethod
+    def approvals(self) -> AsyncIterator[Approval]:
+        """Iterate over what it and its sub-agents ask; ends when the run does. Not inside an agent."""
+
+
+class TaskGroup(Protocol):
+    """Tasks of an agent that use operations of their own: each child gets a context with its own branch."""
+
+    def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
+        """Run `fn(context, *args)` in a task."""
+
+
+class Timer(Protocol):
+    """What `Context.move_on_after` gives."""
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time was over before the block was left; the same in every attempt."""

@@ -1,0 +1,58 @@
+"""`supervisor answer`: questions from the command line."""
+
+from pathlib import Path
+
+AGENTS = Path(__file__).with_name("agents.py")
+
+
+def pending(supervisor):
+    (question,) = supervisor("approvals", "--json").json
+    return question
+
+
+def test_questions_are_shown_answered_and_gone_on_with(supervisor):
+    """One of its choices, yes or no, JSON, and a refusal; what is no answer leaves it open, with exit code 2."""
+    assert supervisor("run", f"{AGENTS}:questioning", "--session", "s").code == 3
+    steps = [
+        (["answer", "elsewhere"], ["answer", "a b"]),
+        (["answer", "perhaps"], ["answer", "no"]),
+        (["answer", '{"a": "b"}'], ["answer", '{"a": 2, "b": 3}']),
+        (["approve"], ["deny", "--reason", "no names"]),
+    ]
+    for (wrong, *wrong_value), (right, *value) in steps:
+        question = pending(supervisor)
+        assert (question["kind"], question["tool"], question["arguments"]) == ("question", "", None)
+        refused = supervisor(wrong, question["id"], *wrong_value)
+        assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1), refused
+        told = supervisor(right, question["id"], *value, "--by", "ana")
+        assert (told.code, "supervisor resume s" in told.err) == (0, True), told
+        last = supervisor("resume", "s", "--json")
+    assert last.json["outcome"]["value"] == ["a b", "False", "5", "nobody: no names"]
+    every = supervisor("approvals", "--all", "--json").json
+    assert [each["answer"] for each in every] == ["a b", False, {"a": 2, "b": 3}, None]
+    assert [each["decision"] for each in every] == ["answer", "answer", "answer", "deny"]
+
+
+def test_a_question_is_read_in_lists_stories_and_the_audit_trail(supervisor):
+    """With its choices, and no line of it can be taken for one of ours; a second answer is a conflict."""
+    assert supervisor("run", f"{AGENTS}:questioning", "--session", "s").code == 3
+    question = pending(supervisor)
+    listed = supervisor("approvals")
+    assert "“a b”" in listed.out
+    assert not any(line.strip() == "[approved]" for line in listed.out.splitlines())
+    assert "supervisor answer ID VALUE" in listed.err
+    assert supervisor("answer", question["id"], "staging", "--by", "ana", "--json").json["status"] == "answered"
+    assert supervisor("answer", question["id"], "a b", "--by", "bob").code == 4
+    for command in (["show", "s"], ["audit"]):
+        told = supervisor(*command).out
+        assert "Which environment?" in told
+        assert "answered by ana: staging" in told
+    assert "answered “staging” by ana" in supervisor("approvals", "--all").out
+
+
+def test_nobody_is_asked_where_the_run_was_started_so(supervisor):
+    """A6: `--approve none` leaves questions unanswered, which the agent is told; `--approve all` answers none."""
+    answer = supervisor("run", f"{AGENTS}:questioning", "--session", "s", "--approve", "all")
+    assert (answer.code, pending(supervisor)["status"]) == (3, "pending")
+    answer = supervisor("run", f"{AGENTS}:questioning", "--session", "t", "--approve", "none")
+    assert (answer.code, "none" in answer.err) == (1, True), answer

@@ -1,0 +1,378 @@
+"""A: questions of agents are asked, answered once, kept over everything that approvals are kept over."""
+
+from dataclasses import dataclass
+
+import anyio
+import pytest
+from scenes import ForkingStore, events, fork, names, opened
+
+from supervisor import (
+    Answer,
+    Approve,
+    Context,
+    Deny,
+    InvalidInput,
+    MemoryStore,
+    QuestionUnanswered,
+    agent,
+    tool,
+)
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+
+
+@dataclass
+class Plan:
+    region: str
+    count: int = 1
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def chooses(ctx: Context) -> str:
+    return await ctx.ask("Which environment?", choices=["staging", "production"])
+
+
+@agent
+async def plans(ctx: Context) -> str:
+    plan = await ctx.ask("What plan?", schema=Plan)
+    return f"{plan.region} {plan.count}"
+
+
+@agent
+async def writes(ctx: Context) -> str:
+    return await ctx.ask("What shall I say?")
+
+
+@agent
+async def root(ctx: Context) -> str:
+    return await ctx.run(chooses)
+
+
+@agent
+async def asks_two(ctx: Context) -> list[str]:
+    answers = {}
+
+    async def ask(inner: Context, name: str) -> None:
+        answers[name] = await inner.ask(f"Who is {name}?")
+
+    async with ctx.task_group() as group:
+        group.start_soon(ask, "a")
+        group.start_soon(ask, "b")
+    return [answers["a"], answers["b"]]
+
+
+@agent
+async def copes(ctx: Context) -> list[str]:
+    said = []
+    for n in range(2):
+        try:
+            said.append(await ctx.ask(f"Question {n}?", expires_in=DAY))
+        except QuestionUnanswered as unanswered:
+            said.append(unanswered.reason)
+    return said
+
+
+async def asked_by(run):
+    return await anext(run.approvals())
+
+
+@pytest.mark.parametrize(
+    ("asks", "value", "result"),
+    [(chooses, "staging", "staging"), (plans, {"region": "eu"}, "eu 1"), (writes, "yes", "yes"), (writes, "", "")],
+)
+async def test_an_answer_is_what_the_agent_is_given(asks, value, result):
+    """A choice, a value of the type, or text as it is."""
+    async with opened() as supervisor:
+        run = await supervisor.start(asks)
+        question = await asked_by(run)
+        assert (question.kind, question.tool, question.arguments, question.options) == ("question", "", None, ())
+        verdict = await supervisor.decide(question.id, Answer(value, by="ana"))
+        assert (verdict.kind, verdict.status, verdict.by) == ("won", "answered", "ana")
+        assert await run.result() == result
+        (answered,) = supervisor.find_approvals(pending=False)
+        assert (answered.status, answered.decision, answered.answer) == ("answered", "answer", value)
+
+
+@pytest.mark.parametrize(
+    ("asks", "decision"),
+    [
+        (chooses, Answer("elsewhere", "ana")),
+        (chooses, Answer(None, "ana")),
+        (plans, Answer({"region": 1}, "ana")),
+        (plans, Answer({"count": 1}, "ana")),
+        (plans, Answer("eu", "ana")),
+        (writes, Answer(7, "ana")),
+        (writes, Answer("\udcff", "ana")),
+        (writes, Answer("fine", " ")),
+        (writes, Approve(by="ana")),
+    ],
+)
+async def test_what_is_no_answer_decides_nothing(asks, decision):
+    """A4, A5: a value that fits nowhere, an approval of a question, an empty identity; it stays pending."""
+    async with opened() as supervisor:
+        run = await supervisor.start(asks)
+        question = await asked_by(run)
+        with pytest.raises(InvalidInput):
+            await supervisor.decide(question.id, decision)
+        assert [each.id for each in supervisor.find_approvals()] == [question.id]
+        assert events(supervisor.store, run.session, e.QuestionAnswered) == []
+
+
+async def test_an_answer_to_a_call_decides_nothing():
+    """A1: only yes and no decide whether something runs."""
+
+    @agent
+    async def deploys(ctx: Context) -> str:
+        return (await ctx.call(deploy, "x")).kind
+
+    async with opened() as supervisor:
+        run = await supervisor.start(deploys)
+        with pytest.raises(InvalidInput):
+            await supervisor.decide((await asked_by(run)).id, Answer("yes", by="ana"))
+        assert len(supervisor.find_approvals()) == 1
+
+
+async def test_the_first_answer_wins_and_every_later_one_is_told():
+    """A3: the same again is fine, another is a conflict."""
+    async with opened() as supervisor:
+        run = await supervisor.start(chooses)
+        question = (await asked_by(run)).id
+        decisions = [Answer("staging", "ana"), Answer("staging", "bob"), Answer("production", "bob"), Deny(by="bob")]
+        verdicts = [await supervisor.decide(question, decision) for decision in decisions]
+        assert [verdict.kind for verdict in verdicts] == ["won", "same", "conflict", "conflict"]
+        assert {verdict.by for verdict in verdicts} == {"ana"}
+        assert (await supervisor.decide("nosuch", Answer("x", "ana"))).kind == "unknown"
+
+
+async def test_parallel_questions_are_independent_and_visible_at_the_root():
+    """A13, A14: each task goes on when its own is answered; the root shows all."""
+    async with opened() as supervisor:
+        run = await supervisor.start(asks_two)
+        reader = run.approvals()
+        first, second = await anext(reader), await anext(reader)
+        assert len(supervisor.get_session(run.session).pending_approvals) == 2
+        await supervisor.decide(second.id, Answer(second.question, "ana"))
+        assert [each.id for each in supervisor.find_approvals()] == [first.id]
+        await supervisor.decide(first.id, Answer(first.question, "ana"))
+        assert await run.result() == ["Who is a?", "Who is b?"]
+        nested = await supervisor.start(root)
+        question = await asked_by(nested)
+        assert (question.path, question.root_session) == (("root", "chooses"), nested.session)
+        await supervisor.decide(question.id, Answer("staging", "ana"))
+        assert await nested.result() == "staging"
+
+
+async def test_a_question_leaves_memory_and_wakes_its_run():
+    """A run that only asks is passivated; the answer wakes it, under the same id."""
+    store = MemoryStore()
+    async with opened(store, passivate_after=60) as supervisor:
+        run = await supervisor.start(chooses)
+        question = await asked_by(run)
+        await anyio.sleep(DAY)
+        assert store.get_session(run.session).is_asleep
+        await supervisor.decide(question.id, Answer("staging", "ana"))
+        assert await run.result() == "staging"
+    assert names(store, run.session).count("QuestionAsked") == 1
+
+
+async def test_a_restart_keeps_the_question_and_its_answer():
+    """R1: killed after any commit, it is asked once, under one id, and has one answer."""
+    store = ForkingStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(asks_two, session="s")
+        async for question in run.approvals():
+            await supervisor.decide(question.id, Answer(question.question, "ana"))
+    ids = {event.operation: event.approval for event in events(store, "s", e.QuestionAsked)}
+    for copy, _ in store.copies:
+        async with opened(copy) as supervisor:
+            (resumed,) = await supervisor.resume("s")
+            async for question in resumed.approvals():
+                await supervisor.decide(question.id, Answer(question.question, "ana"))
+            assert await resumed.result() == ["Who is a?", "Who is b?"]
+        later = {event.operation: event.approval for event in events(copy, "s", e.QuestionAsked)}
+        begun = {event.operation for event in events(fork(copy), "s", e.QuestionAsked)}
+        assert begun == ids.keys() == later.keys()
+        assert len(events(copy, "s", e.QuestionAnswered)) == 2
+
+
+async def test_a_cancel_withdraws_the_question():
+    """W8: a late answer is told that it is gone."""
+    async with opened() as supervisor:
+        run = await supervisor.start(root)
+        question = await asked_by(run)
+        await supervisor.cancel(run.session, by="ana")
+        assert (await run.outcome()).kind == "cancelled"
+        verdict = await supervisor.decide(question.id, Answer("staging", "ana"))
+        assert (verdict.kind, verdict.status) == ("gone", "withdrawn")
+
+
+async def test_a_scope_of_the_agents_own_gives_a_question_up_once_and_for_all():
+    """The question is withdrawn, and a re-run gives it up at the same place."""
+
+    @agent
+    async def impatient(ctx: Context) -> str:
+        async with ctx.move_on_after(60) as timer:
+            await ctx.ask("Are you there?")
+        assert timer.expired
+        return await ctx.ask("And now?")
+
+    store = MemoryStore()
+    async with opened(store, passivate_after=10) as supervisor:
+        run = await supervisor.start(impatient)
+        first = await asked_by(run)
+        await anyio.sleep(DAY)
+        assert store.get_approval(first.id).status == "withdrawn"
+        (second,) = supervisor.find_approvals()
+        await supervisor.decide(second.id, Answer("now", "ana"))
+        assert await run.result() == "now"
+
+
+async def test_a_question_that_expires_raises_the_same_in_every_attempt():
+    """A10: a decision with a result; the run is woken by it, and a late answer is told that it is gone."""
+    store = MemoryStore()
+    async with opened(store, passivate_after=60) as supervisor:
+        run = await supervisor.start(copes)
+        first = await asked_by(run)
+        assert first.expires_at is not None
+        await anyio.sleep(DAY / 2)
+        assert store.get_session(run.session).is_asleep
+        await anyio.sleep(DAY / 2 + 1)
+        assert store.get_approval(first.id).status == "expired"
+        assert (await supervisor.decide(first.id, Answer("late", "ana"))).kind == "gone"
+        (second,) = supervisor.find_approvals()
+        await anyio.sleep(DAY / 2)  # another attempt finds the expiry in its journal
+        await supervisor.decide(second.id, Answer("in time", "ana"))
+        assert await run.result() == ["expired", "in time"]
+    assert names(store, run.session).count("ApprovalExpired") == 1
+
+
+async def test_whoever_decides_too_late_notes_that_it_was_too_late():
+    """A10: another process, while nobody runs the tree: gone, and on disk; the run goes on with that."""
+    store = MemoryStore()
+    with anyio.CancelScope() as leave:
+        async with opened(store) as supervisor:
+            run = await supervisor.start(copes)
+            question = await asked_by(run)
+            leave.cancel()
+    async with opened(store) as elsewhere:
+        await anyio.sleep(2 * DAY)
+        verdict = await elsewhere.decide(question.id, Answer("late", "ana"))
+        assert (verdict.kind, verdict.status) == ("gone", "expired")
+        (resumed,) = await elsewhere.resume(run.session)
+        reader = resumed.approvals()
+        await elsewhere.decide((await anext(reader)).id, Answer("in time", "ana"))
+        assert await resumed.result() == ["expired", "in time"]
+    assert names(store, run.session).count("ApprovalExpired") == 1
+
+
+async def test_an_agents_approvals_expire_into_a_denial():
+    """A10: configured for the agent; the call's result is denied, its reason expired, and nothing has run."""
+
+    @agent(approval_expires_in=DAY)
+    async def deploys(ctx: Context) -> list[str]:
+        result = await ctx.call(deploy, "x")
+        return [result.kind, str(result.details["reason"]), str(result.details["effect"])]
+
+    for passivate_after in (1.0, 10 * DAY):
+        store = MemoryStore()
+        async with opened(store, passivate_after=passivate_after) as supervisor:
+            run = await supervisor.start(deploys)
+            approval = await asked_by(run)
+            assert await run.result() == ["denied", "expired", "none"]
+            assert store.get_approval(approval.id).status == "expired"
+            assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "gone"
+
+
+@pytest.mark.parametrize(("unattended", "reason"), [("deny", "denied"), ("approve", "denied")])
+async def test_where_nobody_can_answer_the_agent_is_told_so(unattended, reason):
+    """A6: where nobody is asked, and where nobody ever could answer; approving calls answers no question."""
+    async with opened(unattended=unattended) as supervisor:
+        run = await supervisor.start(copes)
+        assert await run.result() == [reason, reason]
+
+
+async def test_a_person_may_decline_to_answer():
+    """The agent sees by whom, and why."""
+
+    @agent
+    async def asks(ctx: Context) -> list[str | None]:
+        try:
+            return [await ctx.ask("Shall I?", schema=str)]
+        except QuestionUnanswered as unanswered:
+            return [unanswered.reason, unanswered.by, unanswered.why]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(asks)
+        await supervisor.decide((await asked_by(run)).id, Deny(by="ana", reason="ask me tomorrow"))
+        assert await run.result() == ["denied", "ana", "ask me tomorrow"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"choices": []},
+        {"choices": "ab"},
+        {"choices": ["a", "a"]},
+        {"choices": [" "]},
+        {"choices": ["a"], "schema": bool},
+        {"schema": bytes},
+        {"schema": MemoryStore},
+        {"expires_in": 0},
+    ],
+)
+async def test_a_question_that_nobody_could_answer_is_refused_before_it_is_asked(options):
+    """The agent's own mistake: nothing is journaled of it."""
+
+    @agent
+    async def asks(ctx: Context) -> bool:
+        with pytest.raises(InvalidInput):
+            await ctx.ask("Well?", **options)
+        return True
+
+    async with opened() as supervisor:
+        run = await supervisor.start(asks)
+        assert await run.result()
+        assert "QuestionAsked" not in names(supervisor.store, run.session)
+
+
+async def test_a_question_stands_in_the_transcript_where_it_was_asked_with_its_answer():
+    """A15: and in the audit trail."""
+
+    @agent
+    async def chats(ctx: Context, text: str) -> list[str]:
+        answer = await ctx.ask("Really?", schema=bool) if text == "hi" else None
+        return [f"{each.kind} {each.text} {each.by}" for each in ctx.transcript] + [str(answer)]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(chats, "hi", session="s", requester="bob")
+        await supervisor.decide((await asked_by(run)).id, Answer(True, "ana"))
+        await run.outcome()
+        await supervisor.send("s", "more", by="bob")
+        while (outcome := supervisor.get_session("s").outcome) is None:
+            await anyio.sleep(1)
+        assert outcome["value"] == ["received hi bob", "question Really?: true ana", "None"]
+        audited = [type(row.event).__name__ for row in supervisor.audit()]
+        assert audited == ["QuestionAsked", "QuestionAnswered"]
+
+
+async def test_leaving_does_not_wait_for_an_expiry_but_going_on_does():
+    """A program that asks leaves what waits for people on disk; whoever runs it later meets the expiry."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(copes)
+        await asked_by(run)
+        before = anyio.current_time()
+    assert anyio.current_time() - before < 60
+    async with opened(store) as supervisor:
+        (resumed,) = await supervisor.resume(run.session)
+        async for question in resumed.approvals():
+            expired = question
+        assert await resumed.result() == ["expired", "expired"]
+        assert expired.expires_at is not None
