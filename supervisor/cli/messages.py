@@ -76,6 +76,8 @@ def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:
         "begun": "begins a turn with it",
         "kept": "gets it when it asks for a message, or as its next turn",
     }
+    if view.parent is not None:
+        became["kept"] = "gets it if it asks for a message before it ends; if not, that is said in its story"
     print(f"{visible(view.path[-1])} [{view.id}] {became[receipt.kind]}")
     if receipt.waiting_for:
         say("It waits for a person first:")

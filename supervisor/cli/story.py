@@ -23,6 +23,7 @@ _PROGRESS: Final = (
     e.OperationAbandoned,
     e.CancelRequested,
     e.RunRestarted,
+    e.MessageUndelivered,
     e.RunFinished,
 )
 _UNATTENDED: Final = (
@@ -114,6 +115,8 @@ class Story:
                 return "saved its state"
             case e.MessageReceived():
                 return f"{visible(event.by)} says: {quote(event.text)}"
+            case e.MessageUndelivered():
+                return f"ended without hearing what {visible(event.by)} said: {quote(event.text)}"
             case e.MessageSent():
                 return f"says: {quote(event.text)}"
             case e.ImportStarted() | e.MessageImported() | e.ImportFinished():

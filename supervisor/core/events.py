@@ -219,6 +219,14 @@ class MessageReceived(Event, frozen=True, kw_only=True):
     by: str
 
 
+class MessageUndelivered(Event, frozen=True, kw_only=True):
+    """The run ended without receiving the message, and none will follow that could: its sender is owed that (R7)."""
+
+    message: str
+    text: str
+    by: str
+
+
 class MessageSent(Event, frozen=True, kw_only=True):
     """The session said something to whoever watches, once: by `send`, or as a turn's result."""
 
@@ -308,6 +316,7 @@ AnyEvent = (
     | CancelRequested
     | MessageReceived
     | MessageSent
+    | MessageUndelivered
     | ImportStarted
     | MessageImported
     | ImportFinished

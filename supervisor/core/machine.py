@@ -86,6 +86,7 @@ _ENDING: Final = (
     "StateSaved",
     "MessageReceived",
     "MessageSent",
+    "MessageUndelivered",
     "JobStarted",
     "JobEnded",
 )

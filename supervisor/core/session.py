@@ -177,6 +177,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.imported += 1
             case e.MessageReceived():
                 self.inbox[event.message] = event
+            case e.MessageUndelivered():
+                self._take_message(event.message)
             case e.AttemptStarted():
                 self.attempts += 1
                 self.barren += 1
@@ -207,7 +209,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.first_input = event.input
 
     def _take_message(self, message: str) -> None:
-        """Each message is taken once: by a `receive`, or by the turn that it begins."""
+        """Each message is taken once: by a `receive`, by the turn that it begins, or by nobody any more."""
         if self.inbox.pop(message, None) is None:
             raise IllegalEvent(f"message {message} is not in the inbox of {self.id}")
 

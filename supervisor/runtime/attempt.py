@@ -105,7 +105,8 @@ class Attempt:
         self._given: dict[str, tuple[int, int]] = {}
         """How many results the agent had been given since which of its saves, when it asked for what is new."""
         self._waiters: dict[str, anyio.Event] = {}
-        self._turns: dict[str, anyio.Event] = {}
+        self._turns: dict[str | None, anyio.Event] = {}
+        """Who waits for the turn of an operation; under None, for that of what has no place in the order yet."""
         self._held = Bell()
         self._claimants: dict[str, Claimant] = {}
 
@@ -258,6 +259,9 @@ class Attempt:
             return [(self.session, ended), *follow(view)]
 
         await self.append_to_many(plan, bound=False)
+        record = self.state.operations.get(event.operation)
+        if record is not None and record.state == "finished":
+            self._pass_over(event.operation)  # its result came in the meantime, a denial for example; nobody takes it
 
     def answered_counts(self, state: SessionState) -> dict[str, int]:
         """Return how many of each operation lie behind the agent: what a save forgets."""
@@ -321,9 +325,20 @@ class Attempt:
                     await event.wait()
         finally:
             self._turns.pop(operation, None)
-            self.memory.give(operation)
-            self._wake_front()
+            self._pass_over(operation)
         return self.state.operations[operation]
+
+    @property
+    def has_place(self) -> bool:
+        """Whether what is delivered now is given to the agent at once: no result stands before it."""
+        return self.memory.front(self.state) is None
+
+    async def wait_for_place(self) -> None:
+        """Wait until the agent was given all results that there are."""
+        while not self.has_place:
+            event = self._turns.setdefault(None, anyio.Event())
+            with self._blocking():
+                await event.wait()
 
     async def wait_for_scope(self) -> None:
         """Wait as an operation does that a scope of the agent's own ended before: until it is cancelled again."""
@@ -339,6 +354,11 @@ class Attempt:
             yield
         finally:
             self.blocked -= 1
+
+    def _pass_over(self, operation: str) -> None:
+        """Its turn is taken: the result behind it may be given."""
+        self.memory.give(operation)
+        self._wake_front()
 
     def _wake_front(self) -> None:
         if self._turns and (front := self.memory.front(self.state)) in self._turns:

@@ -15,7 +15,7 @@ from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import OutcomeKind
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.lost import Survivors
-from supervisor.runtime.turns import next_turn
+from supervisor.runtime.turns import next_turn, undelivered
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,7 @@ def end_events(
                 yield session, _interrupted(operation, record, cause, now, found)
         if (said := _last_words(ending)) is not None:
             yield session, e.MessageSent(at=now, text=said)
+        yield from ((session, event) for event in undelivered(state, now))
         yield session, e.RunFinished(at=now, **msgspec.structs.asdict(ending))
         yield from ((session, event) for event in next_turn(state, ending.kind, now))
         parent = state.facts.parent

@@ -7,6 +7,8 @@ Rules
 - What was imported stands before everything else in a transcript, marked as imported.
 - A message during a run is kept for `ctx.receive()`; what was not received when the run ends begins the next turn
   (runtime/turns.py).
+- A message is taken and given to the agent in one step, when no result stands before it: a `receive` that is cancelled
+  leaves its message in the inbox.
 """
 
 from datetime import datetime
@@ -27,15 +29,19 @@ async def receive(attempt: Attempt, branch: str) -> str:
     operation = attempt.name_operation(branch, "receive", "", None)
     with attempt.operating():
         if await attempt.enter(operation) is None:
-            await attempt.wait(operation, e.MESSAGE, lambda: bool(attempt.state.inbox))
-            while not await attempt.deliver(lambda: _taken(attempt, operation)):
+            is_taken = False
+            while not is_taken:
                 await attempt.wait(operation, e.MESSAGE, lambda: bool(attempt.state.inbox))
+                await attempt.wait_for_place()
+                is_taken = await attempt.deliver(lambda: _taken(attempt, operation))
         record = await attempt.take(operation)
     return _text_of(record.result)
 
 
 def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
-    """Take the oldest message; None if another receiver was faster."""
+    """Take the oldest message; None if another receiver was faster, or other results stand before it."""
+    if not attempt.has_place:
+        return None
     for message in attempt.state.inbox.values():
         now, text = attempt.host.clock.now(), to_json(message.text, "a message")
         return e.OperationFinished(at=now, operation=operation, kind="receive", value=text, message=message.message)

@@ -53,6 +53,7 @@ FIELDS = {
     "CancelRequested": {"by": "ben", "origin": "s"},
     "MessageReceived": {"message": "message1", "text": "go on", "by": "ana"},
     "MessageSent": {"text": "done"},
+    "MessageUndelivered": {"message": "message1", "text": "go on", "by": "ana"},
     "ImportStarted": {"format": "pi v3", "source": "s", "file": "/s.jsonl", "digest": "d"},
     "MessageImported": {"role": "user", "text": "hi"},
     "ImportFinished": {"messages": 1},

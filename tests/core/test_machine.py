@@ -78,6 +78,7 @@ DecisionRefused           .         .         .         open      stopping  fini
 RunFinished               .         .         .         finished  finished  .
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
+MessageUndelivered        .         .         .         open      stopping  .
 JobStarted                .         .         .         open      stopping  .
 JobEnded                  .         .         .         open      stopping  finished
 ImportStarted             .         imported  .         .         .         .

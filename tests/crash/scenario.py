@@ -7,6 +7,7 @@ another argument, "never" is left alone, everything else is approved.
 
 import os
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,8 +16,9 @@ from anyio.lowlevel import checkpoint
 from supervisor import Approval, Approve, Context, Deny, agent, tool
 
 ROUNDS = 3
-SESSIONS = 8
-"""In one tree: the root, two children with a grandchild each, the saver, the impatient one and the lingerer."""
+SESSIONS = 9
+"""In one tree: the root, two children with a grandchild each, the saver, the impatient one, the stubborn one and the
+lingerer."""
 
 
 def record(line: str, name: str = "effects") -> None:
@@ -88,6 +90,24 @@ async def impatient(ctx: Context, tag: str) -> list[bool]:
     return [short.expired, long.expired]
 
 
+async def fragile(tag: str) -> str:
+    """Fails the first two times, over all lives."""
+    record(tag, "fragile")
+    if Path(os.environ["CRASH_FOLDER"], "fragile").read_text().splitlines().count(tag) <= 2:
+        raise ConnectionError(tag)
+    return tag
+
+
+@agent(restart="transient", max_restarts=5, restart_delay=0.02)
+async def stubborn(ctx: Context, tag: str) -> str:
+    """Is restarted; what it does after the failures, and again in the end, is done once."""
+    await ctx.call(safe, x=f"{tag} before")
+    try:
+        return await ctx.step(fragile, tag)
+    finally:
+        await ctx.call(safe, x=f"{tag} either way")
+
+
 @agent
 async def lingerer(ctx: Context, tag: str) -> None:
     await ctx.call(danger, x=f"{tag} never")
@@ -98,7 +118,7 @@ async def top(ctx: Context, tag: str) -> list[str]:
     await ctx.step(look_around, tag)
     lingering = await ctx.spawn(lingerer, tag)
     below = [await ctx.spawn(child, f"{tag} {n}") for n in range(2)]
-    below += [await ctx.spawn(saver, tag), await ctx.spawn(impatient, tag)]  # type: ignore[list-item] # only awaited
+    below += [await ctx.spawn(saver, tag), await ctx.spawn(impatient, tag), await ctx.spawn(stubborn, tag)]  # type: ignore[list-item] # only awaited
     kinds: list[str] = []
 
     async def wait_for(n: int) -> None:
@@ -116,6 +136,7 @@ async def top(ctx: Context, tag: str) -> list[str]:
 def wanted(tag: str) -> Counter[str]:
     """What a tree does to the world when it runs to its end: each of it once, and nothing else."""
     lines = Counter({f"safe {tag} same": ROUNDS, f"safe {tag} in time": 1, f"safe {tag} end": 1})
+    lines += Counter(f"safe {tag} {x}" for x in ("before", "either way"))
     for n in range(2):
         lines += Counter(f"safe {tag} {n} {x}" for x in "ab")
         lines += Counter(f"danger {tag} {n} {x}" for x in ("yes", "edit (edited)", "below"))

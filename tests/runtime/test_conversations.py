@@ -449,3 +449,84 @@ async def test_live_state_is_the_replayed_state_in_a_conversation():
                 compared += 1
     assert compared > 20
     assert fork(store).journal("s") == store.journal("s")
+
+
+@agent
+async def chooses(ctx: Context) -> list[str]:
+    """Takes what comes first, a decision or a message, and then the message if it was not the first."""
+    got: list[str] = []
+
+    async def one(name: str) -> None:
+        got.append(await ctx.receive() if name == "message" else (await ctx.call(asked, name)).kind)
+        if name != "beside":
+            race.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as beside:
+        beside.start_soon(one, "beside")
+        async with anyio.create_task_group() as race:
+            race.start_soon(one, "message")
+            race.start_soon(one, "decision")
+    return [*got, *([] if "hello" in got else [await ctx.branch("then").receive()])]
+
+
+async def test_a_receive_that_is_given_up_leaves_its_message():
+    """R7: also one that the message has woken while other results stood before it: the next `receive` gets it."""
+    for _ in range(10):
+        async with opened() as supervisor:
+            run = await supervisor.start(chooses, session="s")
+            other = await supervisor.start(listens, session="other")
+            await anyio.sleep(1)
+            pending = sorted(supervisor.find_approvals(), key=lambda approval: approval.arguments["name"], reverse=True)
+            async with anyio.create_task_group() as together:  # the first commits at once; those behind it in one batch
+                together.start_soon(supervisor.send, "other", "x")
+                together.start_soon(supervisor.send, "s", "hello")
+                for approval in pending:
+                    together.start_soon(supervisor.decide, approval.id, Deny(by="ann"))
+            await other.outcome()
+            assert "hello" in await run.result()
+
+
+async def test_what_nobody_received_and_nobody_will_is_said_to_be_undelivered():
+    """R7: a sub-agent's, or one of an agent that takes no text; journaled with the end, and taken out of the inbox."""
+
+    @agent
+    async def deaf(ctx: Context) -> str:
+        return (await ctx.call(asked, "deaf")).kind
+
+    @agent
+    async def parent(ctx: Context) -> str:
+        return await ctx.run(deaf)
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        for agent_, session in ((deaf, "d"), (parent, "p")):
+            run = await supervisor.start(agent_, session=session)
+            approval = await anext(run.approvals())
+            assert (await supervisor.send(approval.session, "hello", by="ann")).kind == "kept"
+            await supervisor.decide(approval.id, Approve(by="ann"))
+            await run.result()
+            (event,) = events(store, approval.session, e.MessageUndelivered)
+            assert (event.text, event.by) == ("hello", "ann")
+            assert not replayed(store, approval.session).inbox
+
+
+async def test_a_session_that_is_being_cancelled_and_has_no_further_turn_is_not_spoken_to():
+    """R7: `send` refuses at once what could never be heard."""
+
+    @agent(stop_timeout=1000)
+    async def slow_to_end(ctx: Context) -> None:
+        try:
+            await ctx.sleep(1e6)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(100)
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(slow_to_end, session="s")
+        await anyio.sleep(1)
+        await run.cancel()
+        assert not run.is_finished
+        with pytest.raises(InvalidInput):
+            await supervisor.send("s", "hello")
+        assert (await run.outcome()).kind == "cancelled"
