@@ -102,6 +102,21 @@ class Store(ABC):
         """Return approvals behind a position, oldest first."""
 
     @abstractmethod
+    def measure(self, root: str) -> tuple[int, int]:
+        """Return how many entries a tree has, and how many bytes they are."""
+
+    @abstractmethod
+    def remove(self, root: str) -> None:
+        """Within a transaction: forget a tree, its journals and its approvals; whether that may be is the caller's
+        affair. No position is ever given again, so that cursors of other processes stay valid."""
+
+    def compact(self) -> None:  # noqa: B027 # most stores have no space to give back
+        """Give back the space that nothing uses, if it is worth holding others up. May be called in a worker thread.
+
+        Raises StoreRefused; then everything is as it was.
+        """
+
+    @abstractmethod
     def claim(self, root: str) -> Owner | None:
         """Within a transaction: own a tree, or return the living process that does. Takes over from a dead one."""
 

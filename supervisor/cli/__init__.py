@@ -38,6 +38,8 @@ _COMMANDS = {
     "show": ("reading", "Show what happened in a session, from its journal."),
     "jobs": ("jobs", "List background jobs, and how they are now."),
     "import": ("importing", "Bring a session of pi, OpenClaw, Claude Code or Codex in, to read and to go on with."),
+    "export": ("exporting", "Write the journals of a session's whole tree as JSON lines."),
+    "prune": ("pruning", "Remove trees that have ended and were silent for long."),
     "audit": ("reading", "List who asked, who decided what, and what then ran."),
 }
 """Name -> module, and the line that the list of commands has for it without importing that module."""

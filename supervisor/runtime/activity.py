@@ -20,6 +20,7 @@ from supervisor.abc import Activities, Row, SessionRow
 from supervisor.core import events as e
 from supervisor.core.activity import Activity, Clock, Doing
 from supervisor.core.errors import IllegalEvent, StoreError
+from supervisor.core.masking import mask
 from supervisor.core.session import Operation, SessionState, replay
 from supervisor.core.values import OutcomeKind
 from supervisor.runtime.attempt import Attempt
@@ -199,5 +200,6 @@ def _known(row: SessionRow) -> _Known:
 
 
 def _arguments(record: Operation) -> Any:
-    """Return the arguments of a call as they may be shown."""
-    return msgspec.json.decode(record.arguments)
+    """Return the arguments of a call as everybody may see them."""
+    assert isinstance(record.request, e.ToolCallRequested)
+    return mask(msgspec.json.decode(record.arguments), record.request.secret)

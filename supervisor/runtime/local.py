@@ -8,6 +8,7 @@ Rules
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
@@ -32,6 +33,7 @@ from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.messages import transcript
+from supervisor.runtime.pruning import Pruning
 from supervisor.runtime.ruling import named
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.runs import LocalRun
@@ -352,6 +354,10 @@ class LocalSupervisor(Supervisor):
 
     def watch_activity(self, roots: Collection[str] | None = None) -> Activities:
         return LocalActivities(self._runner, roots)
+
+    def pruning(self, before: datetime) -> Pruning:
+        """Return what finds and removes trees that have ended and were silent since an instant."""
+        return Pruning(self._runner, before)
 
     def audit(self) -> list[Row]:
         return shown(row for row in self.store.rows(0) if isinstance(row.event, AUDITED))

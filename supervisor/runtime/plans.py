@@ -62,6 +62,14 @@ class View:
             raise TreeOwned(root, str(owner))
         self.has_claimed = True
 
+    def remove(self, root: str) -> None:
+        """Forget a tree with this commit; for the plans that follow it is not there."""
+        for row in self.store.find_sessions(root=root):
+            self.drafts.pop(row.id, None)
+            self._absent.add(row.id)
+        self.store.remove(root)
+        self.has_claimed = True
+
     def take(self, session: str, event: AnyEvent) -> None:
         """Let an event follow; the session's notes come before it. Raises InvalidInput for text that UTF-8 cannot hold:
         found here it fails one caller, found by the store it would fail the batch."""

@@ -49,6 +49,7 @@ class MemoryStore(Store):
         self._owner = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), datetime.now(UTC))
         self._owned: set[str] = set()
         self._draft: _Transaction | None = None
+        self._last = 0
 
     def open(self) -> None:
         """Nothing to open."""
@@ -100,6 +101,8 @@ class MemoryStore(Store):
                 self._calls.pop((approval.session, approval.operation), None)
         for root, is_owned in transaction.owned.items():
             (self._owned.add if is_owned else self._owned.discard)(root)
+        if transaction.removed:
+            self._forget(transaction.removed)
 
     def rollback(self) -> None:
         self._draft = None
@@ -113,7 +116,7 @@ class MemoryStore(Store):
         return read_rows(entries[bisect_right(entries, after, key=_position) :])
 
     def last_position(self) -> int:
-        return self._entries[-1][0] if self._entries else 0
+        return max(self._last, self._entries[-1][0] if self._entries else 0)
 
     def has_changed(self) -> bool:
         return False
@@ -152,6 +155,28 @@ class MemoryStore(Store):
             and (session is None or entry.session == session)
             and (root is None or self._sessions[entry.session].root == root)
         ]
+
+    def measure(self, root: str) -> tuple[int, int]:
+        sizes = [len(entry[2]) for name in self._tree({root}) for entry in self._journals[name]]
+        return len(sizes), sum(sizes)
+
+    def remove(self, root: str) -> None:
+        self._transaction.removed.add(root)
+
+    def _tree(self, roots: set[str]) -> set[str]:
+        return {entry.id for entry in self._sessions.values() if entry.root in roots}
+
+    def _forget(self, roots: set[str]) -> None:
+        self._last = self.last_position()
+        gone = self._tree(roots)
+        self._entries = [entry for entry in self._entries if entry[1] not in gone]
+        for session in gone:
+            del self._journals[session], self._sessions[session]
+        for approval in [each for each in self._approvals.values() if each.session in gone]:
+            del self._approvals[approval.id]
+            self._pending.pop(approval.id, None)
+            self._calls.pop((approval.session, approval.operation), None)
+        self._owned -= roots
 
     def claim(self, root: str) -> Owner | None:
         self._transaction.owned[root] = True
@@ -202,6 +227,7 @@ class _Transaction:
         self.sessions: dict[str, SessionEntry] = {}
         self.approvals: dict[str, ApprovalEntry] = {}
         self.owned: dict[str, bool] = {}
+        self.removed: set[str] = set()
 
 
 def _position(entry: Entry) -> int:

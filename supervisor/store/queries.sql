@@ -106,3 +106,25 @@ DELETE FROM tree WHERE root = ? AND owner = ?;
 
 -- clear_owners: forget the owners, but one, that nothing refers to
 DELETE FROM owner WHERE id <> ? AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = owner.id);
+
+-- size_of_tree: how many entries a tree has, and how many bytes they are
+SELECT count(*), coalesce(sum(length(e.body)), 0) FROM session AS t CROSS JOIN event AS e ON e.session = t.number
+ WHERE t.root = (SELECT position FROM event WHERE id = ?);
+
+-- remove_approvals: forget those of a tree, by its number
+DELETE FROM approval WHERE session IN (SELECT number FROM session WHERE root = ?);
+
+-- remove_events: forget the journals of a tree, by its number
+DELETE FROM event WHERE session IN (SELECT number FROM session WHERE root = ?);
+
+-- remove_sessions: forget a tree, by its number
+DELETE FROM session WHERE root = ?;
+
+-- remove_tree: forget who had it
+DELETE FROM tree WHERE root = ?;
+
+-- keep_place: the last position stays taken when its entry goes; what stands there belongs to no session and is not read
+INSERT OR IGNORE INTO event (position, session, id, body) VALUES (?, 0, NULL, x'');
+
+-- clear_places: forget the places kept before
+DELETE FROM event WHERE session = 0 AND position < ?;

@@ -38,6 +38,15 @@ def _named(text: str) -> dict[str, str]:
 
 STEPS: tuple[str, ...] = (_text("schema.sql"), _text("schema-2.sql"))
 QUERIES: Final = _named(_text("queries.sql"))
+REMOVAL: Final = {
+    "remove_approvals": "number",
+    "remove_events": "number",
+    "remove_sessions": "number",
+    "remove_tree": "root",
+    "keep_place": "last",
+    "clear_places": "last",
+}
+"""What forgets a tree, in this order, and the key that each query takes."""
 
 
 def connect(path: Path, mode: str, *, timeout: float = 0.0) -> sqlite3.Connection:
@@ -106,6 +115,16 @@ def create(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def bring_up_to_date(path: Path) -> None:
+    """Bring a file to the newest version. Several processes may find that out at once; whoever is second waits, and
+    finds nothing to do."""
+    connection = connect(path, "rw", timeout=10.0)
+    try:
+        migrate(connection)
+    finally:
+        connection.close()
 
 
 def migrate(connection: sqlite3.Connection) -> None:

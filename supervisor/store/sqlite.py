@@ -27,6 +27,7 @@ from supervisor.core.events import SessionCreated, decode_event
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
 from supervisor.store import columns, schema
+from supervisor.store.compacting import compact
 from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
 from supervisor.store.owners import LockFolder
 from supervisor.store.projection import Draft, body_of, read_known_rows, touched
@@ -43,8 +44,6 @@ CHECKPOINT_PAGES: Final = 1000
 LARGE_LOG: Final = 64 * 2**20
 """Bytes from which on the log is cut back, which holds up writers for as long as it takes."""
 _PAGE: Final = 4096
-
-
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for another process that recovers the log of one that died
 
 
@@ -90,7 +89,7 @@ class SqliteStore(Store):
             if is_alone:
                 check_log(self.path)
             if not is_current:
-                self._bring_up_to_date()
+                schema.bring_up_to_date(self.path)
             # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
             self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
             self._writer.execute("PRAGMA busy_timeout = 0")
@@ -263,6 +262,19 @@ class SqliteStore(Store):
             if (not pending or row.status == "pending") and (root is None or row.root_session == root)
         ]
 
+    def measure(self, root: str) -> tuple[int, int]:
+        found: tuple[int, int] = self._read("size_of_tree", root)[0]
+        return found
+
+    def remove(self, root: str) -> None:
+        number, last = self._number(root), self._read("last_position", writing=True)[0][0]
+        keys = {"number": number, "root": root, "last": last}
+        for query, key in schema.REMOVAL.items():
+            self._change(query, [(keys[key],)])
+
+    def compact(self) -> None:
+        compact(self.path, is_shared=any(owner != self._locks.mine for owner in self.owners()))
+
     def claim(self, root: str) -> Owner | None:
         try:
             found = self._read("owner_of_tree", root, writing=True)
@@ -319,14 +331,6 @@ class SqliteStore(Store):
         connection = schema.connect(self.path, "ro", timeout=1.0)
         try:
             return schema.is_current(connection, self.name)
-        finally:
-            connection.close()
-
-    def _bring_up_to_date(self) -> None:
-        # Several processes may find this out at once; whoever is second waits, and finds nothing to do.
-        connection = schema.connect(self.path, "rw", timeout=10.0)
-        try:
-            schema.migrate(connection)
         finally:
             connection.close()
 

@@ -35,6 +35,7 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
         (["approve", "x", "--edit", "[]"], 2),
         (["run", f"{AGENTS}:printing", '{"\udcff": 1}'], 2),
         (["approve", "x", "--nonsense"], 2),
+        (["prune", "--older-than", "soon"], 2),
         (["approve", "x"], 5),
         (["deny", "x"], 5),
         (["cancel", "x"], 5),

@@ -4,13 +4,13 @@ import anyio
 import pytest
 from scenes import opened
 
-from supervisor import Approve, Context, MemoryStore, agent, tool
+from supervisor import Approve, Context, MemoryStore, agent, toolfrom supervisor.core.masking import MASK
 
 pytestmark = pytest.mark.anyio
 
 
-@tool
-async def deploy(target: str) -> str:
+@tool(secret=["token"])
+async def deploy(target: str, token: str) -> str:
     await anyio.sleep(20)
     return target
 
@@ -22,7 +22,7 @@ async def think() -> int:
 
 @agent
 async def asks(ctx: Context) -> str:
-    return (await ctx.call(deploy, "here")).content
+    return (await ctx.call(deploy, "here", "hunter2")).content
 
 
 @agent(inactivity_timeout=60)
@@ -61,7 +61,7 @@ def told(activities):
 
 
 async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_left():
-    """The clock stands while it waits (W2); a model call has the longer budget (W5)."""
+    """The clock stands while it waits (W2); a model call has the longer budget (W5); secrets are masked."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
         activities = supervisor.watch_activity([run.session])
@@ -79,7 +79,7 @@ async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_le
         await anyio.sleep(5)
         (calling,) = [each for each in activities.look() if each.agent == "asks"]
         assert [(doing.kind, doing.name, doing.arguments) for doing in calling.doing] == [
-            ("call", "deploy", {"target": "here"})
+            ("call", "deploy", {"target": "here", "token": MASK})
         ]
         await supervisor.cancel(run.session)
         await run.outcome()

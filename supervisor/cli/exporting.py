@@ -1,0 +1,88 @@
+"""The command that writes a tree out, for other programs, for other machines, or before it is pruned: export.
+
+One line for each entry of every journal of the tree, in the order in which they were committed. A line is a JSON object
+with `position` (a number that only grows), `session`, `event` (the kind of fact) and `at`, and what that kind has: the
+lines of `show --json`. Fields may be added, none is taken away.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import msgspec
+from cyclopts import Parameter
+
+from supervisor.channels.cards import visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import Place, StoreOption, find_store
+from supervisor.cli.reading import get_session, reading
+from supervisor.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from supervisor.core.rows import Row
+
+
+def export(
+    session: str,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(help="A file, written whole or not at all, mode 0600.")] = None,
+    store: StoreOption = None,
+) -> int:
+    """Write the journals of a session's whole tree as JSON lines.
+
+    Parameters
+    ----------
+    session
+        The id of a session, or of a sub-agent's.
+    """
+    place = find_store(store)
+    rows = anyio.run(_read, place, session)
+    if output is None:
+        for line in _lines(rows):
+            sys.stdout.buffer.write(line)
+        sys.stdout.flush()
+    else:
+        write_whole(output, _lines(rows))
+        say(f"{len(rows)} entries are in {visible(str(output))}")
+    return Exit.DONE
+
+
+async def _read(place: Place, session: str) -> "list[Row]":
+    async with reading(place) as supervisor:
+        if supervisor is None:
+            raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
+        root = get_session(supervisor, session).root
+        end = supervisor.store.last_position()  # what is committed while we read is no part of it
+        tree = [view.id for view in supervisor.find_sessions() if view.root == root]
+        rows = [row for each in tree for row in supervisor.journal(each) if row.position <= end]
+        return sorted(rows, key=lambda row: row.position)
+
+
+def _lines(rows: "list[Row]") -> Iterator[bytes]:
+    for row in rows:
+        yield msgspec.json.encode(answers.event_document(row)) + b"\n"
+
+
+def write_whole(path: Path, lines: Iterator[bytes]) -> None:
+    """Write a file that nobody else can read, so that it appears complete or stays as it was."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

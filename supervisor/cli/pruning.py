@@ -1,0 +1,173 @@
+"""The command that removes what is over and old: prune.
+
+Rules
+- It says what it will remove, and how much that is, before it removes anything. On a terminal it asks; elsewhere it
+  wants to be told `--yes`.
+- Like a decision, it is a person's: from inside a supervised call it is refused (A4).
+- Logs of background jobs go after the commit that removed their session, also those that an earlier prune left behind
+  when it was killed in between.
+"""
+
+import re
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+from cyclopts import Parameter
+
+from supervisor.channels.cards import ago, visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.inside import refuse_inside, refuse_inside_call
+from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.cli.reading import reading
+from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.runtime.pruning import KeptTree, Prunable
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LISTED: Final = 20
+"""Trees that are shown by name; more of them are counted."""
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be removed, and what stays. Sizes are bytes."""
+
+    trees: list[Prunable]
+    kept: list[KeptTree]
+    logs: int = 0
+    log_bytes: int = 0
+
+
+def prune(
+    *,
+    older_than: Annotated[str, Parameter(help="How long a tree must have been silent: 30d, 12h, 2w, 90m, 0s.")],
+    dry_run: Annotated[bool, Parameter(negative=(), help="Say what it would remove, and remove nothing.")] = False,
+    yes: Annotated[bool, Parameter(negative=(), help="Do not ask.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Remove trees that have ended and were silent for long: their journals, approvals and job logs."""
+    place, before = find_store(store), datetime.now(UTC) - parse_duration(older_than)
+    if not dry_run:
+        refuse_inside_call("prune")
+    forecast = anyio.run(_look, place, before)
+    if not json:
+        _tell(forecast, place)
+    removed: list[str] = []
+    if not dry_run and (forecast.trees or forecast.logs):
+        if not yes and not _agrees():
+            say("Nothing was removed.")
+            return Exit.DONE
+        was = _size(place)
+        removed = anyio.run(_remove, place, before, [tree.session for tree in forecast.trees])
+        say(f"Removed {_many(len(removed), 'tree')}. {place.path} had {was}, and has {_size(place)}.")
+    if json:
+        document: dict[str, Any] = {"dry_run": dry_run, "removed": removed, **msgspec.to_builtins(forecast)}
+        answers.print_json(document)
+    return Exit.DONE
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a duration such as 30d; raises InvalidInput."""
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip(), re.ASCII)
+    if match is None:
+        raise InvalidInput(f"{visible(text)} is no duration: give a number and s, m, h, d or w, such as 30d")
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+
+def _agrees() -> bool:
+    """Ask at the terminal; elsewhere nobody can have read what would be removed."""
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise InvalidInput("nothing was removed: there is no terminal to ask at; say --yes, or --dry-run to look only")
+    print("Remove them? They cannot be brought back. [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+async def _look(place: Place, before: datetime) -> Forecast:
+    async with reading(place) as supervisor:
+        if supervisor is None:
+            return Forecast(trees=[], kept=[])
+        from supervisor.tools.job_logs import job_folders, size_of
+
+        trees, kept = supervisor.pruning(before).find()
+        roots = {tree.session for tree in trees}
+        root_of = {view.id: view.root for view in supervisor.find_sessions()}
+        folders = [
+            folder
+            for session, folder in job_folders(supervisor.store.jobs_folder)
+            if root_of.get(session) in roots or session not in root_of
+        ]
+        return Forecast(trees=trees, kept=kept, logs=len(folders), log_bytes=sum(map(size_of, folders)))
+
+
+async def _remove(place: Place, before: datetime, roots: list[str]) -> list[str]:
+    async with reading(place) as supervisor:
+        if supervisor is None:
+            return []
+        refuse_inside("prune", supervisor)
+        pruning = supervisor.pruning(before)
+        removed = []
+        for root in roots:
+            reason = await pruning.remove(root)
+            if reason is None:
+                removed.append(root)
+            else:
+                say(f"{root} stays: it {reason}")
+        await _tidy(supervisor)
+        return removed
+
+
+async def _tidy(supervisor: "LocalSupervisor") -> None:
+    """Remove the logs that belong to nobody, and give the space back."""
+    from supervisor.tools.job_logs import remove_left_over
+
+    store = supervisor.store
+    remove_left_over(store.jobs_folder, lambda session: store.get_session(session) is not None)
+    try:
+        await anyio.to_thread.run_sync(store.compact)
+    except StoreError as error:
+        say(f"The space was not given back to the disk, but will be used again: {error}")
+
+
+def _tell(forecast: Forecast, place: Place) -> None:
+    now = datetime.now().astimezone()
+    for tree in forecast.trees[:_LISTED]:
+        print(
+            f"{visible(tree.agent)} [{tree.session}]  {ago(tree.last_at, now)}  "
+            f"{_many(tree.sessions, 'session')}, {_many(tree.entries, 'entry')}, {_bytes(tree.bytes)}"
+        )
+    if len(forecast.trees) > _LISTED:
+        print(f"and {_many(len(forecast.trees) - _LISTED, 'more tree')}")
+    sys.stdout.flush()
+    total = sum(tree.bytes for tree in forecast.trees)
+    logs = f", and {_many(forecast.logs, 'job log')} of {_bytes(forecast.log_bytes)}" if forecast.logs else ""
+    say(f"To be removed from {place.path}: {_many(len(forecast.trees), 'tree')} of {_bytes(total)}{logs}.")
+    for reason, count in Counter(tree.reason for tree in forecast.kept).most_common():
+        say(f"  stays: {_many(count, 'tree')} that {reason}")
+
+
+def _many(count: int, word: str) -> str:
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{count} {word if count == 1 else plural}"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+def _size(place: Place) -> str:
+    """Return what the store takes on the disk, its log included."""
+    files = [place.path, place.path.with_name(f"{place.path.name}-wal")]
+    return _bytes(sum(file.stat().st_size for file in files if file.exists()))

@@ -1,0 +1,36 @@
+"""The folders of background jobs, seen from outside: whose they are, and how much they take.
+
+A folder names its session. One whose session the store does not know (any more) is left over: from a tree that was
+removed, by whoever removed it or by a process that died between the two.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from supervisor.tools.background import SESSION
+
+
+def job_folders(parent: str | None) -> Iterator[tuple[str, Path]]:
+    """Iterate over (session, folder) of all jobs that have one."""
+    for marker in Path(parent).glob(f"*/{SESSION}") if parent is not None else ():
+        with suppress(OSError, UnicodeDecodeError):
+            yield marker.read_text(), marker.parent
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of a job's files."""
+    total = 0
+    for file in folder.iterdir():
+        with suppress(OSError):
+            total += file.lstat().st_size
+    return total
+
+
+def remove_left_over(parent: str | None, is_known: Callable[[str], bool]) -> int:
+    """Remove the folders of sessions that are not known; returns how many."""
+    gone = [folder for session, folder in job_folders(parent) if not is_known(session)]
+    for folder in gone:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(gone)

@@ -1,0 +1,95 @@
+"""Which trees may be removed, and why others stay."""
+
+from datetime import timedelta
+
+import anyio
+import pytest
+from scenes import opened
+
+from supervisor import Context, MemoryStore, agent, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def child(ctx: Context) -> int:
+    return 1
+
+
+@agent
+async def parent(ctx: Context) -> int:
+    return await ctx.run(child)
+
+
+@agent
+async def asks(ctx: Context) -> str:
+    return (await ctx.call(deploy, "here")).content
+
+
+@agent
+async def chats(ctx: Context, text: str) -> str:
+    if text == "wait":
+        await ctx.sleep(1000)
+    return text
+
+
+async def test_only_what_is_over_and_old_is_removed():
+    """An open tree, a young one, and one that somebody holds stay; what is removed is gone with its sub-agents."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(parent, session="old")).result()
+        await supervisor.start(asks, session="open")
+        await anyio.sleep(1000)
+        at = supervisor._runner.clock.now() - timedelta(seconds=500)
+        await (await supervisor.start(parent, session="young")).result()
+        assert [tree.session for tree in supervisor.pruning(at).find()[0]] == []
+    async with opened(store) as supervisor:
+        pruning = supervisor.pruning(at)
+        found, kept = pruning.find()
+        assert [(tree.session, tree.sessions) for tree in found] == [("old", 2)]
+        assert {tree.session for tree in kept} == {"open", "young"}
+        assert len({tree.reason for tree in kept}) == 2
+        assert await pruning.remove("open") is not None
+        assert await pruning.remove("young") is not None
+        assert await pruning.remove("old") is None
+        assert await pruning.remove("old") is not None
+        assert {view.root for view in supervisor.find_sessions()} == {"open", "young"}
+
+
+async def test_a_message_or_a_job_that_nobody_has_seen_to_keeps_a_tree():
+    """Nothing that somebody still waits for is forgotten (R7, T6)."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(chats, "wait", session="told")
+        await supervisor.send("told", "and this", by="ann")
+        await supervisor.cancel("told")
+        await supervisor.start(chats, "wait", session="working")
+        facts = {"command": "make", "host": "h", "process": 1, "process_started_at": None, "guard": 2}
+        job = e.JobStarted(
+            at=supervisor._runner.clock.now(), job="j", operation="o#1", guard_started_at=None, log="", **facts
+        )
+        await supervisor._runner.journal.append(lambda view: [("working", job)])
+        await supervisor.cancel("working")
+    async with opened(store) as supervisor:
+        later = supervisor._runner.clock.now() + timedelta(days=1)
+        found, kept = supervisor.pruning(later).find()
+        assert ([], {"told", "working"}) == (found, {tree.session for tree in kept})
+
+
+async def test_what_happens_between_looking_and_removing_counts():
+    """All is looked at again in the transaction that removes: a turn that began meanwhile keeps the tree."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(chats, "hello", session="s")).result()
+    async with opened(store) as supervisor:
+        pruning = supervisor.pruning(supervisor._runner.clock.now() + timedelta(days=1))
+        assert [tree.session for tree in pruning.find()[0]] == ["s"]
+        await supervisor.send("s", "again", by="ann")
+        assert await pruning.remove("s") is not None
+        assert supervisor.get_session("s").outcome is None
