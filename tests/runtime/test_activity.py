@@ -4,7 +4,8 @@ import anyio
 import pytest
 from scenes import opened
 
-from supervisor import Approve, Context, MemoryStore, agent, toolfrom supervisor.core.masking import MASK
+from supervisor import Approve, Context, MemoryStore, agent, tool
+from supervisor.core.masking import MASK
 
 pytestmark = pytest.mark.anyio
 
