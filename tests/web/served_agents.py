@@ -28,3 +28,11 @@ async def asking_many(ctx: Context, count: int) -> int:
 @agent
 async def chatting(ctx: Context, text: str) -> str:
     return f"{len(ctx.transcript)} before {text}"
+
+
+@agent
+async def wondering(ctx: Context, drinks: list[str]) -> str:
+    """Asks three questions: one of several, yes or no, in one's own words."""
+    drink = await ctx.ask("What to drink?", choices=drinks)
+    sure = await ctx.ask(f"Really {drink}?", schema=bool)
+    return f"{drink}, {sure}, {await ctx.ask('Why?')}"

@@ -131,6 +131,20 @@ def test_a_person_decides_with_the_keyboard_alone(one_daemon, person, tmp_path):
     assert file.read_text() == "one\ntwo\n"
 
 
+def test_a_person_answers_questions(one_daemon, person):
+    """One of several, yes or no, in one's own words; a click on a choice is that choice, whatever it says."""
+    with one_daemon.client() as client:
+        asked = {"agent": "wondering", "input": ["tea", "no <b>tea</b>"], "session": "questions"}
+        client.post("/api/sessions", json=asked).raise_for_status()
+    ana = person(one_daemon)
+    ana.see(ana.card("What to drink?")).get_by_role("button", name="no <b>tea</b>").click()
+    ana.see(ana.card("What to drink?").locator(".ending"), "answered")
+    ana.see(ana.card("Really")).get_by_role("button", name="yes").click()
+    ana.see(ana.card("Why?")).get_by_label("Your answer").fill("because\nof that")
+    ana.card("Why?").get_by_role("button", name="Answer").click()
+    assert outcome(one_daemon, "questions") == "no <b>tea</b>, True, because\nof that"
+
+
 def test_a_page_without_scripts_decides_too(one_daemon, person, tmp_path):
     """Forms are enough, on a phone of 320 pixels; what was typed wrongly is still there."""
     start(one_daemon, "plain", {"jam": "/dev/null", "tea": "/dev/null"})

@@ -16,7 +16,7 @@ from supervisor.channels.web.pages.markup import change, spans
 from supervisor.channels.web.pages.routes import Viewer
 from supervisor.channels.web.pages.story import story
 from supervisor.core.errors import InvalidInput
-from supervisor.core.values import Approve, Deny, Option
+from supervisor.core.values import Answer, Approve, Deny, Option
 
 hostile = st.text() | st.sampled_from(
     [
@@ -75,7 +75,8 @@ def test_hostile_text_never_becomes_markup(text, other, name):
         requester=other,
         options=(Option("once"), Option("session", text), Option(other, text)),
     )
-    page = page_of(approval, an_approval(status="denied", by=other, reason=text, decided_at=NOW))
+    asked = a_question(question=text, choices=(text, other), escalated_to=(name,))
+    page = page_of(approval, asked, an_approval(status="denied", by=other, reason=text, decided_at=NOW))
     seen = Reader(page)
     assert seen.tags <= KNOWN.tags | {"br"}
     assert seen.attributes <= KNOWN.attributes | {"role", "aria-label"}
@@ -173,6 +174,28 @@ def test_forms_become_decisions():
     assert allowing == Approve(by="ana", scope="always", pattern="rm *")
     edited = decision_of(approval, {"decision": "edit", "arguments": '{"command": "ls"}'}, "ana")
     assert edited == Approve(by="ana", arguments={"command": "ls"})
+
+
+def a_question(**changes):
+    facts = {"kind": "question", "question": "Which?", "tool": "", "arguments": None, "options": ()}
+    return an_approval(**{**facts, **changes})
+
+
+def test_a_question_is_answered_by_its_buttons_or_in_words():
+    """A choice is sent by its place: no text of an agent's is ever taken for another one."""
+    several = a_question(choices=("yes", "<b>no</b>"))
+    assert [reply.words for reply in card_view(several, NOW).replies] == ["“yes”", "“<b>no</b>”"]
+    assert decision_of(several, {"decision": "answer", "reply": "1"}, "ana") == Answer("<b>no</b>", "ana")
+    sure = a_question(schema={"type": "boolean"})
+    assert decision_of(sure, {"decision": "answer", "reply": "no"}, "ana") == Answer(value=False, by="ana")
+    number = a_question(schema={"type": "integer"})
+    assert decision_of(number, {"decision": "answer", "answer": "7"}, "ana") == Answer(7, "ana")
+    assert decision_of(a_question(), {"decision": "answer", "answer": "a\r\nb"}, "ana") == Answer("a\nb", "ana")
+    for form in ({}, {"reply": "7"}, {"reply": "yes"}, {"answer": "yes"}):
+        with pytest.raises(InvalidInput):
+            decision_of(several, {"decision": "answer", **form}, "ana")
+    with pytest.raises(InvalidInput):
+        decision_of(a_question(), {"decision": "answer", "answer": "  "}, "ana")
 
 
 @pytest.mark.parametrize(

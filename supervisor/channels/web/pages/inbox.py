@@ -15,10 +15,23 @@ from typing import Any, Final, Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.channels.cards import ago, arguments_facts, decided, json_text, path_text, place, visible
+from supervisor.channels.cards import (
+    ago,
+    arguments_facts,
+    asked_facts,
+    decided,
+    headline,
+    json_text,
+    make_card,
+    path_text,
+    place,
+    quoted,
+    visible,
+)
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
-from supervisor.core.values import Approval, Approve, Decision, Deny, Option, Scope
+from supervisor.core.questions import is_yes_or_no, read_answer
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Option, Scope
 
 LONG: Final = 24
 """Lines from which on an argument is scrolled."""
@@ -53,8 +66,15 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str
 
 
+class Reply(msgspec.Struct, frozen=True):
+    """One of the answers that a question takes. `value` is what the form sends: the choice's place, or yes or no."""
+
+    value: str
+    words: str
+
+
 class CardView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page shows of one approval; `tone` is its class: pending, approved, denied, gone."""
+    """What a page shows of one approval, a question too; `tone` is its class: pending, approved, denied, gone."""
 
     id: str
     session: str
@@ -72,6 +92,14 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     tone: Literal["pending", "approved", "denied", "gone"]
     ending: str
     decided_at: datetime | None
+    allowed: str
+    """What the decision allows from now on, if it is more than this call."""
+    effects: dict[str, str]
+    """What each choice does, by its word, as on every other surface."""
+    is_question: bool
+    replies: tuple[Reply, ...]
+    """Answers to choose from; without any, a question takes a text."""
+    escalated_to: tuple[str, ...]
     grants: tuple[Grant, ...]
     edit_text: str
     """The arguments as JSON, to be edited."""
@@ -92,31 +120,65 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
 
 def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) -> CardView:
     """Return the card of an approval in whatever state; `refusal`: why this reader may not decide it."""
-    facts, unset = _facts(approval)
-    tones: dict[str, Literal["pending", "approved", "denied", "gone"]]
-    tones = {"pending": "pending", "approved": "approved", "denied": "denied"}
-    is_pending = approval.status == "pending"
+    is_pending, is_question = approval.status == "pending", approval.kind == "question"
+    facts, unset = _question_facts(approval) if is_question else _facts(approval)
+    path = path_text(approval.path)
     return CardView(
         id=approval.id,
         session=approval.session,
         root=approval.root_session,
         agent=approval.agent,
-        path=path_text(approval.path),
-        asks=f"asks to call {visible(approval.tool)}",
+        path=path,
+        asks=headline(approval).removeprefix(path).strip(),
         facts=facts,
         unset=unset,
-        where=place(approval, approval.arguments),
+        where="" if is_question else place(approval, approval.arguments),
         requester=approval.requester,
         created_at=approval.created_at,
         since=ago(approval.created_at, now),
         expires_at=approval.expires_at,
-        tone=tones.get(approval.status, "gone"),
+        tone=_TONES.get(approval.status, "gone"),
         ending="" if is_pending else decided(replace(approval, decided_at=None), now),
         decided_at=approval.decided_at,
+        allowed=_allowed(approval),
+        effects={choice.word: choice.effect for choice in make_card(approval, now).choices},
+        is_question=is_question,
+        replies=tuple(_replies(approval)) if is_question else (),
+        escalated_to=approval.escalated_to,
         grants=tuple(grants(approval)) if is_pending else (),
-        edit_text=json_text(approval.arguments, indent=2) if is_pending else "",
+        edit_text=json_text(approval.arguments, indent=2) if is_pending and not is_question else "",
         refusal=refusal if is_pending else None,
     )
+
+
+_TONES: Final[dict[str, Literal["pending", "approved", "denied", "gone"]]] = {
+    "pending": "pending",
+    "approved": "approved",
+    "answered": "approved",
+    "denied": "denied",
+}
+
+
+def _question_facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
+    """Return a question's words, and what its answer must be; its choices are buttons."""
+    facts = asked_facts(approval)
+    if approval.choices is not None:
+        facts.pop()
+    return tuple(_fact(label, text, "text") for label, text in facts), ""
+
+
+def _replies(approval: Approval) -> list[Reply]:
+    if approval.choices is not None:
+        return [Reply(str(place), quoted(choice)) for place, choice in enumerate(approval.choices)]
+    return [Reply("yes", "yes"), Reply("no", "no")] if is_yes_or_no(approval.schema) else []
+
+
+def _allowed(approval: Approval) -> str:
+    if approval.decision != "approve" or approval.scope in (None, "once"):
+        return ""
+    pattern = approval.pattern if approval.pattern is not None else "any arguments"
+    reach = f"in session {approval.root_session}" if approval.scope == "session" else "everywhere"
+    return f"{approval.tool} {pattern}, {reach}"
 
 
 def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
@@ -196,12 +258,26 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
             return Approve(by=by, scope=cast(Scope, option.scope), pattern=option.pattern)
         case "approve":
             return Approve(by=by)
+        case "answer":
+            return Answer(_answer(approval, form), by)
         case "edit":
             return Approve(by=by, arguments=_edited(form.get("arguments", "")))
         case "deny":
             return Deny(by=by, reason=form.get("reason", "").strip() or None)
         case _:
             raise InvalidInput("the form says neither approve nor deny; load the page again")
+
+
+def _answer(approval: Approval, form: Mapping[str, str]) -> Any:
+    """Return what answers a question: the choice by its place, never by its words, or what was typed."""
+    chosen, text = form.get("reply", ""), form.get("answer", "")
+    if approval.choices is not None:
+        if not chosen.isdecimal() or int(chosen[:9]) >= len(approval.choices):
+            raise InvalidInput("choose one of the answers")
+        return approval.choices[int(chosen)]
+    if not (chosen or text.strip()):
+        raise InvalidInput("that is no answer yet; type one, or decline")
+    return read_answer(approval, (chosen or text).replace("\r\n", "\n"))
 
 
 def _granted(approval: Approval, chosen: str) -> Option:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from supervisor.channels.cards import arguments_facts
+from supervisor.channels.cards import answer_text, arguments_facts
 from supervisor.core import events as e
 from supervisor.core.ids import split_operation_id
 from supervisor.core.rows import Row
@@ -21,7 +21,7 @@ MOST_ENTRIES: Final = 200
 MOST_CHARACTERS: Final = 20_000
 """Of one text; the journal has all of it."""
 
-EntryKind = Literal["said", "heard", "call", "step", "child", "life", "job"]
+EntryKind = Literal["said", "heard", "call", "question", "step", "child", "life", "job"]
 
 
 class Entry(msgspec.Struct, kw_only=True):
@@ -33,7 +33,8 @@ class Entry(msgspec.Struct, kw_only=True):
     text: str = ""
     by: str | None = None
     state: str = ""
-    """Of a call: asked, approved, denied, withdrawn, running, ok, error, interrupted; of a life's end: its kind."""
+    """Of a call or a question: asked, approved, denied, answered, withdrawn, expired, running, ok, error, interrupted;
+    of a life's end: its kind."""
     approval: str | None = None
     decided_by: str | None = None
     reason: str | None = None
@@ -85,6 +86,11 @@ class _Teller:
             entry.state = "asked" if event.approval is not None else ""
             self._calls[event.operation] = entry
             return True
+        if isinstance(event, e.QuestionAsked):
+            self._calls[event.operation] = self._add(
+                "question", event.at, event.question, approval=event.approval, state="asked"
+            )
+            return True
         known = self._calls.get(getattr(event, "operation", None) or "")
         return known is not None and self._progress(known, event)
 
@@ -95,6 +101,11 @@ class _Teller:
                 entry.decided_by, entry.reason, entry.is_edited = event.by, event.reason, event.edited is not None
             case e.ApprovalWithdrawn():
                 entry.state, entry.reason = "withdrawn", event.reason
+            case e.QuestionAnswered():
+                entry.state, entry.decided_by = "answered", event.by
+                entry.text = answer_text(msgspec.json.decode(event.value))[:MOST_CHARACTERS]
+            case e.ApprovalExpired():
+                entry.state, entry.reason = "expired", None
             case e.ToolCallStarted():
                 entry.state = "running"
             case e.ToolCallFinished():

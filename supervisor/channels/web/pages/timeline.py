@@ -60,11 +60,22 @@ _PROGRESS: Final = (
     e.ToolCallRequested,
     e.ToolCallStarted,
     e.ToolCallFinished,
+    e.QuestionAsked,
     e.StateSaved,
     e.MessageSent,
     e.RunFinished,
 )
 """What the run itself did; the rest of a journal happens to it."""
+
+_CLOSING: Final = (
+    e.ApprovalDecided,
+    e.ApprovalWithdrawn,
+    e.ApprovalExpired,
+    e.QuestionAnswered,
+    e.ToolCallFinished,
+    e.OperationAbandoned,
+)
+"""What ends a wait, or a call."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,13 +216,13 @@ class _Reader:
                 self._asleep = None
             case e.RunPassivated():
                 self._asleep = event.waiting_for
-            case e.ToolCallRequested(approval=str()):
+            case e.ToolCallRequested(approval=str()) | e.QuestionAsked():
                 self._open[event.operation] = "person"
             case e.OperationStarted(kind="sleep"):
                 self._open[event.operation] = "timer"
             case e.ToolCallStarted():
                 self._open[event.operation] = "tool"
-            case e.ApprovalDecided() | e.ApprovalWithdrawn() | e.ToolCallFinished() | e.OperationAbandoned():
+            case _ if isinstance(event, _CLOSING):
                 self._open.pop(event.operation, None)
             case e.OperationFinished():
                 self._open.pop(event.operation, None)

@@ -193,7 +193,7 @@
     const target = card?.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (!target) return;
     event.preventDefault();
-    if (target.matches("details")) {
+    if (target.matches("details, form")) {
       target.open = true;
       target.querySelector("textarea").focus();
     } else {
