@@ -11,9 +11,9 @@ import msgspec
 
 from supervisor.core.values import Approval, OutcomeKind
 
-DoingKind = Literal["approval", "call", "step", "model_call", "message", "children", "timer", "unknown"]
-"""approval: a person is asked, also a question of the agent's own. unknown: something that no journal tells, such as a
-step or a model call of another process."""
+DoingKind = Literal["approval", "call", "step", "model_call", "message", "children", "timer", "back_off", "unknown"]
+"""approval: a person is asked, also a question of the agent's own. back_off: it failed, and is run again. unknown:
+something that no journal tells, such as a step or a model call of another process."""
 Clock = Literal["running", "paused", "asleep", "unknown"]
 """Of the watchdog. asleep: the run has left memory to wait, and no budget runs; unknown: another process has it."""
 
@@ -29,7 +29,7 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
     """Of a call: with its secrets masked."""
     approval: Approval | None = None
     until: datetime | None = None
-    """Of a timer: when it is due."""
+    """Of a timer and a back-off: when it is due."""
     count: int = 1
     """Of sub-agents: how many."""
 

@@ -164,6 +164,9 @@ class LocalActivities(Activities):
 
     def _doing_by_journal(self, state: SessionState) -> Iterator[Doing]:
         """What a session is at by its journal, which knows calls, questions and timers from their start."""
+        if state.back_off_until is not None:
+            yield Doing(kind="back_off", until=state.back_off_until)
+            return
         for record in state.operations.values():
             if record.is_open:
                 yield from self._operation(state, record)

@@ -42,6 +42,15 @@ async def sleeps(ctx: Context) -> None:
     await ctx.sleep(1000)
 
 
+async def fail() -> None:
+    raise ConnectionError
+
+
+@agent(restart="transient", restart_delay=20, max_restart_delay=20, max_restarts=1)
+async def fails(ctx: Context) -> None:
+    await ctx.step(fail)
+
+
 @agent
 async def listens(ctx: Context) -> str:
     return await ctx.receive()
@@ -49,7 +58,7 @@ async def listens(ctx: Context) -> str:
 
 @agent
 async def parent(ctx: Context) -> None:
-    for child in [await ctx.spawn(spec) for spec in (asks, thinks, talks, sleeps, listens)]:
+    for child in [await ctx.spawn(spec) for spec in (asks, thinks, talks, sleeps, listens, fails)]:
         await child.outcome()
 
 
@@ -74,6 +83,7 @@ async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_le
             "talks": (["model_call"], "running", 590),
             "sleeps": (["timer"], "paused", None),
             "listens": (["message"], "paused", None),
+            "fails": (["back_off"], "asleep", None),
         }
         (approval,) = supervisor.find_approvals()
         await supervisor.decide(approval.id, Approve(by="ann"))
@@ -84,7 +94,7 @@ async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_le
         ]
         await supervisor.cancel(run.session)
         await run.outcome()
-        assert {each.outcome for each in activities.look()} == {"cancelled"}
+        assert {each.outcome for each in activities.look() if each.agent != "fails"} == {"cancelled"}
 
 
 async def test_of_runs_elsewhere_it_is_told_what_the_journal_says_and_no_more():

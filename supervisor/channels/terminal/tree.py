@@ -38,9 +38,17 @@ _SIGNS: Final[dict[State, tuple[str, str]]] = {
 """In the order in which they need somebody."""
 _IN_FULL: Final = ("asks", "trouble", "failed")
 """What is shown one by one as far as there is room; of the others all, or a count."""
-_KINDS: Final = ("approval", "call", "model_call", "step", "unknown", "timer", "message", "children")
+_KINDS: Final = ("approval", "call", "model_call", "step", "unknown", "back_off", "timer", "message", "children")
 """Of several things that a run is at, the first of these stands for it."""
 _PAUSES: Final = {"approval": "you", "call": "call", "timer": "timer", "message": "message", "children": "child"}
+_WORDS: Final = {
+    "approval": "waiting for you",
+    "model_call": "model call",
+    "message": "waits for a message",
+    "timer": "sleeps until",
+    "back_off": "failed; starts again at",
+    "unknown": "? (a step, a model call, or its own code)",
+}
 _AT: Final = {
     "step": "in a step",
     "model_call": "in a model call",
@@ -90,7 +98,7 @@ def _state(each: Activity) -> State:
         return "done" if each.outcome in ("succeeded", "cancelled") else "failed"
     if each.asks:
         return "asks"
-    if _is_short(each) or (each.is_unrun and each.parent is None):
+    if _is_short(each) or _is_failing(each) or (each.is_unrun and each.parent is None):
         return "trouble"
     if each.is_unrun or each.clock == "asleep" or (each.doing and all(_waits(doing) for doing in each.doing)):
         return "waits"
@@ -100,6 +108,11 @@ def _state(each: Activity) -> State:
 def _is_short(each: Activity) -> bool:
     """Whether little is left of its budget."""
     return each.budget is not None and each.budget_left is not None and each.budget_left <= LITTLE * each.budget
+
+
+def _is_failing(each: Activity) -> bool:
+    """Whether it has failed, and is run again."""
+    return any(doing.kind == "back_off" for doing in each.doing)
 
 
 def _waits(doing: Doing) -> bool:
@@ -259,23 +272,17 @@ def _told(doing: Doing, now: datetime) -> str:
     match doing.kind:
         case "approval" if doing.approval is not None:
             short = msgspec.structs.replace(doing.approval, arguments=_shortened(doing.approval.arguments))
-            return f"waiting for you: {summary(short, _LONGEST)}"
-        case "approval":
-            return "waiting for you"
+            return f"{_WORDS['approval']}: {summary(short, _LONGEST)}"
         case "call":
             return call_text(doing.name, _shortened(doing.arguments))
         case "step":
             return f"step {visible(doing.name)}"
-        case "model_call":
-            return "model call"
-        case "message":
-            return "waits for a message"
         case "children":
             return f"waits for {visible(doing.name) if doing.count == 1 and doing.name else _many(doing.count)}"
-        case "timer":
-            return f"sleeps until {at(doing.until, now)}" if doing.until is not None else "sleeps"
-        case "unknown":
-            return "? (a step, a model call, or its own code)"
+        case "timer" | "back_off" if doing.until is not None:
+            return f"{_WORDS[doing.kind]} {at(doing.until, now)}"
+        case kind:
+            return _WORDS[kind]
 
 
 def _many(count: int) -> str:
@@ -330,7 +337,7 @@ def _kind(each: Activity, state: State) -> str:
         case "asks":
             return "waiting for you"
         case "trouble":
-            return "not run by anybody" if each.is_unrun else "short of budget"
+            return "not run by anybody" if each.is_unrun else "failing" if _is_failing(each) else "short of budget"
         case "failed":
             return str(each.outcome)
         case "done":
