@@ -56,6 +56,8 @@ def prune(
 ) -> int:
     """Remove trees that have ended and were silent for long: their journals, approvals and job logs."""
     place, before = find_store(store), datetime.now(UTC) - parse_duration(older_than)
+    if json and not (yes or dry_run):
+        raise InvalidInput("--json asks nobody: say --yes, or --dry-run to look only")
     if not dry_run:
         refuse_inside_call("prune")
     forecast = anyio.run(_look, place, before)

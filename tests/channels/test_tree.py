@@ -101,6 +101,14 @@ def test_what_is_done_is_folded_before_what_is_not():
     assert "40" in lines[-1]
 
 
+def test_columns_stand_below_each_other_whatever_is_in_them():
+    """Wide, combining and many characters are counted by the cells that they take."""
+    texts = ["界" * 50, "e\u0301" * 80, "👍" * 50, "x" * 200, "short"]
+    runs = [run(f"s{n}", Doing(kind="call", name="t", arguments={"a": text})) for n, text in enumerate(texts)]
+    lines = drawn([ROOT, *runs])[1:]
+    assert len({cell_len(line[: line.index("12 s")]) for line in lines}) == 1
+
+
 hostile = st.text(max_size=40) | st.sampled_from(["\x1b[2J", "\u202e", "e\u0301" * 9, "界" * 30, "👍🏽" * 9, "a\r\nb"])
 
 
