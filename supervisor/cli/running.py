@@ -5,7 +5,7 @@ leave `open_supervisor`, which waits for everything that can go on and passivate
 said, with the commands that decide it, and the exit code is 3.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -52,8 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     approve: Literal["ask", "all", "none"]
     wait: bool
     as_json: bool
-    refusals: list[str] = []
-    """Why sessions of this command are not running, although nobody stopped them."""
+    refusals: dict[str, dict[str, str]] = {}
+    """By root, why sessions of this command are not running, although nobody stopped them."""
 
 
 def run(
@@ -167,10 +167,10 @@ def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
 
 def _one(settings: Settings, begin: Begin) -> int:
     stopped, views = _drive(settings, begin)
-    if not stopped and settings.refusals and all(view.outcome is None for view in views):
+    refused = {} if stopped else settings.refusals.get(views[0].id, {})
+    if views and views[0].id in refused and views[0].outcome is None:
         # The disk took no more, for example: not a session that waits, but one that was stopped and can go on.
-        why = "; ".join(dict.fromkeys(settings.refusals))
-        raise SupervisorError(f"{why} (then: supervisor resume {views[0].id}{settings.place.option})")
+        raise SupervisorError(f"{refused[views[0].id]} (then: supervisor resume {views[0].id}{settings.place.option})")
     return stopped or _report(settings, views, as_list=False)
 
 
@@ -184,6 +184,7 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
     has_tree = terminal.can_show_tree
     wants = is_trouble if has_tree else is_progress if is_asking else is_progress_unattended
     roots: list[str] = []
+    refused: dict[str, str] = {}
 
     async def body() -> None:
         from supervisor.app import open_supervisor
@@ -205,8 +206,8 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
                     onlookers.start_soon(follow, supervisor, root, opened_at, terminal.say, wants)
                 if stays:
                     for run in runs:
-                        await run.outcome()
-            settings.refusals.extend(supervisor.refusals[root] for root in roots if root in supervisor.refusals)
+                        await _stay(supervisor, run)
+            refused.update(supervisor.refusals)
             onlookers.cancel_scope.cancel()
 
     with answers.stdout_for_json(is_json=settings.as_json):
@@ -215,7 +216,16 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
         for root in roots:
             say(f"Stopped; nothing is lost. To go on: supervisor resume {root}{settings.place.option}")
         return stopped, []
-    return None, _look(settings.place, roots)
+    return None, _look(settings, roots, refused)
+
+
+async def _stay(supervisor: "LocalSupervisor", run: Run[Any]) -> None:
+    """Wait for a run's end; one that cannot run here keeps nobody, and ends no other: it is said in the report."""
+    try:
+        await run.outcome()
+    except SupervisorError:
+        if run.session not in supervisor.refusals:
+            raise
 
 
 def _bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
@@ -233,15 +243,17 @@ def _bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
     return run
 
 
-def _look(place: Place, roots: list[str]) -> list[SessionView]:
-    """Return the roots as they are on disk."""
+def _look(settings: Settings, roots: list[str], refused: Mapping[str, str]) -> list[SessionView]:
+    """Return the roots as they are on disk, and note what of them was refused."""
     if not roots:
         return []
 
     async def look() -> list[SessionView]:
         from supervisor.app import open_supervisor
 
-        async with open_supervisor(place.path, create=False) as supervisor:
+        async with open_supervisor(settings.place.path, create=False) as supervisor:
+            for session, reason in refused.items():
+                settings.refusals.setdefault(supervisor.get_row(session).root, {})[session] = reason
             return [supervisor.get_session(root) for root in roots]
 
     return anyio.run(look)
@@ -255,11 +267,18 @@ def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> i
     codes = [_report_one(settings, view, is_alone=not as_list) for view in views]
     if not views:
         say(f"Nothing to go on with in {settings.place.path}.")
-    return next((code for code in (Exit.FAILED, Exit.WAITING) if code in codes), Exit.DONE)
+    return next((code for code in (Exit.FAILED, Exit.REFUSED, Exit.WAITING) if code in codes), Exit.DONE)
 
 
 def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exit:
     option = settings.place.option
+    if view.outcome is None and (refusals := settings.refusals.get(view.id)):
+        for session, reason in refusals.items():
+            who = visible(view.path[-1]) if session == view.id else "its sub-agent"
+            say(f"{who} [{session}] cannot run: {visible(reason)}")
+        if not view.pending_approvals:
+            say(f"Nothing is lost; when that is mended: supervisor resume {view.id}{option}")
+            return Exit.REFUSED
     if view.outcome is None and not view.pending_approvals:
         say(f"\n{visible(view.path[-1])} [{view.id}] has not ended, and waits for nobody:")
         say(f"supervisor show {view.id}{option}")

@@ -127,3 +127,18 @@ def test_a_session_that_is_finished_gives_its_outcome_again(supervisor):
     assert (again.code, again.json) == (0, first.json)
     assert "an agent prints this" not in again.err
     assert supervisor(*arguments, '{"a": 2}').code == 4
+
+
+def test_resume_alone_says_of_each_session_why_it_cannot_run_and_goes_on_with_the_others(supervisor):
+    """An agent that is gone is one line with its reason, and exit 6; its session is left untouched."""
+    gone = supervisor.folder / "gone.py"
+    gone.write_text(AGENTS.read_text())
+    assert supervisor("run", f"{gone}:insisting", '"one"', "--session", "gone").code == 3
+    supervisor.ask("it")
+    for approval in supervisor("approvals", "--json").json:
+        assert supervisor("approve", approval["id"]).code == 0
+    gone.unlink()
+    answer = supervisor("resume", "--json")
+    assert answer.code == 6, answer
+    assert [(run["session"], bool(run["outcome"])) for run in answer.json] == [("gone", False), ("asking", True)]
+    assert len([line for line in answer.err.splitlines() if "[gone]" in line and str(gone) in line]) == 1
