@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from supervisor.core.activity import Activity
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.rows import Owner, Row, SessionRow
+from supervisor.core.rows import Counts, Owner, Row, SessionRow
 from supervisor.core.rules import Rule
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import ToolContext
@@ -43,6 +43,7 @@ __all__ = [
     "Activities",
     "Channel",
     "Context",
+    "Counts",
     "InboxWatch",
     "Owner",
     "Row",
@@ -323,16 +324,20 @@ class Supervisor(ABC):
         """Return a session as it is now. Raises NotFound."""
 
     @abstractmethod
-    def find_sessions(self, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
-        """Return all sessions, those of one tree, the open or the ended ones; parents before children."""
+    def find_sessions(
+        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[SessionView]:
+        """Return sessions, open or ended ones, of one tree, parents before children. `after`: behind this position."""
 
     @abstractmethod
     def get_approval(self, approval: str) -> Approval:
         """Return an approval in whatever state it is. Raises NotFound."""
 
     @abstractmethod
-    def find_approvals(self, *, pending: bool = True) -> list[Approval]:
-        """Return approvals, oldest first: the pending ones, or all."""
+    def find_approvals(
+        self, *, pending: bool = True, root: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Approval]:
+        """Return approvals, oldest first: the pending ones, or all; of one tree; behind a position."""
 
     @abstractmethod
     def rules(self) -> list[Rule]:
@@ -364,6 +369,10 @@ class Supervisor(ABC):
     @abstractmethod
     def transcript(self, session: str) -> tuple[Message, ...]:
         """Return what was said in a session, each approval where it was asked. Raises NotFound."""
+
+    @abstractmethod
+    def counts(self) -> Counts:
+        """Return how much there is, from the index alone. Cheap."""
 
     @abstractmethod
     def check(self) -> None:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from supervisor.core.rows import Owner, Row, SessionRow
+from supervisor.core.rows import Counts, Owner, Row, SessionRow
 from supervisor.core.values import Approval
 
 
@@ -83,9 +83,15 @@ class Store(ABC):
 
     @abstractmethod
     def find_sessions(
-        self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
+        self,
+        *,
+        root: str | None = None,
+        is_open: bool | None = None,
+        is_awake: bool | None = None,
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[SessionRow]:
-        """Return sessions, parents before children. `is_awake`: open ones that are not passivated."""
+        """Return sessions behind a position, parents before children. `is_awake`: open ones that are not passivated."""
 
     @abstractmethod
     def next_due(self) -> list[tuple[str, datetime]]:
@@ -97,9 +103,19 @@ class Store(ABC):
 
     @abstractmethod
     def find_approvals(
-        self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
+        self,
+        *,
+        pending: bool = True,
+        root: str | None = None,
+        session: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[Approval]:
-        """Return approvals behind a position, oldest first."""
+        """Return approvals behind a position, oldest first, `limit` at most."""
+
+    @abstractmethod
+    def counts(self) -> Counts:
+        """Return how much there is. Cheap: it reads no bodies."""
 
     @abstractmethod
     def measure(self, root: str) -> tuple[int, int]:

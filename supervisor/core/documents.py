@@ -12,6 +12,7 @@ import msgspec
 from supervisor.core.activity import Activity
 from supervisor.core.events import encode_event
 from supervisor.core.rows import Row
+from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, Receipt, SessionView, Verdict
 
 
@@ -23,6 +24,7 @@ def approval_document(approval: Approval) -> dict[str, Any]:
 
 def session_document(view: SessionView) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(view)
+    del document["position"]
     document["outcome"] = outcome_document(view)
     document["pending_approvals"] = [approval_document(approval) for approval in view.pending_approvals]
     return document
@@ -36,6 +38,11 @@ def outcome_document(view: SessionView) -> dict[str, Any] | None:
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(verdict)
+    return document
+
+
+def rule_document(rule: Rule) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins({name: getattr(rule, name) for name in rule.__struct_fields__})
     return document
 
 

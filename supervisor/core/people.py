@@ -8,6 +8,7 @@ Rules
 - Only hashes of tokens are kept. A token is random and long, so that one round of SHA-256 is enough.
 - `approvers` reserves decisions: of an agent and all below it, of what a rule asks for, of both. Where several
   reservations meet an approval, a person must be named by every one of them; operators always may.
+- Wider than once is a rule, and decides for everybody: only who is named by every reservation there is grants one.
 - Nobody's name is taken from what they say, only from what they show: a token, or an identity that a channel vouches
   for.
 """
@@ -22,7 +23,7 @@ from typing import Final, Literal
 import msgspec
 
 from supervisor.core.rules import Rule, verdict
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, Scope
 
 Role = Literal["approver", "operator"]
 PREFIX: Final = "sha256:"
@@ -101,16 +102,23 @@ class People:
         """Return whom a channel vouches for."""
         return next((each for each in self._by_name.values() if each.identities.get(channel) == identity), None)
 
-    def why_not_decide(self, name: str, approval: Approval) -> str | None:
-        """Return why a person may not decide an approval, None if they may."""
+    def why_not_decide(self, name: str, approval: Approval, scope: Scope = "once") -> str | None:
+        """Return why somebody may not decide an approval so far, None if they may."""
         person = self.find(name)
         if person is None:
             return f"{name} is not among the people of this supervisor"
         if person.is_operator:
             return None
+        is_wide = scope != "once"
         for reservation in self.reservations:
-            if reservation.meets(approval) and name not in reservation.approvers:
+            if name in reservation.approvers:
+                continue
+            if reservation.meets(approval):
                 return f"this is reserved for {', '.join(reservation.approvers)}"
+            if is_wide:
+                return f"a rule would decide for {', '.join(reservation.approvers)}, too: approve it once"
+        if is_wide and "approver" not in person.roles:
+            return f"{name} is no approver, and may approve once only"
         if "approver" in person.roles or approval.requester == name:
             return None
         return f"{name} is no approver, and it was asked on behalf of {approval.requester}"

@@ -23,6 +23,16 @@ class EncodedRow(Row, frozen=True):
     body: bytes
 
 
+class Counts(msgspec.Struct, frozen=True):
+    """How much there is in a store."""
+
+    sessions: int
+    open_sessions: int
+    pending_approvals: int
+    oldest_pending_at: datetime | None
+    """Since when the oldest pending approval waits."""
+
+
 class Owner(msgspec.Struct, frozen=True):
     """A process that runs trees. `id` names its lock file, which it holds while it lives."""
 
@@ -53,3 +63,5 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """When its index entry last changed; bounds what an automatic resume takes up (R5)."""
     outcome: Outcome[Any] | None
     ended_at: datetime | None
+    position: int = 0
+    """Where in the store it begins; sessions are ordered by it."""

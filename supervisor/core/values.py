@@ -233,6 +233,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
     owner: str | None = None
     """Who runs its tree now, as "pid 12 on host since ..."; None if nobody does."""
+    position: int = 0
+    """Where in the store it begins; sessions are ordered by it."""
 
 
 def check_identity(by: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from supervisor.abc import Activities, Owner, Row, Run, SessionRow, Store, Supervisor
+from supervisor.abc import Activities, Counts, Owner, Row, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
@@ -22,7 +22,17 @@ from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.masking import shown
 from supervisor.core.people import People
 from supervisor.core.rules import Rule, inherit
-from supervisor.core.values import Approval, Decision, Message, Outcome, Receipt, SessionView, Verdict, check_identity
+from supervisor.core.values import (
+    Approval,
+    Approve,
+    Decision,
+    Message,
+    Outcome,
+    Receipt,
+    SessionView,
+    Verdict,
+    check_identity,
+)
 from supervisor.runtime.activity import LocalActivities
 from supervisor.runtime.adoption import take_trees
 from supervisor.runtime.agents import locate
@@ -161,7 +171,9 @@ class LocalSupervisor(Supervisor):
         self.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if self.people is not None and found is not None:
-            why = self.people.why_not_decide(check_identity(decision.by), found)
+            check_identity(decision.by)
+            scope = decision.scope if isinstance(decision, Approve) else "once"
+            why = self.people.why_not_decide(decision.by, found, scope)
             if why is not None:
                 await self.refuse_decision(approval, decision.by, why)
                 raise NotEntitled(why)
@@ -311,8 +323,10 @@ class LocalSupervisor(Supervisor):
         root = self.get_row(session).root
         return next(view for view in session_views(self.store, root=root) if view.id == session)
 
-    def find_sessions(self, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
-        return session_views(self.store, root=root, is_open=is_open)
+    def find_sessions(
+        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[SessionView]:
+        return session_views(self.store, is_open=is_open, root=root, after=after, limit=limit)
 
     def get_approval(self, approval: str) -> Approval:
         found = self.store.get_approval(approval)
@@ -320,9 +334,11 @@ class LocalSupervisor(Supervisor):
             raise NotFound(f"there is no approval {approval} in {self.store.name}")
         return found
 
-    def find_approvals(self, *, pending: bool = True) -> list[Approval]:
+    def find_approvals(
+        self, *, pending: bool = True, root: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Approval]:
         self.has_readers = True
-        return self.store.find_approvals(pending=pending)
+        return self.store.find_approvals(pending=pending, root=root, after=after, limit=limit)
 
     def rules(self) -> list[Rule]:
         self._runner.journal.catch_up()
@@ -347,6 +363,9 @@ class LocalSupervisor(Supervisor):
 
     def transcript(self, session: str) -> tuple[Message, ...]:
         return transcript(self.journal(session), runs=0)
+
+    def counts(self) -> Counts:
+        return self.store.counts()
 
     def check(self) -> None:
         self.check_running(None)

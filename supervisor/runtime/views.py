@@ -6,12 +6,25 @@ from supervisor.abc import SessionRow, Store
 from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView
 
 
-def session_views(store: Store, *, root: str | None = None, is_open: bool | None = None) -> list[SessionView]:
+def session_views(
+    store: Store,
+    *,
+    root: str | None = None,
+    is_open: bool | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[SessionView]:
     """Return sessions, parents before children, each with what is pending at it and below it."""
-    rows = store.find_sessions(root=root, is_open=is_open)
+    rows = store.find_sessions(root=root, is_open=is_open, after=after, limit=limit)
     parents = {row.id: row.parent for row in rows}
+    if limit is None:
+        asked = store.find_approvals(root=root)
+    else:  # of a page: not the whole inbox, but whole trees, since what is below may be on another page
+        roots = dict.fromkeys(row.root for row in rows if row.outcome is None)
+        parents = {row.id: row.parent for root in roots for row in store.find_sessions(root=root)}
+        asked = [approval for root in roots for approval in store.find_approvals(root=root)]
     pending: dict[str, list[Approval]] = {}
-    for approval in store.find_approvals(root=root):
+    for approval in asked:
         session: str | None = approval.session
         while session is not None:
             pending.setdefault(session, []).append(approval)
@@ -32,6 +45,7 @@ def _view(row: SessionRow, pending: tuple[Approval, ...], owner: object | None) 
         pending_approvals=pending,
         created_at=row.created_at,
         ended_at=row.ended_at,
+        position=row.position,
         owner=str(owner) if owner is not None and row.outcome is None else None,
     )
 

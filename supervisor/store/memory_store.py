@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from supervisor.abc import Owner, Row, SessionRow, Store
+from supervisor.abc import Counts, Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
@@ -126,15 +126,23 @@ class MemoryStore(Store):
         return None if entry is None else self._session_row(entry)
 
     def find_sessions(
-        self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
+        self,
+        *,
+        root: str | None = None,
+        is_open: bool | None = None,
+        is_awake: bool | None = None,
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[SessionRow]:
-        return [
-            self._session_row(entry)
+        found = [
+            entry
             for entry in sorted(self._sessions.values(), key=lambda entry: entry.created)
-            if (root is None or entry.root == root)
+            if entry.created > after
+            and (root is None or entry.root == root)
             and (is_open is None or (entry.finished is None) == is_open)
             and (is_awake is None or (entry.finished is None and (entry.waiting_for is None) == is_awake))
         ]
+        return [self._session_row(entry) for entry in found[:limit]]
 
     def next_due(self) -> list[tuple[str, datetime]]:
         due = [(entry.due_at, entry.created, entry.id) for entry in self._sessions.values() if entry.due_at is not None]
@@ -145,16 +153,29 @@ class MemoryStore(Store):
         return None if entry is None else self._approval_row(entry)
 
     def find_approvals(
-        self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
+        self,
+        *,
+        pending: bool = True,
+        root: str | None = None,
+        session: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[Approval]:
         entries = self._pending if pending else self._approvals
-        return [
-            self._approval_row(entry)
+        found = [
+            entry
             for entry in sorted(entries.values(), key=lambda entry: entry.asked)
             if entry.asked > after
             and (session is None or entry.session == session)
             and (root is None or self._sessions[entry.session].root == root)
         ]
+        return [self._approval_row(entry) for entry in found[:limit]]
+
+    def counts(self) -> Counts:
+        oldest = next(iter(self.find_approvals(limit=1)), None)
+        count_open = sum(entry.finished is None for entry in self._sessions.values())
+        since = None if oldest is None else oldest.created_at
+        return Counts(len(self._sessions), count_open, len(self._pending), since)
 
     def measure(self, root: str) -> tuple[int, int]:
         sizes = [len(entry[2]) for name in self._tree({root}) for entry in self._journals[name]]

@@ -241,6 +241,7 @@ def session_row(entry: SessionEntry, created: bytes, finished: bytes | None) -> 
         last_at=entry.last_at,
         outcome=None if entry.finished is None else _outcome(end),
         ended_at=None if entry.finished is None else (end.at if end else entry.last_at),
+        position=entry.created,
     )
 
 

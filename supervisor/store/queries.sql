@@ -57,16 +57,16 @@ DELETE FROM approval;
 SELECT * FROM session_full WHERE number = (SELECT position FROM event WHERE id = ?);
 
 -- sessions: all sessions, parents before children
-SELECT * FROM session_full ORDER BY number;
+SELECT * FROM session_full WHERE number > ? ORDER BY number;
 
 -- sessions_open: those without an outcome
-SELECT * FROM session_full WHERE finished IS NULL ORDER BY number;
+SELECT * FROM session_full WHERE finished IS NULL AND number > ? ORDER BY number;
 
 -- sessions_awake: those that are not passivated either
-SELECT * FROM session_full WHERE finished IS NULL AND waiting_for IS NULL ORDER BY number;
+SELECT * FROM session_full WHERE finished IS NULL AND waiting_for IS NULL AND number > ? ORDER BY number;
 
 -- sessions_of_tree: those below one root, itself included
-SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) ORDER BY number;
+SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) AND number > ? ORDER BY number;
 
 -- due: passivated sessions that a timer wakes
 SELECT c.id, s.due_at FROM session AS s CROSS JOIN event AS c ON c.position = s.number
@@ -87,6 +87,10 @@ SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id
 -- approvals_of_tree: those of a root and all below it, behind a position
 SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.number
  WHERE t.root = (SELECT position FROM event WHERE id = ?) AND a.asked > ? ORDER BY a.asked;
+
+-- counts: sessions, open ones, pending approvals; each from an index alone
+SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finished IS NULL),
+       (SELECT count(*) FROM approval WHERE status = 'pending');
 
 -- owner_of_tree: who has, or had, a tree; the owner's own row may be gone
 SELECT t.owner, coalesce(o.host, '?'), coalesce(o.pid, 0), coalesce(o.since, 0)

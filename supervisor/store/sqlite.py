@@ -15,13 +15,15 @@ import gc
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from supervisor.abc import Owner, Row, SessionRow, Store
+from supervisor.abc import Counts, Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated, decode_event
 from supervisor.core.standing import RULES
@@ -32,6 +34,7 @@ from supervisor.store.faults import explain, explain_opening, explain_owning, is
 from supervisor.store.owners import LockFolder
 from supervisor.store.projection import Draft, body_of, read_known_rows, touched
 from supervisor.store.schema import QUERIES
+from supervisor.store.searches import search_approvals, search_sessions
 from supervisor.store.wal import check_log
 
 R = TypeVar("R")
@@ -202,8 +205,7 @@ class SqliteStore(Store):
         return self._read_as(lambda found: Row(found[0], session, decode_event(found[1])), "journal", session, after)
 
     def last_position(self) -> int:
-        found: int = self._read("last_position")[0][0]
-        return found
+        return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
         try:
@@ -223,22 +225,16 @@ class SqliteStore(Store):
         return found[0] if found else None
 
     def find_sessions(
-        self, *, root: str | None = None, is_open: bool | None = None, is_awake: bool | None = None
+        self,
+        *,
+        root: str | None = None,
+        is_open: bool | None = None,
+        is_awake: bool | None = None,
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[SessionRow]:
-        if root is not None:
-            found = self._read_as(columns.full_session, "sessions_of_tree", root)
-        elif is_awake:
-            found = self._read_as(columns.full_session, "sessions_awake")
-        elif is_open or is_awake is False:
-            found = self._read_as(columns.full_session, "sessions_open")
-        else:
-            found = self._read_as(columns.full_session, "sessions")
-        return [
-            row
-            for row in found
-            if (is_open is None or (row.ended_at is None) == is_open)
-            and (is_awake is None or (row.ended_at is None and row.is_asleep != is_awake))
-        ]
+        query, is_meant = search_sessions(root, is_open, is_awake, after)
+        return self._read_as(columns.full_session, *query, keep=is_meant, limit=limit)
 
     def next_due(self) -> list[tuple[str, datetime]]:
         return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
@@ -248,19 +244,21 @@ class SqliteStore(Store):
         return found[0] if found else None
 
     def find_approvals(
-        self, *, pending: bool = True, root: str | None = None, session: str | None = None, after: int = 0
+        self,
+        *,
+        pending: bool = True,
+        root: str | None = None,
+        session: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[Approval]:
-        if session is not None:
-            found = self._read_as(columns.full_approval, "approvals_of_session", session, after)
-        elif root is not None:
-            found = self._read_as(columns.full_approval, "approvals_of_tree", root, after)
-        else:
-            return self._read_as(columns.full_approval, "approvals_pending" if pending else "approvals", after)
-        return [
-            row
-            for row in found
-            if (not pending or row.status == "pending") and (root is None or row.root_session == root)
-        ]
+        query, is_meant = search_approvals(pending, root, session, after)
+        return self._read_as(columns.full_approval, *query, keep=is_meant, limit=limit)
+
+    def counts(self) -> Counts:
+        sessions, is_open, pending = self._read("counts")[0]
+        oldest = next(iter(self.find_approvals(limit=1)), None)
+        return Counts(sessions, is_open, pending, None if oldest is None else oldest.created_at)
 
     def measure(self, root: str) -> tuple[int, int]:
         found: tuple[int, int] = self._read("size_of_tree", root)[0]
@@ -354,12 +352,20 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
-    def _read_as(self, convert: Callable[[Any], R], query: str, *parameters: Any) -> list[R]:
+    def _read_as(
+        self,
+        convert: Callable[[Any], R],
+        query: str,
+        *parameters: Any,
+        keep: Callable[[R], bool] | None = None,
+        limit: int | None = None,
+    ) -> list[R]:
         """Convert row by row: a hundred thousand bodies at once would need more memory than what is made of them."""
         is_collecting = gc.isenabled()
         gc.disable()  # what is made here lives on; searching it for garbage again and again takes as long as making it
         try:
-            return [convert(row) for row in self._reader.execute(QUERIES[query], parameters)]
+            with closing(self._reader.execute(QUERIES[query], parameters)) as rows:
+                return list(islice(filter(keep, map(convert, rows)), limit))
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
         finally:

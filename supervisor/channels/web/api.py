@@ -40,20 +40,23 @@ from supervisor.core.documents import (
 )
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.values import Approve, Decision, Deny, Verdict
+from supervisor.core.values import Approve, Decision, Deny, SessionView, Verdict
 
 _STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
 
 
 async def list_sessions(call: Call) -> Response:
     query: SessionQuery = call.query
-    views = call.supervisor.find_sessions(is_open=query.open)
-    found = [
-        view
-        for view in views
-        if query.status in (None, view.status) and query.agent in (None, view.agent) and query.root in (None, view.root)
-    ]
-    return _page([session_document(view) for view in found], query.after, query.limit)
+    cursor: int | None = query.after
+    found: list[SessionView] = []
+    while cursor is not None and len(found) < query.limit:
+        page = call.supervisor.find_sessions(is_open=query.open, root=query.root, after=cursor, limit=query.limit)
+        cursor = page[-1].position if len(page) == query.limit else None
+        found += [each for each in page if query.status in (None, each.status) and query.agent in (None, each.agent)]
+    if len(found) > query.limit:
+        found = found[: query.limit]
+        cursor = found[-1].position
+    return document({"items": [session_document(view) for view in found], "next": cursor})
 
 
 async def start_session(call: Call) -> Response:
@@ -71,7 +74,7 @@ async def get_session(call: Call) -> Response:
 
 async def get_journal(call: Call) -> Response:
     query: PageQuery = call.query
-    rows = [row for row in call.supervisor.journal(call.path("id")) if row.position > query.after]
+    rows = call.supervisor.journal(call.path("id"), query.after)
     shown = rows[: query.limit]
     more = shown[-1].position if len(rows) > len(shown) else None
     return document({"items": [event_document(row) for row in shown], "next": more})
@@ -106,15 +109,18 @@ async def approve_in_session(call: Call) -> Response:
     chosen = body.approval or pending[0]
     if chosen not in pending and not _is_asked_by(call, chosen, call.path("id")):
         raise Problem(404, f"{chosen} is no approval of this session")
-    return await _decide(call, chosen, Approve(by=call.person.name, arguments=body.arguments, scope=body.scope))
+    return await _decide(call, chosen, approval_by(call, body))
 
 
 async def list_approvals(call: Call) -> Response:
     query: ApprovalQuery = call.query
-    found = call.supervisor.find_approvals(pending=query.status == "pending")
-    if query.session is not None:
-        found = [each for each in found if query.session in (each.session, each.root_session)]
-    return _page([approval_document(approval) for approval in found], query.after, query.limit)
+    root = None if query.session is None else call.supervisor.get_session(query.session).root
+    is_pending, limit = query.status == "pending", query.limit
+    found = call.supervisor.find_approvals(pending=is_pending, root=root, after=query.after, limit=limit)
+    end = found[-1].position if len(found) == limit else None
+    if query.session not in (None, root):
+        found = [each for each in found if each.session == query.session]
+    return document({"items": [approval_document(approval) for approval in found], "next": end})
 
 
 async def get_approval(call: Call) -> Response:
@@ -123,32 +129,37 @@ async def get_approval(call: Call) -> Response:
 
 async def decide(call: Call) -> Response:
     body: DecisionBody = call.body
-    by = call.person.name
     if body.decision == "approve":
         if body.reason is not None:
             raise Problem(422, "a reason goes with a denial")
-        return await _decide(call, call.path("id"), Approve(by=by, arguments=body.arguments, scope=body.scope))
-    if body.arguments is not None:
-        raise Problem(422, "arguments go with an approval")
-    return await _decide(call, call.path("id"), Deny(by=by, reason=body.reason))
+        return await _decide(call, call.path("id"), approval_by(call, body))
+    if body.arguments is not None or body.pattern is not None or body.scope != "once":
+        raise Problem(422, "arguments, scope and pattern go with an approval")
+    return await _decide(call, call.path("id"), Deny(by=call.person.name, reason=body.reason))
+
+
+def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
+    return Approve(by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern)
 
 
 async def _decide(call: Call, approval: str, decision: Decision) -> Response:
-    await _check_may_decide(call, approval)
+    await _check_may_decide(call, approval, decision)
     verdict = await call.supervisor.decide(approval, decision)
+    call.site.tally.decisions[verdict.kind] += 1
     status = _STATUS[verdict.kind]
     if status < 400:
         return document(verdict_document(verdict), status)
     raise Problem(status, _why(verdict), members={"verdict": verdict_document(verdict)})
 
 
-async def _check_may_decide(call: Call, approval: str) -> None:
+async def _check_may_decide(call: Call, approval: str, decision: Decision) -> None:
     """Refuse at the border who may not decide, whatever supervisor is behind it; it asks again (A4)."""
     try:
         found = call.supervisor.get_approval(approval)
     except NotFound:
         return
-    why = call.site.guard.people.why_not_decide(call.person.name, found)
+    scope = decision.scope if isinstance(decision, Approve) else "once"
+    why = call.site.guard.people.why_not_decide(decision.by, found, scope)
     if why is not None:
         await call.supervisor.refuse_decision(approval, call.person.name, why)
         raise Problem(403, why)

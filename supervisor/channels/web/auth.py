@@ -72,6 +72,13 @@ class Guard:
             return None
         return self._read_cookie(cookie)
 
+    def demand(self, request: Request) -> Identity:
+        """Return who makes a request. Raises Problem: 401, 429."""
+        identity = self.identify(request)
+        if identity is None:
+            raise _unknown("who are you? Authorization: Bearer TOKEN, or log in on the page")
+        return identity
+
     def check_csrf(self, request: Request, identity: Identity, shown: str | None = None) -> None:
         """Refuse what a cookie alone vouches for. `shown`: from a form; default: the header. Raises Problem 403."""
         if identity.csrf is None or request.method in SAFE_METHODS:

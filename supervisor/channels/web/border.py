@@ -9,7 +9,7 @@ Rules
 """
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -31,8 +31,13 @@ _HEADERS: Final = {
 
 
 class Border:
-    def __init__(self, app: ASGIApp, hosts: Collection[str], *, any_address: bool) -> None:
+    """`answered`: told the method and the status of every answer."""
+
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str], answered: Callable[[str, int], None], *, any_address: bool
+    ) -> None:
         self._app = app
+        self._answered = answered
         self._hosts = {host.lower() for host in hosts}
         self._any_address = any_address
 
@@ -49,6 +54,7 @@ class Border:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
+                self._answered(scope["method"], message["status"])
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)

@@ -84,6 +84,7 @@ class Resource:
         request = Request(scope, receive)
         endpoint = self._endpoints.get(request.method)
         if endpoint is None:
+            self._site.guard.demand(request)
             known = ", ".join(self._endpoints)
             raise Problem(405, f"here one can {known}, not {request.method}", headers={"allow": known})
         identity = await self._admit(request, endpoint)
@@ -96,10 +97,7 @@ class Resource:
         if endpoint.need == "nobody":
             return None
         guard = self._site.guard
-        identity = guard.identify(request)
-        if identity is None:
-            detail = "who are you? Authorization: Bearer TOKEN, or log in on the page"
-            raise Problem(401, detail, headers={"www-authenticate": "Bearer"})
+        identity = guard.demand(request)
         try:
             guard.check_csrf(request, identity)
         except Problem as problem:

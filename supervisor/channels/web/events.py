@@ -11,7 +11,8 @@ Rules
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
@@ -23,6 +24,9 @@ from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, StreamQuery
 from supervisor.core.documents import approval_document, event_document
+
+if TYPE_CHECKING:
+    from supervisor.channels.web.site import Site
 
 BEAT: Final = 15.0
 SLOW: Final = 30.0
@@ -38,15 +42,15 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, next_event: Next, stopped: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, next_event: Next, site: "Site") -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._next = next_event
-        self._stopped = stopped
+        self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with anyio.create_task_group() as tasks:
+        async with self._counted(), anyio.create_task_group() as tasks:
 
             async def end_with(ended: Callable[[], Awaitable[object]]) -> None:
                 await ended()
@@ -57,7 +61,7 @@ class EventStream(Response):
                     pass
 
             tasks.start_soon(end_with, left)
-            tasks.start_soon(end_with, self._stopped)
+            tasks.start_soon(end_with, self._site.until_stopped)
             with anyio.CancelScope() as slow:
                 await self._write(send, f"retry: {RETRY}\n\n".encode(), slow)
                 while (chunk := await self._next_chunk()) is not None:
@@ -65,6 +69,14 @@ class EventStream(Response):
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(1, shield=True):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        self._site.tally.streams += 1
+        try:
+            yield
+        finally:
+            self._site.tally.streams -= 1
 
     async def _write(self, send: Send, chunk: bytes, slow: anyio.CancelScope) -> None:
         slow.deadline = anyio.current_time() + SLOW
@@ -88,7 +100,7 @@ async def inbox_events(call: Call) -> Response:
         approval = await anext(watch, None)
         return None if approval is None else ("approval", watch.cursor, approval_document(approval))
 
-    return EventStream(next_event, call.site.until_stopped)
+    return EventStream(next_event, call.site)
 
 
 async def session_events(call: Call) -> Response:
@@ -98,7 +110,7 @@ async def session_events(call: Call) -> Response:
         row = await anext(rows, None)
         return None if row is None else ("journal", row.position, event_document(row))
 
-    return EventStream(next_event, call.site.until_stopped)
+    return EventStream(next_event, call.site)
 
 
 def _cursor(call: Call) -> int | None:

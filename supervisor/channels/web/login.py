@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.rendering import HEADERS, render
@@ -59,6 +60,18 @@ def _form(then: str | None, problem: Problem | None = None) -> Response:
     body = render("login.html", datetime.now(UTC), viewer=None, problem=said, next=_local(then))
     headers = {**(problem.headers if problem is not None else {}), **HEADERS}
     return HTMLResponse(body, problem.status if problem is not None else 200, headers)
+
+
+class Nowhere:
+    """The ASGI app of every path that there is not: whoever is not known is not told so."""
+
+    def __init__(self, site: "Site") -> None:
+        self._site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        self._site.guard.demand(request)
+        raise Problem(404, f"there is nothing at {request.url.path}; /openapi.json says what there is")
 
 
 def ask_to_log_in(request: Request) -> Response:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import fields
 
-from supervisor.core.values import Approval, Message, Receipt, SessionStatus, SessionView, Verdict
+from supervisor.core.rules import Rule, RuleKind
+from supervisor.core.values import Approval, Message, Receipt, Scope, SessionStatus, SessionView, Verdict
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -36,10 +37,12 @@ class MessageBody(In, frozen=True, kw_only=True):
 
 
 class DecisionBody(In, frozen=True, kw_only=True):
-    """One person's answer. `arguments` replaces all of the call's arguments; `reason` is what the agent sees."""
+    """One person's answer. `scope` and `pattern` are of an approval, and one of its `options`; `arguments` replaces all
+    of the call's arguments; `reason` goes with a denial, and is what the agent sees."""
 
     decision: Literal["approve", "deny"]
-    scope: Literal["once"] = "once"
+    scope: Scope = "once"
+    pattern: str | None = None
     reason: str | None = None
     arguments: dict[str, Any] | None = None
 
@@ -48,12 +51,22 @@ class ApproveBody(In, frozen=True, kw_only=True):
     """Approve what is pending in a session. `approval`: which, where several are."""
 
     approval: str | None = None
-    scope: Literal["once"] = "once"
+    scope: Scope = "once"
+    pattern: str | None = None
     arguments: dict[str, Any] | None = None
 
 
 class CancelBody(In, frozen=True, kw_only=True):
     reason: str | None = None
+
+
+class RuleBody(In, frozen=True, kw_only=True):
+    """A standing decision. `scope`: a session, for its whole tree; null: everywhere."""
+
+    kind: RuleKind
+    tool: str
+    pattern: str | None = None
+    scope: str | None = None
 
 
 class SessionQuery(In, frozen=True, kw_only=True):
@@ -68,7 +81,7 @@ class SessionQuery(In, frozen=True, kw_only=True):
 
 
 class ApprovalQuery(In, frozen=True, kw_only=True):
-    """`status`: pending ones, or all. `session`: asked there or below."""
+    """`status`: pending ones, or all. `session`: asked by it, or anywhere in its tree if it is a root."""
 
     status: Literal["pending", "all"] = "pending"
     session: str | None = None
@@ -120,6 +133,7 @@ ApprovalDocument = _document(Approval, position=...)
 SessionDocument = _document(SessionView, pending_approvals=list_of(ApprovalDocument), position=...)
 ReceiptDocument = _document(Receipt, waiting_for=list_of(ApprovalDocument))
 VerdictDocument = _document(Verdict)
+RuleDocument = _document(Rule)
 MessageDocument = _document(Message)
 
 

@@ -4,19 +4,21 @@ The order of a request: border (host, size) -> router -> who, role, CSRF -> quer
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from supervisor.abc import Supervisor
-from supervisor.channels.web import api, events, health, login, pages
+from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.border import Border
-from supervisor.channels.web.endpoints import Endpoint, Resource
+from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
+from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.problems import Problem, answer_problem
 from supervisor.core.agent_spec import AgentSpec
 
@@ -31,6 +33,7 @@ class Site:
         """Whether browsers reach us by https: then cookies travel by nothing else."""
         self.serving: Supervisor | None = None
         """Whom it talks to, from the moment that the channel is served."""
+        self.tally = metrics.Tally()
         self.is_stopping = False
         self._stopped = anyio.Event()
 
@@ -49,8 +52,22 @@ class Site:
         return self.serving
 
 
+async def show_openapi(call: Call) -> Response:
+    return document(openapi(endpoints()))
+
+
+DOCUMENT: Final = Endpoint(
+    method="GET",
+    path="/openapi.json",
+    name="openapi",
+    summary="This document",
+    handle=show_openapi,
+    answers={200: dict[str, Any]},
+)
+
+
 def endpoints() -> list[Endpoint]:
-    return [*api.ENDPOINTS, *events.ENDPOINTS, *health.ENDPOINTS]
+    return [*api.ENDPOINTS, *rules_api.ENDPOINTS, *events.ENDPOINTS, *health.ENDPOINTS, *metrics.ENDPOINTS, DOCUMENT]
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -67,4 +84,5 @@ def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Itera
         exception_handlers={HTTPException: answer_problem, Problem: answer_problem},
     )
     app.router.redirect_slashes = False
-    return Border(app, list(hosts), any_address=any_address)
+    app.router.default = login.Nowhere(site)
+    return Border(app, list(hosts), site.tally.answered, any_address=any_address)

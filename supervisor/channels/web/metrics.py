@@ -1,0 +1,72 @@
+"""Numbers for Prometheus, in its text format: what is open, what waits and since when, what was decided, who listens.
+
+Gauges are asked of the store's index when they are read; counters count since this process began.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Final
+
+from starlette.responses import Response
+
+from supervisor.channels.web.endpoints import Call, Endpoint
+
+MEDIA_TYPE: Final = "text/plain; version=0.0.4"
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Tally:
+    """What has happened in this server since it began."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.decisions: Counter[str] = Counter()
+        self.streams = 0
+        """Event streams that are open now."""
+
+    def answered(self, method: str, status: int) -> None:
+        self.requests[method if method in _METHODS else "other", status] += 1
+
+
+async def show_metrics(call: Call) -> Response:
+    counts, tally = call.supervisor.counts(), call.site.tally
+    since = counts.oldest_pending_at
+    waited = (datetime.now(UTC) - since).total_seconds() if since is not None else 0.0
+    requests = {
+        f'method="{method}",status="{status}"': count for (method, status), count in sorted(tally.requests.items())
+    }
+    decisions = {f'verdict="{kind}"': count for kind, count in sorted(tally.decisions.items())}
+    version = f'version="{metadata.version("subagent-supervisor")}"'
+    lines = [
+        *_family("supervisor_info", "gauge", "This program.", {version: 1}),
+        *_family("supervisor_sessions", "gauge", "Sessions in the store.", {"": counts.sessions}),
+        *_family("supervisor_sessions_open", "gauge", "Sessions that have not ended.", {"": counts.open_sessions}),
+        *_family("supervisor_approvals_pending", "gauge", "What waits for people.", {"": counts.pending_approvals}),
+        *_family("supervisor_approval_oldest_seconds", "gauge", "Since when the oldest waits.", {"": waited}),
+        *_family("supervisor_event_streams", "gauge", "Clients that listen.", {"": tally.streams}),
+        *_family("supervisor_decisions_total", "counter", "Decisions made here, by what became of them.", decisions),
+        *_family("supervisor_http_requests_total", "counter", "Requests answered.", requests),
+    ]
+    return Response("\n".join([*lines, ""]), media_type=MEDIA_TYPE)
+
+
+def _family(name: str, kind: str, about: str, values: Mapping[str, float]) -> Iterator[str]:
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in values.items():
+        yield f"{name}{{{labels}}} {value:g}" if labels else f"{name} {value:g}"
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        name="metrics",
+        summary="Numbers for Prometheus",
+        handle=show_metrics,
+        answers={200: str},
+        media_type=MEDIA_TYPE,
+    ),
+)

@@ -1,0 +1,63 @@
+"""Standing rules over HTTP: list, add, revoke (A7)."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.schemas import PageQuery, RuleBody, RuleDocument, page_of
+from supervisor.core.documents import rule_document
+from supervisor.core.rules import allow, ask_for, deny
+
+_MAKE: Final = {"allow": allow, "deny": deny, "ask_for": ask_for}
+
+
+async def list_rules(call: Call) -> Response:
+    query: PageQuery = call.query
+    rules = [rule_document(rule) for rule in call.supervisor.rules()]
+    end = query.after + query.limit
+    return document({"items": rules[query.after : end], "next": end if end < len(rules) else None})
+
+
+async def add_rule(call: Call) -> Response:
+    body: RuleBody = call.body
+    rule = _MAKE[body.kind](body.tool, body.pattern, origin="http", scope=body.scope)
+    added = await call.supervisor.add_rule(rule, call.person.name)
+    return document(rule_document(added), 201)
+
+
+async def revoke_rule(call: Call) -> Response:
+    await call.supervisor.revoke(call.path("id"), call.person.name)
+    return Response(status_code=204)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/rules",
+        name="listRules",
+        summary="The rules that stand: this daemon's, then the store's",
+        handle=list_rules,
+        query=PageQuery,
+        answers={200: page_of(RuleDocument, "RulePage")},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/rules",
+        name="addRule",
+        summary="Add a rule, for calls that begin from now on; the same rule again is one",
+        handle=add_rule,
+        need="operator",
+        body=RuleBody,
+        answers={201: RuleDocument},
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/rules/{id}",
+        name="revokeRule",
+        summary="Take a rule of the store back",
+        handle=revoke_rule,
+        need="operator",
+        answers={204: None},
+    ),
+)
