@@ -36,3 +36,8 @@ async def wondering(ctx: Context, drinks: list[str]) -> str:
     drink = await ctx.ask("What to drink?", choices=drinks)
     sure = await ctx.ask(f"Really {drink}?", schema=bool)
     return f"{drink}, {sure}, {await ctx.ask('Why?')}"
+
+
+@agent
+async def chief(ctx: Context, notes: dict[str, str]) -> str:
+    return await ctx.run(noting, notes)

@@ -8,6 +8,7 @@ Rules
 
 from typing import Any, Final
 
+import msgspec
 from starlette.responses import Response
 
 from supervisor.channels.web.endpoints import Call, Endpoint, document
@@ -40,9 +41,12 @@ from supervisor.core.documents import (
 )
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.values import Approve, Decision, Deny, SessionView, Verdict
+from supervisor.core.values import Answer, Approve, Decision, Deny, SessionView, Verdict
 
 _STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
+_BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
+_GOES_WITH: Final = {"approve": {"scope", "pattern", "arguments"}, "deny": {"reason"}, "answer": {"value"}}
+"""What a decision may say beside its word; null is as good as nothing."""
 
 
 async def list_sessions(call: Call) -> Response:
@@ -129,13 +133,20 @@ async def get_approval(call: Call) -> Response:
 
 async def decide(call: Call) -> Response:
     body: DecisionBody = call.body
-    if body.decision == "approve":
-        if body.reason is not None:
-            raise Problem(422, "a reason goes with a denial")
-        return await _decide(call, call.path("id"), approval_by(call, body))
-    if body.arguments is not None or body.pattern is not None or body.scope != "once":
-        raise Problem(422, "arguments, scope and pattern go with an approval")
-    return await _decide(call, call.path("id"), Deny(by=call.person.name, reason=body.reason))
+    by = call.person.name
+    given = {name for name in _BESIDE if getattr(body, name) not in (None, "once", msgspec.UNSET)}
+    if strange := given - _GOES_WITH[body.decision]:
+        raise Problem(422, f"{', '.join(sorted(strange))} does not go with {body.decision}")
+    match body.decision:
+        case "approve":
+            decision: Decision = approval_by(call, body)
+        case "deny":
+            decision = Deny(by=by, reason=body.reason)
+        case _:
+            if body.value is msgspec.UNSET:
+                raise Problem(422, "an answer has a value")
+            decision = Answer(body.value, by=by)
+    return await _decide(call, call.path("id"), decision)
 
 
 def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:

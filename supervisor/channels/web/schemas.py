@@ -37,14 +37,15 @@ class MessageBody(In, frozen=True, kw_only=True):
 
 
 class DecisionBody(In, frozen=True, kw_only=True):
-    """One person's answer. `scope` and `pattern` are of an approval, and one of its `options`; `arguments` replaces all
-    of the call's arguments; `reason` goes with a denial, and is what the agent sees."""
+    """One person's answer. Of an approval: `scope` and `pattern`, one of its `options`, and `arguments`, which
+    replace all of the call's. Of a denial: `reason`, which the agent sees. Of an answer to a question: `value`."""
 
-    decision: Literal["approve", "deny"]
+    decision: Literal["approve", "deny", "answer"]
     scope: Scope = "once"
     pattern: str | None = None
-    reason: str | None = None
     arguments: dict[str, Any] | None = None
+    reason: str | None = None
+    value: Any = msgspec.UNSET
 
 
 class ApproveBody(In, frozen=True, kw_only=True):

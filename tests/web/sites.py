@@ -1,0 +1,73 @@
+"""The web without sockets: its ASGI app on a store in memory, and clients who are somebody."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import httpx
+import served_agents
+
+from supervisor import MemoryStore, People, Person, Reservation, TokenHash, ask_for, open_supervisor
+from supervisor.channels.web.auth import Guard
+from supervisor.channels.web.site import Site, make_app
+from supervisor.core.people import hash_token
+
+HOST = "127.0.0.1:8787"
+ORIGIN = f"http://{HOST}"
+
+
+def person(name: str, *roles: str, until: datetime | None = None) -> Person:
+    """Somebody whose token is their name."""
+    return Person(name=name, roles=roles, tokens=(TokenHash(hash_token(name), until),))
+
+
+EVERYBODY = People(
+    [
+        person("olga", "operator"),
+        person("ana", "approver"),
+        person("cleo", "approver"),
+        person("bob"),
+        person("late", "operator", until=datetime.now(UTC) - timedelta(seconds=1)),
+    ],
+    [
+        Reservation(approvers=("cleo",), agent="chief"),
+        Reservation(approvers=("ana", "cleo"), rule=ask_for("note", '{"text": "secret"}')),
+    ],
+)
+
+
+class World:
+    """A supervisor, its site, and clients of it."""
+
+    def __init__(self, supervisor, site: Site, app) -> None:
+        self.supervisor = supervisor
+        self.site = site
+        self.app = app
+
+    def client(self, token: str | None = None, **options) -> httpx.AsyncClient:
+        headers = {"authorization": f"Bearer {token}"} if token is not None else {}
+        headers.update(options.pop("headers", {}))
+        return httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url=ORIGIN, headers=headers, timeout=None, **options
+        )
+
+    async def ask(
+        self, *, text: str = "bread", agent: str = "noting", requester: str = "olga", file: str = "/dev/null"
+    ):
+        """Start something that asks, and return what it asks."""
+        spec = getattr(served_agents, agent)
+        run = await self.supervisor.start(spec, {text: "/dev/null"}, requester=requester)
+        return await anext(run.approvals())
+
+
+@asynccontextmanager
+async def world(people: People = EVERYBODY, **options) -> AsyncIterator[World]:
+    agents = {name: spec for name, spec in vars(served_agents).items() if hasattr(spec, "takes_text")}
+    with anyio.fail_after(60):
+        async with open_supervisor(MemoryStore(), people=people, **options) as supervisor:
+            site = Site(Guard(people, b"s" * 32, None, "supervisor-8787"), agents, is_secure=False)
+            site.serving = supervisor
+            yield World(supervisor, site, make_app(site, ["127.0.0.1", "localhost"], any_address=False))
+            for view in supervisor.find_sessions(is_open=True):
+                await supervisor.cancel(view.id, by="olga")

@@ -1,0 +1,167 @@
+"""Who may: forged, expired, foreign-origin and wrong-role requests are refused, and the card stays live (A4)."""
+
+import re
+
+import pytest
+from sites import HOST, ORIGIN, world
+
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+APPROVE = {"decision": "approve"}
+
+
+@pytest.mark.parametrize("path", ["/api/sessions", "/api/approvals/x", "/metrics", "/openapi.json", "/nowhere"])
+@pytest.mark.parametrize("token", [None, "forged", "late", "", "Olga"])
+async def test_nothing_is_told_to_whoever_is_not_known(path, token):
+    """No token, a forged one, an expired one; only whether it lives is told to everybody."""
+    async with world() as here, here.client(token) as client:
+        answer = await client.get(path)
+        assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert [(await client.get(f"/{name}")).status_code for name in ("health", "ready")] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("who", "agent", "requester", "text", "decision", "status"),
+    [
+        ("olga", "noting", "olga", "x", APPROVE, 200),
+        ("ana", "noting", "olga", "x", APPROVE, 200),
+        ("bob", "noting", "olga", "x", APPROVE, 403),
+        ("bob", "noting", "bob", "x", APPROVE, 200),
+        ("ana", "chief", "olga", "x", APPROVE, 403),
+        ("cleo", "chief", "olga", "x", APPROVE, 200),
+        ("bob", "chief", "bob", "x", APPROVE, 403),
+        ("bob", "noting", "bob", "secret", APPROVE, 403),
+        ("ana", "noting", "olga", "secret", APPROVE, 200),
+        ("ana", "noting", "olga", "x", {**APPROVE, "scope": "always"}, 403),
+        ("cleo", "noting", "olga", "x", {**APPROVE, "scope": "always"}, 200),
+        ("bob", "noting", "bob", "x", {**APPROVE, "scope": "session"}, 403),
+    ],
+)
+async def test_only_who_is_entitled_decides(who, agent, requester, text, decision, status):
+    """A4: roles, requesters, approvers of an agent and of a rule; a refusal is told, kept, and changes nothing."""
+    async with world() as here, here.client(who) as client:
+        asked = await here.ask(agent=agent, requester=requester, text=text)
+        answer = await client.post(f"/api/approvals/{asked.id}/decision", json=decision)
+        assert answer.status_code == status, answer.text
+        refused = [row.event for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
+        assert [(each.by, each.approval) for each in refused] == ([(who, asked.id)] if status == 403 else [])
+        found = here.supervisor.get_approval(asked.id)
+        assert (found.status == "pending") == (status == 403)
+
+
+@pytest.mark.parametrize("who", ["ana", "bob"])
+async def test_only_operators_start_and_cancel_and_make_rules(who):
+    """Roles: to decide is not to command."""
+    async with world() as here, here.client(who) as client:
+        asked = await here.ask()
+        rule = {"kind": "allow", "tool": "note"}
+        for path, body in [
+            ("/api/sessions", {"agent": "noting", "input": {}}),
+            (f"/api/sessions/{asked.session}/cancel", {}),
+            ("/api/rules", rule),
+        ]:
+            assert (await client.post(path, json=body)).status_code == 403
+        assert (await client.delete("/api/rules/x")).status_code == 403
+        assert len(here.supervisor.find_sessions()) == 1
+
+
+async def log_in(client, token="olga"):
+    answer = await client.post("/login", data={"token": token, "next": "//evil.example"}, headers={"origin": ORIGIN})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    return answer.headers["set-cookie"]
+
+
+async def test_a_login_becomes_a_cookie_that_no_script_reads_and_no_other_site_sends():
+    """HttpOnly, SameSite; what was forged, or is signed with another key, is nobody."""
+    async with world() as here, here.client() as client:
+        cookie = await log_in(client)
+        assert "httponly" in cookie.lower()
+        assert "samesite=lax" in cookie.lower()
+        assert (await client.get("/api/sessions")).status_code == 200
+        (name, value), *_ = client.cookies.items()
+        client.cookies.clear()
+        for forged in (value[:-4] + "AAAA", "x." + value.partition(".")[2], "", ".", "é.é"):
+            answer = await client.get("/api/sessions", headers={"cookie": f"{name}={forged}".encode()})
+            assert answer.status_code == 401
+        assert "secure" not in cookie.lower()
+        here.site.is_secure = True
+        assert "secure" in (await log_in(client)).lower()
+
+
+async def test_what_a_browser_sends_along_by_itself_decides_nothing():
+    """CSRF: without our Origin and the page's token nothing is decided under a cookie; the refusal is kept."""
+    async with world() as here, here.client() as client:
+        asked = await here.ask()
+        await log_in(client)
+        (value,) = client.cookies.values()
+        csrf = here.site.guard._read_cookie(value).csrf
+        path = f"/api/approvals/{asked.id}/decision"
+        for headers in (
+            {},
+            {"origin": ORIGIN},
+            {"origin": "https://evil.example", "x-csrf-token": csrf},
+            {"origin": "null", "x-csrf-token": csrf},
+            {"x-csrf-token": csrf},
+            {"origin": ORIGIN, "x-csrf-token": csrf[:-1]},
+        ):
+            assert (await client.post(path, json=APPROVE, headers=headers)).status_code == 403
+        refused = [row.event.by for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
+        assert refused == ["olga"] * 6
+        assert here.supervisor.get_approval(asked.id).status == "pending"
+        assert (await client.post(path, json=APPROVE, headers={"origin": ORIGIN, "x-csrf-token": csrf})).is_success
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (HOST, 200),
+        ("localhost:8787", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("10.0.0.1:8787", 421),
+        ("", 421),
+        ("localhost@evil.example", 421),
+    ],
+)
+async def test_another_name_for_this_server_is_refused_before_anything_else(host, status):
+    """DNS rebinding: the Host header is the outermost check, also of what needs no token."""
+    async with world() as here, here.client("olga") as client:
+        for path in ("/health", "/api/sessions"):
+            assert (await client.get(path, headers={"host": host})).status_code == status
+
+
+async def test_whoever_guesses_too_often_is_not_listened_to():
+    """Rate limit on failed logins, by bearer and by form, also for the right token then; cookies go on."""
+    async with world() as here, here.client() as logged_in, here.client() as client:
+        await log_in(logged_in)
+        codes = [
+            (await client.get("/api/sessions", headers={"authorization": f"Bearer {guess}"})).status_code
+            for guess in range(12)
+        ]
+        assert codes == [401] * 10 + [429] * 2
+        answer = await client.get("/api/sessions", headers={"authorization": "Bearer olga"})
+        assert answer.status_code == 429
+        assert re.fullmatch(r"\d+", answer.headers["retry-after"])
+        assert (await logged_in.get("/api/sessions")).status_code == 200
+
+
+async def test_a_body_has_a_bound():
+    """413, whatever the client says about its length."""
+    async with world() as here, here.client("olga") as client:
+        assert (await client.post("/api/sessions", content=b" " * (5 << 20))).status_code == 413
+
+        async def more():
+            return {"type": "http.request", "body": b" " * (1 << 20), "more_body": True}
+
+        said = []
+
+        async def send(message):
+            said.append(message)
+
+        headers = [(b"host", HOST.encode()), (b"authorization", b"Bearer olga"), (b"content-length", b"1")]
+        scope = {"type": "http", "method": "POST", "path": "/api/sessions", "headers": headers, "query_string": b""}
+        await here.app(scope, more, send)
+        assert said[0]["status"] == 413
