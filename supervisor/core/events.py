@@ -32,7 +32,7 @@ from supervisor.core.facts import Event as Event
 from supervisor.core.restarted import OperationRecalled as OperationRecalled, RunRestarted as RunRestarted
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RuleAdded as RuleAdded, RuleRevoked as RuleRevoked
-from supervisor.core.values import Option, OutcomeKind, ResultKind
+from supervisor.core.values import OutcomeKind, ResultKind
 
 WaitKind = Literal["sleep", "timer"]
 """Operations that the journal knows from their start, since they have an instant at which they are due."""
@@ -120,7 +120,9 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     idempotent: bool = False
     """Whether it may run again if it is lost in a crash."""
     approval: str | None = None
-    options: tuple[Option, ...] = ()
+    patterns: tuple[str | None, ...] = ()
+    """What may be granted for more than once, for the session and for always (core/rules.py); None: exactly these
+    arguments."""
     rule: str | None = None
     """The rule that said whether a person is asked: its id, or where it comes from."""
     expires_at: datetime | None = None

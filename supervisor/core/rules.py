@@ -25,6 +25,7 @@ import msgspec
 
 from supervisor.core import patterns, shell_patterns
 from supervisor.core.errors import InvalidInput
+from supervisor.core.ids import canonical_json
 from supervisor.core.values import Option
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 SHELL: Final = "shell"
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
+_ONCE: Final = Option("once")
 RuleKind = Literal["allow", "deny", "ask_for"]
 VerdictKind = Literal["allow", "deny", "ask"]
 AnyTool: TypeAlias = "str | ToolSpec[..., Any]"
@@ -118,15 +120,30 @@ def options_for(
     `cwd` and `secret` as for `verdict`: what may not be shown cannot be granted but once.
     """
     if secret:
-        return (Option("once"),)
+        return (_ONCE,)
     if tool == SHELL:
         found = [shell_patterns.exact_pattern(arguments, cwd), shell_patterns.prefix_pattern(arguments, cwd)]
     else:
         found = [patterns.exact_pattern(arguments)]
     if found[0] is None or not _is_readable(found[0]):
-        return (Option("once"),)
-    standing = (Option(scope, pattern) for pattern in found if pattern is not None for scope in ("session", "always"))
-    return (Option("once"), *standing)
+        return (_ONCE,)
+    return offer([pattern for pattern in found if pattern is not None], arguments)
+
+
+def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Option, ...]:
+    """Return once, and each pattern for the session and for always; None is the pattern of exactly these arguments."""
+    options = [_ONCE]
+    for pattern in found:
+        text = canonical_json(arguments).decode() if pattern is None else pattern
+        options += (Option("session", text), Option("always", text))
+    return tuple(options)
+
+
+def journaled(options: Iterable[Option], arguments: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """Return what `offer` makes the options of again: the exact pattern would say the arguments twice more on disk."""
+    found = [option.pattern for option in options if option.scope == "session"]
+    exact = patterns.to_json(arguments) if found else None
+    return tuple(None if pattern == exact else pattern for pattern in found)
 
 
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:

@@ -70,14 +70,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """False: nobody runs the tree now; the decision is kept, and counts when somebody does."""
 
 
-class Option(msgspec.Struct, frozen=True):
+class Option(msgspec.Struct, frozen=True, gc=False):
     """One way in which an approval may be granted."""
 
     scope: str
     pattern: str | None = None
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True):
+class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a person is asked, about one call or by an agent in its own right, and its state. This is what every surface
     shows; the fields are a JSON contract."""
 

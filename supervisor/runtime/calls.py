@@ -26,9 +26,9 @@ from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping
 from supervisor.core.ids import new_approval_id
-from supervisor.core.rules import Rule, VerdictKind, options_for
+from supervisor.core.rules import Rule, VerdictKind, journaled, options_for
 from supervisor.core.session import Operation, SessionState
-from supervisor.core.values import Option, ResultKind, ToolResult
+from supervisor.core.values import ResultKind, ToolResult
 from supervisor.runtime.asking import expiry, wait_for_person
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.identity import working_directory
@@ -128,7 +128,7 @@ class Call(ABC):
                 idempotent=self.is_idempotent,
                 secret=self.secret,
                 approval=approval if asks else None,
-                options=self._options() if asks else (),
+                patterns=self._patterns() if asks else (),
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
             )
@@ -137,9 +137,9 @@ class Call(ABC):
 
         await self.attempt.append(plan)
 
-    def _options(self) -> tuple[Option, ...]:
+    def _patterns(self) -> tuple[str | None, ...]:
         arguments = msgspec.json.decode(self.arguments)
-        return options_for(self.name, arguments, cwd=working_directory(), secret=self.secret)
+        return journaled(options_for(self.name, arguments, cwd=working_directory(), secret=self.secret), arguments)
 
     def ask_rules(
         self, view: View | None, state: SessionState, arguments: msgspec.Raw

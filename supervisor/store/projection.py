@@ -12,7 +12,7 @@ Rules
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -23,8 +23,9 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
 from supervisor.core.masking import mask
 from supervisor.core.rows import EncodedRow
+from supervisor.core.rules import offer
 from supervisor.core.session import WAKING
-from supervisor.core.values import Approval, Option, Outcome
+from supervisor.core.values import Approval, Outcome
 
 E = TypeVar("E")
 
@@ -38,7 +39,7 @@ _DECIDING: Final = (e.QuestionAnswered, e.ApprovalDecided, e.ApprovalExpired, e.
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
-class _Session(msgspec.Struct, frozen=True, tag_field="event", tag="SessionCreated"):
+class _Session(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="SessionCreated"):
     """What lists show of a SessionCreated, and its defaults where that cannot be read: decoding all of it, a hundred
     thousand times, would take half as long again."""
 
@@ -51,21 +52,26 @@ class _Session(msgspec.Struct, frozen=True, tag_field="event", tag="SessionCreat
     parent: str | None = None
 
 
-class _Request(msgspec.Struct, frozen=True, tag_field="event", tag="ToolCallRequested"):
+class _Request(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="ToolCallRequested"):
     """What lists show of a ToolCallRequested, and its defaults where that cannot be read."""
 
     at: datetime = _NEVER
     tool: str = UNREADABLE
     arguments: msgspec.Raw = msgspec.Raw(b"null")
     digest: str = UNREADABLE
-    options: tuple[Option, ...] = ()
+    patterns: tuple[str | None, ...] | None = ()
+    """None: nothing can be granted, not even once."""
     expires_at: datetime | None = None
     secret: tuple[str, ...] = ()
 
 
-class _Question(msgspec.Struct, frozen=True, tag_field="event", tag="QuestionAsked"):
-    """What lists show of a QuestionAsked."""
+class _Question(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="QuestionAsked"):
+    """What lists show of a QuestionAsked, and what stands there where a call has more."""
 
+    tool: ClassVar[str] = ""
+    arguments: ClassVar[msgspec.Raw] = msgspec.Raw(b"null")
+    patterns: ClassVar[None] = None
+    secret: ClassVar[tuple[str, ...]] = ()
     question: str
     digest: str
     at: datetime = _NEVER
@@ -79,7 +85,7 @@ _read_request: Final = msgspec.json.Decoder(_Request | _Question).decode
 _read_finished: Final = msgspec.json.Decoder(e.RunFinished | e.ImportStarted).decode
 _read_json: Final = msgspec.json.Decoder().decode
 _NO_SESSION: Final = _Session()
-_NO_REQUEST: Final = _Request()
+_NO_REQUEST: Final = _Request(patterns=None)
 
 
 class SessionEntry(msgspec.Struct, frozen=True, gc=False):
@@ -251,56 +257,52 @@ def approval_row(
     """Put together what an entry and the bodies that it points to say."""
     facts = _read(_read_session, created) or _NO_SESSION
     request = _read(_read_request, asked) or _NO_REQUEST
-    answer = None if decided is None else _read(e.decode_event, decided)
-    decision = answer if isinstance(answer, e.ApprovalDecided) else None
-    answered = answer if isinstance(answer, e.QuestionAnswered) else None
-    is_unreadable = decided is not None and answer is None
-    reminder = None if reminded is None else _read(e.decode_event, reminded)
-    return Approval(
+    arguments = _read_json(request.arguments)
+    found = Approval(
         id=entry.id,
         session=entry.session,
         root_session=facts.root,
         path=facts.path,
         agent=facts.path[-1],
         operation=entry.operation,
-        **(_question(request) if isinstance(request, _Question) else _call(request, decision)),
+        tool=request.tool,
+        arguments=mask(arguments, request.secret) if request.secret else arguments,
+        options=() if request.patterns is None else offer(request.patterns, arguments),
+        secret=request.secret,
         digest=request.digest,
         cwd=facts.cwd,
         requester=facts.requester,
         status=entry.status,  # type: ignore[arg-type] # the table in core.machine holds no other word
         created_at=request.at,
         expires_at=request.expires_at,
-        decision="answer" if answered is not None else None if decision is None else decision.decision,
-        answer=None if answered is None else _read_json(answered.value),
-        by=getattr(decision or answered, "by", None),
-        reason=UNREADABLE if is_unreadable else getattr(answer, "reason", None),
-        scope=decision.scope if decision is not None and decision.decision == "approve" else None,
-        pattern=None if decision is None else decision.pattern,
-        rule=None if decision is None else decision.rule,
-        decided_at=None if answer is None else answer.at,
         shown=entry.shown,
-        reminded_at=None if reminder is None else reminder.at,
-        escalated_to=getattr(reminder, "escalated_to", ()),
         position=entry.asked,
     )
+    if isinstance(request, _Question):
+        asked_for = {"question": request.question, "choices": request.choices, "schema": request.schema}
+        found = replace(found, kind="question", **asked_for)
+    if decided is not None:
+        found = _decided(found, request, _read(e.decode_event, decided))
+    if reminded is not None:
+        reminder = _read(e.decode_event, reminded)
+        found = replace(found, reminded_at=reminder and reminder.at, escalated_to=getattr(reminder, "escalated_to", ()))
+    return found
 
 
-def _call(request: _Request, decision: e.ApprovalDecided | None) -> dict[str, Any]:
-    edited = None if decision is None else decision.edited
-    arguments = mask(_read_json(request.arguments if edited is None else edited), request.secret)
-    return {"tool": request.tool, "arguments": arguments, "options": request.options, "secret": request.secret}
-
-
-def _question(request: _Question) -> dict[str, Any]:
-    return {
-        "kind": "question",
-        "question": request.question,
-        "choices": request.choices,
-        "schema": request.schema,
-        "tool": "",
-        "arguments": None,
-        "options": (),
-    }
+def _decided(asked: Approval, request: _Request | _Question, answer: e.AnyEvent | None) -> Approval:
+    """Add what ended an approval; None is an event that this program cannot read."""
+    if answer is None:
+        return replace(asked, reason=UNREADABLE)
+    found = replace(asked, reason=getattr(answer, "reason", None), decided_at=answer.at)
+    if isinstance(answer, e.QuestionAnswered):
+        return replace(found, decision="answer", answer=_read_json(answer.value), by=answer.by)
+    if isinstance(answer, e.ApprovalDecided):
+        if answer.edited is not None and isinstance(request, _Request):
+            found = replace(found, arguments=mask(_read_json(answer.edited), request.secret))
+        scope = answer.scope if answer.decision == "approve" else None
+        kind, rule = answer.decision, answer.rule
+        found = replace(found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule)
+    return found
 
 
 def body_of(row: Row) -> bytes:

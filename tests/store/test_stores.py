@@ -149,13 +149,15 @@ def test_an_approval_is_pending_until_one_event_ends_it(store, event, status, de
 
 def test_an_approval_says_all_that_a_person_needs(store):
     """It is put together from the session's beginning and the call."""
-    option = e.Option("session", "ls *")
-    call = asked(options=(option,), expires_at=at(60))
+    call = asked(patterns=(None, "ls *"), expires_at=at(60))
+    exact = '{"command":"ls"}'
+    options = [("once", None), ("session", exact), ("always", exact), ("session", "ls *"), ("always", "ls *")]
     append(store, ("r", created("r")), ("a", created("r", "r", path=("top", "agent"), cwd="/x")), ("a", call))
     found = store.get_approval("p")
     assert (found.session, found.root_session, found.path) == ("a", "r", ("top", "agent"))
     assert (found.tool, found.arguments, found.digest, found.operation) == ("shell", {"command": "ls"}, "d" * 64, "o#1")
-    assert (found.agent, found.cwd, found.requester, found.options) == ("agent", "/x", "ann", (option,))
+    assert (found.agent, found.cwd, found.requester) == ("agent", "/x", "ann")
+    assert [(option.scope, option.pattern) for option in found.options] == options
     assert (found.created_at, found.expires_at, found.position, found.shown) == (at(1), at(60), 3, ())
 
 
