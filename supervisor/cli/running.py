@@ -34,7 +34,7 @@ from supervisor.cli.reading import get_session
 from supervisor.cli.signals import run_until_stopped
 from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import NotFound, SupervisorError, UnknownAgent
+from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.values import SessionView
 
 if TYPE_CHECKING:
@@ -149,10 +149,7 @@ def load(agent: str) -> AgentSpec[Any, Any]:
     """Import an agent, before anything is opened that its module could upset."""
     from supervisor.runtime.agents import load_agent
 
-    try:
-        return load_agent(agent)
-    except SystemExit as error:
-        raise UnknownAgent(f"{visible(agent)} ends the program when it is imported (exit code {error.code})") from None
+    return load_agent(agent)
 
 
 def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:

@@ -105,8 +105,8 @@ def _load_module(name: str, file: str | None) -> ModuleType:
         if file is not None and Path(file).exists():
             return _load_file(Path(file))
         raise UnknownAgent(f"module {name} cannot be imported: {error}; run this where it can be") from None
-    except Exception as error:  # a user's module may raise anything when it is imported
-        raise UnknownAgent(f"module {name} fails when it is imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # a user's module may raise anything when it is imported
+        raise UnknownAgent(f"module {name} fails when it is imported: {_told(error)}") from error
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -127,10 +127,17 @@ def _load_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))  # as `python FILE` does: the file's neighbours can be imported
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # a user's file may raise anything when it is run
+    except (Exception, SystemExit) as error:  # a user's file may raise anything when it is run
         del sys.modules[name], _files[str(path)]
         where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
-        raise UnknownAgent(f"{path} cannot be loaded{where}: {type(error).__name__}: {error}") from error
+        raise UnknownAgent(f"{path} cannot be loaded{where}: {_told(error)}") from error
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def _told(error: BaseException) -> str:
+    """Say what an import raised."""
+    if isinstance(error, SystemExit):
+        return f"it ends the program (exit code {error.code})"
+    return f"{type(error).__name__}: {error}"

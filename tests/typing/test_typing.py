@@ -9,12 +9,23 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+EXAMPLE = "../../examples/chat_loop.py"
 
 
 @pytest.fixture(scope="module")
 def refused():
     """Return the lines that mypy reports: {(file, line)}."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--hide-error-context", "api.py", "wrong.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-pretty",
+        "--hide-error-context",
+        "api.py",
+        "wrong.py",
+        EXAMPLE,
+    ]
     config = ["--config-file", str(HERE.parents[1] / "pyproject.toml")]
     place = {**os.environ, "MYPYPATH": str(HERE.parents[1])}
     done = subprocess.run([*command, *config], cwd=HERE, env=place, capture_output=True, text=True, check=False)

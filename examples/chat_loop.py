@@ -1,0 +1,55 @@
+"""An agent loop around any OpenAI-compatible endpoint: each tool call waits for you, and all of it survives a kill -9.
+
+pip install subagent-supervisor httpx
+export OPENAI_BASE_URL=https://.../v1 OPENAI_API_KEY=... OPENAI_MODEL=...
+supervisor run chat_loop.py:chat '"Which of my folders could be tidied up?"'
+"""
+
+import os
+from typing import Any
+
+import httpx
+
+from supervisor import AgentSpec, Context, ToolCall, agent, shell
+
+
+async def ask_model(messages: list[Any], tools: list[Any]) -> Any:
+    """Return the model's next message: a step, so it is asked again only if its answer was not on disk yet."""
+    functions = [{"type": "function", "function": tool} for tool in tools]
+    body = {"model": os.environ["OPENAI_MODEL"], "messages": messages, "tools": functions}
+    headers = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    async with httpx.AsyncClient(timeout=None) as http:  # the watchdog ends a model that says nothing
+        reply = await http.post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", json=body, headers=headers)
+    return reply.raise_for_status().json()["choices"][0]["message"]
+
+
+async def answer(ctx: Context, call: Any, reply: dict[str, Any]) -> None:
+    function = call["function"]
+    result = await ctx.call(ToolCall(call["id"], function["name"], function["arguments"]))
+    reply.update(role="tool", tool_call_id=call["id"], content=result.content)
+
+
+async def converse(ctx: Context, spec: AgentSpec[..., str], prompt: str) -> str:
+    messages: list[Any] = [{"role": "user", "content": prompt}]
+    while True:
+        async with ctx.model_call():
+            said = await ctx.step(ask_model, messages, spec.tool_schemas())
+        calls = said.get("tool_calls") or []
+        if not calls:
+            return str(said["content"])
+        replies: list[Any] = [{} for _ in calls]
+        async with ctx.task_group() as group:
+            for call, reply in zip(calls, replies, strict=True):
+                group.start_soon(answer, call, reply)
+        messages += [said, *replies]
+
+
+@agent(tools=[shell])
+async def researcher(ctx: Context, question: str) -> str:
+    """Find something out with shell commands, and report."""
+    return await converse(ctx, researcher, question)
+
+
+@agent(tools=[shell, researcher])
+async def chat(ctx: Context, prompt: str) -> str:
+    return await converse(ctx, chat, prompt)

@@ -1,0 +1,71 @@
+"""The example of a whole agent loop, as a stranger runs it: real processes, a scripted model, and a kill in between."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from model_server import scripted_model
+
+from supervisor import open_supervisor
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "chat_loop.py"
+
+
+def _script(*turns) -> str:
+    return json.dumps(turns)
+
+
+async def _pending(store: Path, count: int) -> list[str]:
+    """Return the ids of so many approvals, once they wait."""
+    found: list[str] = []
+    async with open_supervisor(store, create=False) as supervisor:
+        async for approval in supervisor.approvals():
+            found.append(approval.id)
+            if len(found) == count:
+                break
+    return found
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_loop_that_is_killed_while_a_person_thinks_goes_on_and_does_nothing_twice(tmp_path, backend):
+    """R1, T1: parallel calls, a sub-agent as a tool, a model's mistakes; SIGKILL, resume, approve from a shell."""
+    write = json.dumps({"command": "echo parent >> ran.txt"})
+    look = json.dumps({"command": "echo child >> ran.txt"})
+    question = _script([["shell", look]], "the child is done")
+    prompt = _script(
+        [["nonsense", "{}"], ["shell", "{"]],
+        [["shell", write], ["researcher", json.dumps({"question": question})]],
+        "all is done",
+    )
+    store = tmp_path / "state.db"
+    command = [sys.executable, "-m", "supervisor"]
+    ending = ["--store", str(store)]
+    with scripted_model() as (url, asked):
+        env = {**os.environ, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "planted-key", "OPENAI_MODEL": "scripted"}
+
+        def begin(*arguments: str) -> "subprocess.Popen[str]":
+            options = ["--wait", "--backend", backend, *ending]
+            return subprocess.Popen(
+                [*command, *arguments, *options], cwd=tmp_path, env=env, text=True, stdin=-3, stdout=-1, stderr=-1
+            )
+
+        first = begin("run", f"{EXAMPLE}:chat", json.dumps(prompt), "--session", "talk")
+        try:
+            assert first.stderr.readline()
+            ids = anyio.run(_pending, store, 2)  # by then nothing else is left to do
+        finally:
+            first.kill()
+            first.communicate()
+        second = begin("resume", "talk")
+        for approval in ids:
+            subprocess.run([*command, "approve", approval, *ending], check=True, capture_output=True)
+        out, err = second.communicate(timeout=60)
+    assert (second.returncode, "all is done" in out) == (0, True), err
+    assert sorted((tmp_path / "ran.txt").read_text().split()) == ["child", "parent"]
+    conversations = [json.dumps(body["messages"]) for _, _, body in asked]
+    assert len(conversations) == len(set(conversations)) == 5
+    assert b"planted-key" not in b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
