@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, Verdict
 
@@ -95,7 +96,7 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     """Return what to show for a pending approval; `edited`: the arguments that the person would approve instead."""
     if approval.kind == "question":
         return _question_card(approval, now)
-    arguments = approval.arguments if edited is None else edited
+    arguments = approval.arguments if edited is None else mask(edited, approval.secret)
     agent = visible(approval.path[-1])
     facts = [fact for fact in arguments_facts(approval.tool, arguments) if fact[0] != "cwd"]
     facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", place(approval, arguments)))

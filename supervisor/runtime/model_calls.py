@@ -52,7 +52,7 @@ def model_call(attempt: Attempt, branch: str, call: ToolCall) -> Call:
     if (tool := tools.get(call.tool)) is None:
         text = f"there is no tool {call.tool[:_LONGEST_NAME]!r}; there are: {', '.join(tools) or 'none'}"
         secret = {name for each in tools.values() if isinstance(each, ToolSpec) for name in each.secret}
-        return RefusedCall(attempt, branch, call, "unknown_tool", text, secret)
+        return RefusedCall(attempt, branch, call, "unknown_tool", text, secret, ())
     try:
         arguments = _read(call, tool)
         if isinstance(tool, ToolSpec):
@@ -83,8 +83,8 @@ def _given(call: ToolCall) -> msgspec.Raw:
 class RefusedCall(Call):
     """A call that nothing can be done with: its result says what is wrong with it.
 
-    `secret`, of a tool that has any, are the names not to be shown; nor is then what is not among `offered`: it may be
-    one of them, misspelt.
+    `secret` are the names that the tool, or any that may have been meant, does not show; nor is then anything shown
+    that is not among `offered`: it may be one of them, misspelt.
     """
 
     __slots__ = ("_reason", "_text")
@@ -97,14 +97,14 @@ class RefusedCall(Call):
         reason: str,
         text: str,
         secret: set[str],
-        offered: Collection[str] | None = None,
+        offered: Collection[str],
     ) -> None:
         try:
             arguments = _given(call)
         except InvalidInput:
             arguments = to_json(printable(str(call.arguments)), "what a model wrote")
         given = msgspec.json.decode(arguments)
-        if secret and offered is not None and isinstance(given, dict):
+        if secret and isinstance(given, dict):
             secret = secret.union(given.keys() - set(offered))
         name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
         operation = attempt.name_operation(branch, "call", name, call.id)
