@@ -210,12 +210,13 @@ async def test_a_called_sub_agent_goes_on_after_a_crash():
 
 
 async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
-    """R2: a decision wakes the child, its outcome the run that called it."""
+    """R2: a decision wakes the child, its outcome the run that called it. No rule comes in time to forbid it then."""
     async with opened(MemoryStore(), passivate_after=60) as supervisor:
         run = await supervisor.start(main, [ToolCall("1", "researcher", {"question": "ask"})])
         approval = await anext(run.approvals())
         await anyio.sleep(200)
         assert supervisor._runner.live == {}
+        await supervisor.add_rule(deny("researcher"), by="ana")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert (await run.result())[0].content == '{"from below":1}'
 
