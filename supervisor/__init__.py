@@ -47,6 +47,7 @@ from supervisor.core.values import (
     ToolResult,
     Verdict,
 )
+from supervisor.core.words import Heard
 from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore
 from supervisor.tools.jobs import job_kill, job_output, jobs
@@ -61,6 +62,7 @@ __all__ = [
     "Context",
     "Decision",
     "Deny",
+    "Heard",
     "InvalidInput",
     "LimitExceeded",
     "MemoryStore",

@@ -31,6 +31,7 @@ from supervisor.core.values import (
     ToolResult,
     Verdict,
 )
+from supervisor.core.words import Heard
 from supervisor.handles import Run, TaskGroup, Timer
 from supervisor.storage import Store
 
@@ -313,6 +314,16 @@ class Supervisor(ABC):
         """Say something to a session in any state; it is delivered, kept, or begins a turn, and the receipt says which.
 
         Raises NotFound; InvalidInput if it could never be heard.
+        """
+
+    @abstractmethod
+    async def hear(
+        self, session: str, text: str, by: str, shown_before: datetime, *, channel: str | None = None
+    ) -> Heard:
+        """Take what a person says where an agent works: a chat word decides, and everything else is sent (A12).
+
+        A bare "yes" or "no" decides what alone waits for them in the session or below it, if a card of it was shown
+        before `shown_before`, when they said it; by `channel`, if that is given. Raises as `decide` and `send` do.
         """
 
     @abstractmethod

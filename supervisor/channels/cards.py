@@ -24,6 +24,7 @@ import msgspec
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, Verdict
+from supervisor.core.words import Heard
 
 GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
@@ -300,6 +301,33 @@ def decided(approval: Approval, now: datetime) -> str:
 def answer_text(answer: Any) -> str:
     """Return the answer to a question in one line."""
     return quoted(answer) if isinstance(answer, str) else visible(msgspec.json.encode(answer).decode())
+
+
+def heard_lines(heard: Heard, now: datetime) -> list[str]:
+    """Say to a person what became of the word that they just said; nothing for what was sent (A12)."""
+    lines: list[str] = []
+    for approval, verdict in zip(heard.approvals, heard.verdicts, strict=False):
+        if heard.kind == "decided":
+            lines.append(f"{told(verdict, now)}: {summary(approval)} [{approval.id}]")
+    lines += [f"{told(verdict, now)} [{verdict.approval}]" for verdict in heard.verdicts if verdict.kind == "unknown"]
+    if heard.kind == "decided":
+        lines += [
+            f"from now on {visible(rule.tool)} runs without asking in this session [{rule.id}]" for rule in heard.rules
+        ]
+        if heard.may_not_allow:
+            lines.append("no tool is allowed for the session: that is the operator's to do")
+        return lines or ["nothing waits for you here"]
+    if heard.kind == "listed":
+        lines.append("nothing was decided; say which one:" if heard.approvals else "nothing waits for you here")
+        for approval in heard.approvals:
+            how = f"answer it by its id, {approval.id}" if is_open_question(approval) else f"yes {approval.id}"
+            lines.append(f"  {headline(approval)}: {summary(approval)}  ({how})")
+    return lines
+
+
+def is_open_question(approval: Approval) -> bool:
+    """Whether it wants another answer than yes or no."""
+    return approval.kind == "question" and not is_yes_or_no(approval.schema)
 
 
 def told(verdict: Verdict, now: datetime) -> str:

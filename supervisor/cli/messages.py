@@ -1,21 +1,28 @@
 """`supervisor send`: say something to a session, whether or not another process runs its tree.
 
-Exit codes: 0 said, whatever becomes of it; 2 it could never be heard (a sub-agent that has ended, an agent that takes
+Chat words (A12) decide: `yes ID`, `no ID`, `approve all`, and a bare `yes` where one thing waits and a card of it was
+shown.
+
+Exit codes: 0 said, whatever becomes of it, or decided; 3 a word that does not say which of those that wait it means;
+4 it was decided otherwise; 2 it could never be heard (a sub-agent that has ended, an agent that takes
 no text, an import without an agent); 5 no such session; 6 refused. From inside a supervised call it is refused: it
 would look like a person's word (A4).
 """
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import headline, summary, visible
+from supervisor.channels.cards import headline, heard_lines, summary, visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.core.documents import heard_document
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.values import Receipt
+from supervisor.core.words import Heard
 
 if TYPE_CHECKING:
     from supervisor.core.values import SessionView
@@ -31,6 +38,8 @@ def send(
     json: JsonOption = False,
 ) -> int:
     """Say something to a session: it is received, kept until it can be, or begins a turn.
+
+    `yes ID`, `no ID` and `approve all` decide what waits in it, as the whole text.
 
     Parameters
     ----------
@@ -50,15 +59,30 @@ def send(
     place = find_store(store)
     if not place.path.exists():
         raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
-    receipt, view = anyio.run(_send, place, session, text, by if by is not None else login_name())
+    heard, view = anyio.run(_hear, place, session, text, by if by is not None else login_name())
+    receipt = heard.receipt
     if json:
-        answers.print_json(answers.receipt_document(receipt))
-    else:
+        answers.print_json(heard_document(heard) if receipt is None else answers.receipt_document(receipt))
+    elif receipt is not None:
         _report(receipt, view, place)
-    return Exit.DONE
+    else:
+        print("\n".join(heard_lines(heard, datetime.now().astimezone())))
+        if not all(verdict.running for verdict in heard.verdicts):
+            say(f"Nobody runs this session now. To go on: supervisor resume {view.root}{place.option}")
+    return _exit_of(heard)
 
 
-async def _send(place: Place, session: str, text: str, by: str) -> "tuple[Receipt, SessionView]":
+def _exit_of(heard: Heard) -> Exit:
+    """Return what a script wants to know: done, or what stands in the way."""
+    kinds = {verdict.kind for verdict in heard.verdicts}
+    if "unknown" in kinds:
+        return Exit.NOT_FOUND
+    if heard.kind == "listed":
+        return Exit.WAITING
+    return Exit.CONFLICT if kinds - {"won", "same", "recorded"} else Exit.DONE
+
+
+async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[Heard, SessionView]":
     from supervisor.app import open_supervisor
     from supervisor.cli.inside import refuse_inside
     from supervisor.cli.reading import get_session
@@ -66,8 +90,8 @@ async def _send(place: Place, session: str, text: str, by: str) -> "tuple[Receip
     async with open_supervisor(place.path, create=False) as supervisor:
         refuse_inside("sending", supervisor)
         get_session(supervisor, session)
-        receipt = await supervisor.send(session, text, by)
-        return receipt, supervisor.get_session(session)
+        heard = await supervisor.hear(session, text, by, datetime.now(UTC))
+        return heard, supervisor.get_session(session)
 
 
 def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:

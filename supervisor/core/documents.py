@@ -14,6 +14,7 @@ from supervisor.core.events import encode_event
 from supervisor.core.rows import Row
 from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, Receipt, SessionView, Verdict
+from supervisor.core.words import Heard
 
 
 def approval_document(approval: Approval) -> dict[str, Any]:
@@ -49,6 +50,13 @@ def rule_document(rule: Rule) -> dict[str, Any]:
 def receipt_document(receipt: Receipt) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(receipt)
     document["waiting_for"] = [approval_document(approval) for approval in receipt.waiting_for]
+    return document
+
+
+def heard_document(heard: Heard) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(heard)
+    document["receipt"] = None if heard.receipt is None else receipt_document(heard.receipt)
+    document["approvals"] = [approval_document(approval) for approval in heard.approvals]
     return document
 
 

@@ -33,12 +33,14 @@ from supervisor.core.values import (
     Verdict,
     check_identity,
 )
+from supervisor.core.words import Heard
 from supervisor.runtime.activity import LocalActivities
 from supervisor.runtime.adoption import take_trees
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
+from supervisor.runtime.hearing import hear
 from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.journal import Entry, View
@@ -195,6 +197,11 @@ class LocalSupervisor(Supervisor):
         who = printable(check_identity(by if by is not None else current_user()))
         rules = self._runner.rules
         await self._runner.journal.append(lambda view: list(rules.revoke(view, rule, who, self._runner.clock.now())))
+
+    async def hear(
+        self, session: str, text: str, by: str, shown_before: datetime, *, channel: str | None = None
+    ) -> Heard:
+        return await hear(self, session, text, check_identity(by), shown_before, channel)
 
     async def refuse_decision(self, approval: str, by: str, reason: str) -> None:
         if (found := self.store.get_approval(approval)) is not None:

@@ -1,0 +1,109 @@
+"""What a person says where an agent works: a decision if it is a chat word, otherwise a message (A12).
+
+Rules
+- A bare word decides exactly one thing: what alone waits for this person here, and was shown on a card before they said
+  it. Otherwise nothing is decided, and the reply lists what waits, with ids.
+- Here is the session and all below it. What waits for somebody else does not count, and nobody decides it here.
+- Yes and no answer a question of true or false; every other question wants its own answer.
+- "approve all" is on the calls that wait when it is heard, each decided by itself; questions are not among them.
+- "for session" allows these tools with any arguments in the tree, by rules that are listed and can be revoked; where
+  people have roles that is the operator's. Rules that deny or ask still do.
+- Where nothing waits for this person, yes and no are chat.
+"""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from supervisor.core import events as e
+from supervisor.core.questions import is_yes_or_no
+from supervisor.core.rules import Rule, allow
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Verdict
+from supervisor.core.words import Heard, Word, read_word
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+
+async def hear(
+    supervisor: "LocalSupervisor",
+    session: str,
+    text: str,
+    by: str,
+    shown_before: datetime,
+    channel: str | None,
+) -> Heard:
+    """Decide, list, or send; see Supervisor.hear."""
+    word = read_word(text)
+    if word is None:
+        return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
+    root = supervisor.get_row(session).root
+    here = [each for each in supervisor.store.find_approvals(root=root) if supervisor.is_below(each.session, session)]
+    people = supervisor.people
+    waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
+    if word.all:
+        person = people.find(by) if people is not None else None
+        may_allow = people is None or (person is not None and person.is_operator)
+        return await _approve_all(supervisor, root, by, waiting, may_allow if word.for_session else None)
+    if word.approval is not None:
+        return await _decide_one(supervisor, word, by, session, waiting)
+    if not waiting:
+        return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
+    if len(waiting) > 1 or not _was_shown(supervisor, waiting[0], shown_before, channel):
+        return Heard(kind="listed", approvals=waiting)
+    return await _decide(supervisor, word, by, waiting[0], waiting)
+
+
+async def _decide_one(
+    supervisor: "LocalSupervisor", word: Word, by: str, session: str, waiting: tuple[Approval, ...]
+) -> Heard:
+    """Decide what is named, if it was asked here; who may not, is told by `decide`, and it is in the audit trail."""
+    assert word.approval is not None
+    found = supervisor.store.get_approval(word.approval)
+    if found is None or not supervisor.is_below(found.session, session):
+        return Heard(kind="listed", approvals=waiting, verdicts=(Verdict(kind="unknown", approval=word.approval),))
+    return await _decide(supervisor, word, by, found, waiting)
+
+
+async def _decide(
+    supervisor: "LocalSupervisor", word: Word, by: str, found: Approval, waiting: tuple[Approval, ...]
+) -> Heard:
+    decision = _decision(word, found, by)
+    if decision is None:
+        return Heard(kind="listed", approvals=waiting or (found,))
+    return Heard(kind="decided", approvals=(found,), verdicts=(await supervisor.decide(found.id, decision),))
+
+
+def _decision(word: Word, found: Approval, by: str) -> Decision | None:
+    """Return what a word means for this one; None if it is no answer to it."""
+    if found.kind == "call":
+        return Approve(by=by) if word.is_yes else Deny(by=by)
+    if is_yes_or_no(found.schema) and word.said in ("yes", "no"):
+        return Answer(word.is_yes, by)
+    return None
+
+
+async def _approve_all(
+    supervisor: "LocalSupervisor", root: str, by: str, waiting: tuple[Approval, ...], may_allow: bool | None
+) -> Heard:
+    """Approve every call that waits; `may_allow`: and allow their tools, if this person may; None: nobody said so."""
+    calls = tuple(each for each in waiting if each.kind == "call")
+    verdicts = [await supervisor.decide(each.id, Approve(by=by)) for each in calls]
+    counted = [verdict.kind in ("won", "same", "recorded") for verdict in verdicts]
+    tools = dict.fromkeys(each.tool for each, is_counted in zip(calls, counted, strict=True) if is_counted)
+    rules: list[Rule] = []
+    if may_allow:
+        rules = [await supervisor.add_rule(allow(tool, origin="decision", scope=root), by) for tool in tools]
+    return Heard(
+        kind="decided",
+        approvals=calls,
+        verdicts=tuple(verdicts),
+        rules=tuple(rules),
+        may_not_allow=may_allow is False and bool(tools),
+    )
+
+
+def _was_shown(supervisor: "LocalSupervisor", approval: Approval, before: datetime, channel: str | None) -> bool:
+    """Whether a channel, or this one, held a card of it by then."""
+    rows = supervisor.store.journal(approval.session)
+    posted = (row.event for row in rows if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id)
+    return any(event.at <= before and channel in (None, event.channel) for event in posted)

@@ -1,0 +1,58 @@
+"""A12: chat words are decisions only as a whole message."""
+
+import pytest
+
+from supervisor.core.words import Word, read_word
+
+ID = "abcdefghij234567abcdefghij234567"
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("yes", Word(said="yes")),
+        (" Approve\n", Word(said="approve")),
+        ("NO", Word(said="no")),
+        ("reject", Word(said="reject")),
+        (f"yes {ID}", Word(said="yes", approval=ID)),
+        (f"reject  {ID.upper()}", Word(said="reject", approval=ID)),
+        ("approve all", Word(said="approve", all=True)),
+        ("Approve all for session", Word(said="approve", all=True, for_session=True)),
+    ],
+)
+def test_a_word_alone_is_a_decision(text, word):
+    """With an id, or without; in whatever case."""
+    assert read_word(text) == word
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "do NOT run that",
+        "yes please",
+        "no, wait",
+        "yes.",
+        "> yes",
+        '"yes"',
+        "yes\nno",
+        "yes yes",
+        "yes\x00",
+        "yes\u200b",
+        "\uff59\uff45\uff53",
+        "approve nothing",
+        "approve all of it",
+        "yes all",
+        "reject all",
+        "approve all for session please",
+        f"yes {ID} {ID}",
+        f"{ID} yes",
+        f"yes-{ID}",
+        "approved",
+        "/approve",
+        "no\u017f",
+        "",
+    ],
+)
+def test_everything_else_is_chat(text):
+    """Nothing is read out of a sentence, a quotation, or what only looks like a word."""
+    assert read_word(text) is None

@@ -1,0 +1,194 @@
+"""A12: what a person says where an agent works decides, is listed, or is sent."""
+
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+from scenes import events, opened
+
+from supervisor import Answer, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent, tool
+from supervisor.core import events as e
+from supervisor.core.people import People, Person
+
+pytestmark = pytest.mark.anyio
+EVER = datetime.max.replace(tzinfo=UTC)
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    ran.clear()
+
+
+@tool
+async def deploy(target: str) -> str:
+    ran.append(target)
+    return target
+
+
+@agent
+async def deploys(ctx: Context, targets: list[str]) -> list[str]:
+    """Calls in parallel, then once more."""
+    kinds: dict[str, str] = {}
+
+    async def call(inner: Context, target: str) -> None:
+        kinds[target] = (await inner.call(deploy, target)).kind
+
+    async with ctx.task_group() as group:
+        for target in targets:
+            group.start_soon(call, target)
+    return [kinds[target] for target in targets]
+
+
+@agent
+async def twice(ctx: Context) -> list[str]:
+    first = await ctx.run(deploys, ["a", "b"])
+    return first + await ctx.run(deploys, ["c"])
+
+
+@agent
+async def asks(ctx: Context, text: str) -> str:
+    return str(await ctx.ask("Really?", schema=bool)) + await ctx.ask("Why?") + await ctx.receive()
+
+
+class Wall(Channel):
+    """Shows every card at once."""
+
+    name = "wall"
+
+    async def serve(self, supervisor):
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card):
+        return "card"
+
+    async def retire(self, approval, card):
+        pass
+
+
+async def shown(supervisor, session: str, count: int):
+    """Wait until so many cards are on the wall; returns what is pending."""
+    while len(events(supervisor.store, session, e.CardPosted)) < count:
+        await anyio.sleep(0.1)
+    return supervisor.find_approvals()
+
+
+@pytest.mark.parametrize(("text", "kind"), [("yes", "ok"), ("Approve", "ok"), ("no", "denied"), ("reject", "denied")])
+async def test_a_word_decides_what_alone_waits_and_was_shown(text, kind):
+    """By whoever said it."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(deploys, ["a"], session="s")
+        (approval,) = await shown(supervisor, "s", 1)
+        heard = await supervisor.hear("s", text, "ana", EVER)
+        assert (heard.kind, heard.approvals[0].id, heard.verdicts[0].by) == ("decided", approval.id, "ana")
+        assert await run.result() == [kind]
+        assert events(supervisor.store, "s", e.MessageReceived) == []
+
+
+async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
+    """Or that was shown elsewhere: the reply lists it, with its id, which then decides."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(deploys, ["a"], session="s")
+        (approval,) = await shown(supervisor, "s", 1)
+        posted = events(supervisor.store, "s", e.CardPosted)[0].at
+        for heard in (
+            await supervisor.hear("s", "yes", "ana", posted - timedelta(seconds=1)),
+            await supervisor.hear("s", "yes", "ana", EVER, channel="elsewhere"),
+        ):
+            assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [approval.id])
+        assert supervisor.find_approvals() == [approval]
+        heard = await supervisor.hear("s", f"yes {approval.id}", "ana", posted - timedelta(seconds=1))
+        assert heard.verdicts[0].kind == "won"
+        assert await run.result() == ["ok"]
+
+
+async def test_of_several_a_bare_word_decides_none_and_an_id_decides_one():
+    """The reply lists them; an id of another session is none of these."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(deploys, ["a", "b"], session="s")
+        other = await supervisor.start(deploys, ["x"], session="t")
+        first, second = [each for each in await shown(supervisor, "s", 2) if each.session == "s"]
+        (elsewhere,) = [each for each in await shown(supervisor, "t", 1) if each.session == "t"]
+        heard = await supervisor.hear("s", "yes", "ana", EVER)
+        assert (heard.kind, heard.verdicts, [each.id for each in heard.approvals]) == (
+            "listed",
+            (),
+            [first.id, second.id],
+        )
+        heard = await supervisor.hear("s", f"yes {elsewhere.id}", "ana", EVER)
+        assert (heard.kind, heard.verdicts[0].kind) == ("listed", "unknown")
+        assert len(supervisor.find_approvals()) == 3
+        await supervisor.hear("s", f"no {second.id}", "ana", EVER)
+        await supervisor.hear("s", "yes", "ana", EVER)
+        assert sorted(await run.result()) == ["denied", "ok"]
+        await supervisor.hear("t", "yes", "ana", EVER)
+        assert await other.result() == ["ok"]
+
+
+async def test_approve_all_is_on_what_waits_now():
+    """In the session and below it; what is asked afterwards is asked."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(twice, session="s")
+        child = (await anext(run.approvals())).session
+        await shown(supervisor, child, 2)
+        heard = await supervisor.hear("s", "approve all", "ana", EVER)
+        assert sorted(each.arguments["target"] for each in heard.approvals) == ["a", "b"]
+        assert {verdict.kind for verdict in heard.verdicts} == {"won"}
+        (third,) = [await anext(supervisor.approvals())]
+        assert (third.arguments, sorted(ran)) == ({"target": "c"}, ["a", "b"])
+        await supervisor.hear("s", f"no {third.id}", "ana", EVER)
+        assert await run.result() == ["ok", "ok", "denied"]
+
+
+async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
+    """By a rule that is listed, and holds nowhere else."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(twice, session="s")
+        await shown(supervisor, (await anext(run.approvals())).session, 2)
+        heard = await supervisor.hear("s", "approve all for session", "ana", EVER)
+        assert await run.result() == ["ok", "ok", "ok"]
+        (rule,) = heard.rules
+        assert (rule.tool, rule.scope, rule.by) == ("deploy", "s", "ana")
+        assert rule in supervisor.rules()
+        await supervisor.start(deploys, ["x"], session="t")
+        assert len(await shown(supervisor, "t", 1)) == 1
+
+
+async def test_what_waits_for_others_does_not_count():
+    """A4: nobody decides what is not theirs, by whatever word; and only an operator allows tools for a session."""
+    async with opened(channels=[Wall()]) as supervisor:
+        supervisor.people = People([Person(name="ana", roles=("approver",)), Person(name="bob")])
+        run = await supervisor.start(deploys, ["a"], session="s", requester="zoe")
+        (approval,) = await shown(supervisor, "s", 1)
+        assert (await supervisor.hear("s", "approve all", "bob", EVER)).verdicts == ()
+        with pytest.raises(NotEntitled):
+            await supervisor.hear("s", f"yes {approval.id}", "bob", EVER)
+        assert supervisor.find_approvals() == [approval]
+        heard = await supervisor.hear("s", "approve all for session", "ana", EVER)
+        assert (heard.may_not_allow, heard.rules, supervisor.rules()) == (True, (), [])
+        assert await run.result() == ["ok"]
+
+
+async def test_yes_answers_a_question_of_yes_or_no_and_nothing_else_is_an_answer():
+    """A text is sent, whatever is asked: only a word decides; and where nothing waits a word is chat."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(asks, "hi", session="s")
+        await shown(supervisor, "s", 1)
+        assert (await supervisor.hear("s", "approve", "ana", EVER)).kind == "listed"
+        assert (await supervisor.hear("s", "yes", "ana", EVER)).verdicts[0].kind == "won"
+        (why,) = await shown(supervisor, "s", 2)
+        heard = await supervisor.hear("s", "because", "ana", EVER)
+        assert (heard.kind, heard.receipt.kind, heard.receipt.waiting_for[0].id) == ("sent", "kept", why.id)
+        assert (await supervisor.hear("s", "yes", "ana", EVER)).kind == "listed"
+        await supervisor.decide(why.id, Answer("so", "ana"))
+        assert await run.result() == "Truesobecause"
+        assert (await supervisor.hear("s", "no", "ana", EVER)).receipt.kind == "begun"
+
+
+async def test_whoever_says_something_has_a_name():
+    """A4: an empty identity decides nothing, and says nothing."""
+    async with opened(MemoryStore()) as supervisor:
+        await supervisor.start(asks, "hi", session="s")
+        for text in ("yes", "hello"):
+            with pytest.raises(InvalidInput):
+                await supervisor.hear("s", text, " ", EVER)
