@@ -8,7 +8,8 @@ Rules
   itself. What would only expire waits for people: a program that asks does not stay for a "no" of its own.
 - A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
 - A re-run that is blocked because the agent does not ask for what its journal holds, and asks for nothing else, has
-  diverged after DIVERGED_AFTER seconds (R1).
+  diverged after its `inactivity_timeout` (R1). What code of its own it waits for meanwhile cannot be seen from here, so
+  it has as long for that as its declaration gives it for silence.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from supervisor.runtime.runner import Runner
 
 SETTLED_AFTER = 0.1  # seconds of quiet that are no accident of scheduling
-DIVERGED_AFTER = 5.0  # seconds in which a blocked re-run asks for nothing
 
 
 class Quiet:
@@ -119,4 +119,4 @@ class Quiet:
             else:
                 self.look_for_divergence(attempt)
 
-        alarm.at(anyio.current_time() + DIVERGED_AFTER, look)
+        alarm.at(anyio.current_time() + attempt.spec.inactivity_timeout, look)

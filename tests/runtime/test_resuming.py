@@ -356,6 +356,33 @@ async def test_an_agent_that_replays_slowly_has_not_diverged():
         assert await run.result() == "done"
 
 
+async def test_a_re_run_may_be_silent_for_as_long_as_the_agent_may():
+    """R1: what the agent's own code waits for cannot be seen; it has its inactivity budget for that, no less."""
+
+    @agent(inactivity_timeout=60)
+    async def thinks(ctx: Context) -> str:
+        async def think() -> None:
+            await anyio.sleep(40)
+            await ctx.call(effect, "thought")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(think)
+            await ctx.call(asked, "first")
+            await ctx.call(asked, "second")
+        return "done"
+
+    store = MemoryStore()
+    async with opened(store, passivate_after=1e9) as supervisor:
+        run = await supervisor.start(thinks, session="s")
+        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        await anyio.sleep(200)
+        killed = fork(store)
+        await run.cancel()
+    async with opened(killed, unattended="approve") as supervisor:
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == "done"
+
+
 @pytest.mark.parametrize("appends", [False, True])
 async def test_three_attempts_in_a_row_that_append_nothing_are_the_last(appends):
     """R5: a run that dies with its process again and again is abandoned; one that gets on is not."""
