@@ -59,10 +59,9 @@ class LocalActivities(Activities):
         self._cursor = self._store.last_position()
         if roots is None:
             roots = dict.fromkeys(row.root for row in self._store.find_sessions(is_open=True))
-        self._roots = set(roots)
+        self._roots: set[str] = set()
         for root in roots:
-            for row in self._store.find_sessions(root=root):
-                self._known[row.id] = _known(row)
+            self._watch(root)
 
     def look(self, *, wholly: bool = False) -> list[Activity]:
         if self._store.last_position() > self._cursor:
@@ -81,21 +80,35 @@ class LocalActivities(Activities):
             found.append(self._activity(known, attempt, names.get(known.root)))
         return found
 
+    def _watch(self, root: str) -> None:
+        self._roots.add(root)
+        for row in self._store.find_sessions(root=root):
+            self._known.setdefault(row.id, _known(row))
+
     def _take(self, row: Row) -> None:
         event = row.event
         if isinstance(event, e.SessionCreated) and (event.root in self._roots or self._is_all):
             self._roots.add(event.root)
             self._known[row.session] = _Known(row.session, event.parent, event.root, event.path, event.at, event.at)
+        if self._is_all and isinstance(event, e.RunStarted) and row.session not in self._known:
+            self._take_turn(row.session)
         if (known := self._known.get(row.session)) is None:
             return
         known.heard_at = event.at
         known.doing = None
         if isinstance(event, e.RunFinished):
             known.outcome, known.cause, known.state = event.kind, event.cause, None
+        elif isinstance(event, e.ImportStarted):
+            known.outcome, known.cause = "succeeded", event.cause
         elif isinstance(event, e.RunStarted):
             known.outcome = known.cause = known.state = None
         elif known.state is not None:
             self._fold(known, row)
+
+    def _take_turn(self, session: str) -> None:
+        """A tree at rest goes on."""
+        if (row := self._store.get_session(session)) is not None:
+            self._watch(row.root)
 
     def _fold(self, known: _Known, row: Row) -> None:
         """Follow a session that was read; one that runs here is asked itself."""

@@ -115,3 +115,22 @@ async def test_of_runs_elsewhere_it_is_told_what_the_journal_says_and_no_more():
             assert after["listens"] == (["message"], "asleep", None)
             assert after["thinks"] == ([], "unknown", None)
         await owner.cancel(run.session)
+
+
+@agent
+async def chats(ctx: Context, text: str) -> str:
+    await ctx.sleep(100)
+    return text
+
+
+async def test_a_tree_at_rest_is_there_again_when_a_turn_begins():
+    """Whoever looks at everything that is open misses nothing that opens meanwhile."""
+    async with opened() as supervisor:
+        await (await supervisor.start(chats, "hello", session="talk")).result()
+        activities = supervisor.watch_activity()
+        assert activities.look() == []
+        await supervisor.send("talk", "again", by="ann")
+        await anyio.sleep(10)
+        assert told(activities) == {"chats": (["timer"], "paused", None)}
+        await (await supervisor.start(thinks, session="other")).result()
+        assert {each.session: each.outcome for each in activities.look()} == {"talk": None, "other": "succeeded"}
