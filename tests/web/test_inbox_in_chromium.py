@@ -42,6 +42,13 @@ def outcome(daemon, session):
         return until(lambda: client.get(f"/api/sessions/{session}").json()["outcome"])["value"]
 
 
+def deny(daemon, session):
+    """Deny what is pending, from elsewhere."""
+    with daemon.client() as client:
+        (asked,) = until(lambda: pending_of(client, session))
+        client.post(f"/api/approvals/{asked['id']}/decision", json={"decision": "deny"}).raise_for_status()
+
+
 def test_a_person_approves_edits_denies_and_comes_back_after_a_kill(daemon, person, tmp_path):
     """The sentence of issue 5, on both backends: whatever is lost in between, the run goes on, once."""
     file = tmp_path / "notes"
@@ -96,12 +103,28 @@ def test_whoever_is_slower_reads_who_was_faster(one_daemon, person):
     ana = person(one_daemon)
     ana.context.route("**/api/events*", lambda route: route.abort())  # her page hears of nothing
     ana.page.reload()
-    with one_daemon.client() as client:
-        (asked,) = pending_of(client, "race")
-        client.post(f"/api/approvals/{asked['id']}/decision", json={"decision": "deny"}).raise_for_status()
+    deny(one_daemon, "race")
     ana.card("cake").get_by_role("button", name="Approve once").click()
     ana.see(ana.card("cake").locator(".told"), "not counted")
     ana.see(ana.card("cake").locator(".ending"), "denied by")
+
+
+def test_whoever_was_offline_sees_what_happened_meanwhile(one_daemon, person):
+    """The stream goes on behind the last event that the page has seen: nothing is missed, nothing comes twice."""
+    start(one_daemon, "offline", {"cake": "/dev/null", "tea": "/dev/null"})
+    ana = person(one_daemon)
+    streams = []
+    ana.page.on("request", lambda request: streams.append(request) if "/api/events" in request.url else None)
+    deny(one_daemon, "offline")
+    ana.see(ana.card("cake").locator(".ending"), "denied by")
+    ana.see(ana.card("tea"))
+    ana.context.set_offline(True)
+    ana.see(ana.page.locator("#connection"), "lost")
+    deny(one_daemon, "offline")
+    ana.context.set_offline(False)
+    ana.see(ana.card("tea").locator(".ending"), "denied by")
+    ana.page.locator("#connection").wait_for(state="hidden")
+    assert streams[-1].headers["last-event-id"].isdecimal()
 
 
 def test_a_person_decides_with_the_keyboard_alone(one_daemon, person, tmp_path):
@@ -111,6 +134,9 @@ def test_a_person_decides_with_the_keyboard_alone(one_daemon, person, tmp_path):
     ana = person(one_daemon)
     ana.see(ana.card("one"))
     ana.page.keyboard.press("a")
+    ana.card("one").locator("summary", has_text="Details").focus()
+    ana.page.keyboard.press("a")  # something in the card has the focus, not the card
+    ana.page.locator("#main").focus()
     ana.page.keyboard.press("j")
     assert ana.page.evaluate("document.activeElement.dataset.tone") == "pending"
     focused = ana.page.evaluate("document.activeElement.id")

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.channels.cards import (
+    NUMBERS,
     ago,
     arguments_facts,
     asked_facts,
@@ -71,6 +72,8 @@ class Reply(msgspec.Struct, frozen=True):
 
     value: str
     words: str
+    key: str = ""
+    """The key that chooses it, as in the terminal."""
 
 
 class CardView(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,8 +172,9 @@ def _question_facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
 
 def _replies(approval: Approval) -> list[Reply]:
     if approval.choices is not None:
-        return [Reply(str(place), quoted(choice)) for place, choice in enumerate(approval.choices)]
-    return [Reply("yes", "yes"), Reply("no", "no")] if is_yes_or_no(approval.schema) else []
+        choices = enumerate(approval.choices)
+        return [Reply(str(place), quoted(choice), NUMBERS[place : place + 1]) for place, choice in choices]
+    return [Reply("yes", "yes", "y"), Reply("no", "no", "n")] if is_yes_or_no(approval.schema) else []
 
 
 def _allowed(approval: Approval) -> str:

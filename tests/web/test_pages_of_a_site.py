@@ -1,0 +1,143 @@
+"""Pages and their forms over HTTP: who gets in, what is refused, what is answered."""
+
+import re
+import socket
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx
+import pytest
+from served_agents import chatting, noting
+
+from supervisor import Approve, open_supervisor
+from supervisor.channels.web import make_web
+from supervisor.core.asking import DecisionRefused
+from supervisor.core.people import People, Person, TokenHash, hash_token
+
+pytestmark = pytest.mark.anyio
+ORIGIN = "http://localhost"
+
+
+class Browser:
+    """Somebody's browser: keeps the cookie, and sends forms with what the page that it last saw put into them."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.csrf = ""
+
+    async def get(self, path: str) -> httpx.Response:
+        answer = await self.client.get(path)
+        self.csrf = (re.search(r'name="csrf" value="([^"]*)"', answer.text) or ["", ""])[1]
+        return answer
+
+    async def post(self, path: str, *, origin: str = ORIGIN, **form: str) -> httpx.Response:
+        return await self.client.post(path, data={"csrf": self.csrf, **form}, headers={"origin": origin})
+
+
+@asynccontextmanager
+async def site(tmp_path):
+    """A supervisor with a web inbox; gives it, and a way to open a browser as somebody."""
+    names = {"ana": ("operator",), "bob": ("approver",), "eve": ()}
+    people = People(
+        [Person(name=name, roles=roles, tokens=(TokenHash(hash_token(name)),)) for name, roles in names.items()]
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(30):
+        offered = {spec.name: spec for spec in (noting, chatting)}
+        web = make_web(people=people, agents=offered, secret=b"x" * 32, listener=listener, hosts=["localhost"])
+        async with open_supervisor(tmp_path / "state.db") as supervisor:
+            web.site.serving = supervisor
+
+            async def browser(name: str | None) -> Browser:
+                made = Browser(httpx.AsyncClient(transport=httpx.ASGITransport(web._app), base_url=ORIGIN))
+                if name is not None:
+                    assert (await made.client.get(f"/login?token={name}")).status_code == 303
+                return made
+
+            yield supervisor, browser
+
+
+async def an_approval(supervisor, text="bread"):
+    await supervisor.start(noting, {text: "/dev/null"}, session=f"s-{text}", requester="ana")
+    return (await anext(supervisor.approvals())).id
+
+
+async def test_whoever_is_not_known_is_asked_to_log_in_and_comes_back(tmp_path):
+    """No page without a login; a wrong token is told on the form; nobody is led to another site."""
+    async with site(tmp_path) as (_, browser):
+        nobody = await browser(None)
+        for path in ("/", "/sessions", "/rules", "/count", "/approvals/x", "/sessions/x"):
+            answer = await nobody.get(path)
+            assert (answer.status_code, answer.headers["location"][:7]) == (303, "/login?")
+        assert (await nobody.client.get("/login?token=wrong")).status_code == 401
+        answer = await nobody.client.get("/login?token=ana&next=//evil.example")
+        assert answer.headers["location"] == "/"
+
+
+async def test_every_page_has_a_policy_that_allows_nothing_inline(tmp_path):
+    """Nothing inline, nothing from elsewhere; what never changes may be kept, pages may not."""
+    async with site(tmp_path) as (supervisor, browser):
+        ana = await browser("ana")
+        approval = await an_approval(supervisor)
+        for path in ("/", "/sessions", "/sessions/s-bread", "/rules", f"/approvals/{approval}", "/login", "/nowhere"):
+            answer = await ana.get(path)
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert answer.headers["cache-control"] == "no-store"
+        page = (await ana.get("/")).text
+        for address in re.findall(r'"(/static/[^"]+)"', page):
+            kept = await ana.get(address)
+            assert kept.status_code == 200
+            assert "immutable" in kept.headers["cache-control"]
+        assert (await ana.get("/static/..%2frendering.py")).status_code == 404
+
+
+async def test_forged_forms_and_whoever_may_not_decide_change_nothing_and_are_kept(tmp_path):
+    """A4, A15: no token of ours, another site's page, the wrong role: refused, and kept in the audit trail."""
+    async with site(tmp_path) as (supervisor, browser):
+        approval = await an_approval(supervisor)
+        place = f"/approvals/{approval}/decision"
+        ana, eve = await browser("ana"), await browser("eve")
+        await ana.get("/")
+        page = await eve.get("/")
+        assert 'value="approve"' not in page.text
+        answers = [
+            await ana.post(place, decision="approve", csrf="forged"),
+            await ana.post(place, decision="approve", origin="https://evil.example"),
+            await ana.post(place, decision="approve", origin="null"),
+            await eve.post(place, decision="approve"),
+        ]
+        assert [answer.status_code for answer in answers] == [403] * 4
+        assert supervisor.get_approval(approval).status == "pending"
+        refused = [row.event.by for row in supervisor.audit() if isinstance(row.event, DecisionRefused)]
+        assert refused == ["ana", "ana", "ana", "eve"]
+
+
+async def test_a_late_form_is_told_who_was_faster(tmp_path):
+    """A3: the same again is fine, another is a conflict, what does not fit decides nothing, unknown is unknown."""
+    async with site(tmp_path) as (supervisor, browser):
+        approval = await an_approval(supervisor)
+        place = f"/approvals/{approval}/decision"
+        bob = await browser("bob")
+        await bob.get("/")
+        assert (await bob.post(place, decision="edit", arguments="{")).status_code == 422
+        await supervisor.decide(approval, Approve(by="ana"))
+        assert (await bob.post(place, decision="approve")).status_code == 200
+        late = await bob.post(place, decision="deny")
+        assert late.status_code == 409
+        assert "ana" in late.text
+        assert (await bob.post("/approvals/nothing/decision", decision="deny")).status_code == 404
+
+
+async def test_only_operators_speak_cancel_and_revoke(tmp_path):
+    """A4 and R7: others are told so, nothing is changed; an operator is told what became of a message."""
+    async with site(tmp_path) as (supervisor, browser):
+        await an_approval(supervisor)
+        bob, ana = await browser("bob"), await browser("ana")
+        for path in ("messages", "cancel"):
+            await bob.get("/sessions/s-bread")
+            assert (await bob.post(f"/sessions/s-bread/{path}", text="hello")).status_code == 403
+        assert (await bob.post("/rules/r/revoke")).status_code == 403
+        await ana.get("/sessions/s-bread")
+        assert (await ana.post("/sessions/s-bread/messages", text="hello")).status_code in (303, 422)
+        assert (await ana.post("/sessions/s-bread/cancel", reason="enough")).status_code == 303
+        assert "enough" in (await ana.get("/sessions/s-bread")).text
+        assert supervisor.find_approvals() == []
