@@ -123,8 +123,9 @@ class LocalActivities(Activities):
     def _read(self, known: _Known) -> None:
         try:
             rows = [row for row in self._store.journal(known.id) if row.position <= self._cursor]
-            known.state = replay(known.id, [row.event for row in rows])
-            known.heard_at = rows[-1].event.at
+            if rows:  # it may have begun in another process just behind the cursor
+                known.state = replay(known.id, [row.event for row in rows])
+                known.heard_at = rows[-1].event.at
         except StoreError:
             known.doing = _UNKNOWN
 
