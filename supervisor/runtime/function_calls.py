@@ -53,9 +53,9 @@ class FunctionCall(Call):
         arguments = to_json(full, f"an argument of tool {tool.name}")
         self.tool = tool
         self.typed = tool.decode_arguments(arguments)
-        named: Any = model_id
-        if model_id is None:
-            named = mask(msgspec.to_builtins(passed, order="deterministic"), tool.secret)
+        named = mask(msgspec.to_builtins(passed, order="deterministic"), tool.secret)
+        if model_id is not None:
+            named = [model_id, named]
         operation = attempt.name_operation(branch, "call", tool.name, named)
         shown = digest(mask(msgspec.to_builtins(full, order="deterministic"), tool.secret))
         super().__init__(

@@ -3,7 +3,8 @@
 Rules
 - A tool that there is not, and arguments that do not fit, are the call's one result, journaled like any other: an error
   for the model to read. Nobody is asked, and nothing runs.
-- The call's id is the model's, with the how-many-th use of it: models repeat theirs.
+- The call is named by the model's id, what it passed, and the how-many-th use of both: models repeat their ids, in one
+  message, too.
 - A sub-agent that is called is a child session, committed with `executing`; its outcome is the call's result. It is no
   lost call after a crash: it goes on by itself. Cut off by a scope of the agent's own, it is cancelled, since nobody
   else could hear of it.
@@ -46,7 +47,7 @@ _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
 
 
 def model_call(attempt: Attempt, branch: str, call: ToolCall) -> Call:
-    """Return what becomes of a call as a model emitted it. Raises InvalidInput only where two live tasks use one id."""
+    """Return what becomes of a call as a model emitted it. Raises InvalidInput where two live tasks make the same."""
     call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
     tools = attempt.spec.tools
     if (tool := tools.get(call.tool)) is None:
@@ -107,9 +108,11 @@ class RefusedCall(Call):
         if secret and isinstance(given, dict):
             secret = secret.union(given.keys() - set(offered))
         name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
-        operation = attempt.name_operation(branch, "call", name, call.id)
-        shown = digest(mask(given, secret))
-        super().__init__(attempt, operation, call.tool[:_LONGEST_NAME], arguments, shown, secret=tuple(sorted(secret)))
+        named = mask(given, secret)
+        operation = attempt.name_operation(branch, "call", name, [call.id, named])
+        super().__init__(
+            attempt, operation, call.tool[:_LONGEST_NAME], arguments, digest(named), secret=tuple(sorted(secret))
+        )
         self._reason = reason
         self._text = text
 
@@ -148,7 +151,7 @@ class AgentCall(Call):
     ) -> None:
         self._agent = agent
         given = agent.input_as_arguments(agent.encode_input((), arguments))
-        operation = attempt.name_operation(branch, "call", agent.name, model_id)
+        operation = attempt.name_operation(branch, "call", agent.name, [model_id, arguments])
         super().__init__(attempt, operation, agent.name, given, digest(msgspec.json.decode(given)), is_idempotent=True)
 
     @property

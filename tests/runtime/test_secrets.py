@@ -109,6 +109,9 @@ async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
         assert approval.arguments == {"user": "ana", "token": MASK, "settings": MASK}
         assert approval.secret == ("token", "settings")
         seen.extend([option.pattern for option in approval.options])
+        async for row in supervisor.watch("s"):
+            if isinstance(row.event, e.CardPosted):
+                break
         await look(supervisor)
         edited = {"user": "eve", "token": MASK, "settings": {"keys": [f"other {PLANTED}"]}}
         seen.append(plain(make_card(approval, datetime.now(UTC), edited=edited), {}))
@@ -136,7 +139,7 @@ def test_a_secret_is_on_no_surface_of_the_command_line(tmp_path, capsys):
 
     anyio.run(leave_it_pending)
     commands = [["approvals"], ["approvals", "--all"], ["sessions"], ["show", "s"], ["audit"]]
-    for command in [each for shown in commands for each in (shown, [*shown, "--json"])]:
+    for command in [["export", "s"], *(each for shown in commands for each in (shown, [*shown, "--json"]))]:
         make_app()([*command, "--store", path], result_action="return_value")
     printed = capsys.readouterr()
     assert printed.out.count(MASK) > 8
