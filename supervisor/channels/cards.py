@@ -23,7 +23,8 @@ import msgspec
 
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
-from supervisor.core.values import Approval, Verdict
+from supervisor.core.rules import SHELL, is_prefix
+from supervisor.core.values import Approval, Option, Verdict
 from supervisor.core.words import Heard
 
 GUTTER: Final = "│ "
@@ -54,6 +55,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     facts: tuple[tuple[str, str], ...]
     choices: tuple[Choice, ...]
+    wider: "tuple[Grant, ...]" = ()
+    """What could be granted for longer than once."""
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -104,13 +107,16 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))
     facts += _origin(approval, now)
+    wider = grants(approval, "session") if edited is None else ()  # what was edited was not offered (A8)
     runs = "runs it once, exactly as shown" if edited is None else "runs it once, with your arguments as shown"
     return Card(
         approval=approval.id,
         headline=headline(approval),
         facts=tuple(facts),
+        wider=wider,
         choices=(
             Choice("a", "approve", runs),
+            *((_LONGER,) if wider else ()),
             Choice("e", "edit", "change the arguments; you see them again before anything runs"),
             Choice("d", "deny", f"nothing runs; {agent} is told so, with your reason, and goes on"),
         ),
@@ -174,6 +180,34 @@ def _origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     if approval.escalated_to:
         facts.append(("also asks", ", ".join(visible(name) for name in approval.escalated_to)))
     return [*facts, ("session", visible(approval.session)), ("approval", visible(approval.id))]
+
+
+_LONGER: Final = Choice("s w", "longer", "choose what to allow, for this session (s) or always (w)")
+"""Two keys in one line: a screen has few. Neither decides anything before its pattern was shown."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A way to allow more than this one call: its pattern, safe for a screen and to be shown whole (it may have several
+    lines), and in words what that covers."""
+
+    option: Option
+    pattern: str
+    covers: str
+
+
+def grants(approval: Approval, scope: str) -> tuple[Grant, ...]:
+    """Return what may be granted for the session, or always: the exact pattern first; none if only once is offered."""
+    return tuple(
+        Grant(option, visible(option.pattern, lines=True), _covers(approval.tool, option.pattern))
+        for option in approval.options
+        if option.scope == scope and option.pattern is not None
+    )
+
+
+def _covers(tool: str, pattern: str) -> str:
+    if is_prefix(tool, pattern):
+        return "also with other operands, and with options known to be harmless"
+    return "exactly this command" if tool == SHELL else f"{visible(tool)} with exactly these arguments"
 
 
 def path_text(path: tuple[str, ...]) -> str:
@@ -262,6 +296,11 @@ def plain(card: Card, commands: dict[str, str]) -> str:
             effect = "runs it once, with the whole arguments object that you give"
             effect = effect if choice.word == "edit" else choice.effect
             lines += [f"  to {choice.word}: {commands[choice.word]}", *([f"    ({effect})"] if effect else [])]
+    if card.wider and "wider" in commands:
+        lines.append(f"  to be asked no more, for the first of these or with --pattern another: {commands['wider']}")
+        for grant in card.wider:
+            lines += [f"    {GUTTER}{line}" for line in grant.pattern.split("\n")]
+            lines.append(f"    ({grant.covers})")
     return "\n".join(lines)
 
 
@@ -287,7 +326,7 @@ def decided(approval: Approval, now: datetime) -> str:
     because = f": {visible(approval.reason)}" if approval.reason else ""
     match approval.status:
         case "approved":
-            return f"approved{by}{when}"
+            return f"approved{by}{when}{_standing(approval)}"
         case "denied":
             return f"denied{by}{when}{because}"
         case "answered":
@@ -301,6 +340,15 @@ def decided(approval: Approval, now: datetime) -> str:
 def answer_text(answer: Any) -> str:
     """Return the answer to a question in one line."""
     return quoted(answer) if isinstance(answer, str) else visible(msgspec.json.encode(answer).decode())
+
+
+def _standing(approval: Approval) -> str:
+    """Say what a decision allows beyond its call."""
+    if approval.rule is None:
+        return ""
+    until = "for the session" if approval.scope == "session" else "always"
+    pattern = visible(approval.pattern or "")
+    return f", and {until}: {pattern} (rule {visible(approval.rule)})"
 
 
 def heard_lines(heard: Heard, now: datetime) -> list[str]:
@@ -336,7 +384,8 @@ def told(verdict: Verdict, now: datetime) -> str:
     when = f" at {at(verdict.decided_at, now)}" if verdict.decided_at else ""
     match verdict.kind:
         case "won" | "recorded":
-            return f"{verdict.status or 'decided'}{by}"
+            rule = f"; rule {verdict.rule} holds from now on" if verdict.rule else ""
+            return f"{verdict.status or 'decided'}{by}{rule}"
         case "same":
             return f"already {verdict.status}{by}{when}; nothing changes"
         case "conflict":

@@ -18,6 +18,7 @@ from supervisor.core.documents import (
     event_document,
     outcome_document,
     receipt_document,
+    rule_document,
     session_document,
     verdict_document,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "print_json",
     "print_value",
     "receipt_document",
+    "rule_document",
     "run_document",
     "say",
     "session_document",

@@ -18,7 +18,7 @@ from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, find_store, parse_arguments
 from supervisor.core.errors import NotFound
 from supervisor.core.questions import read_answer
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, SessionView, Verdict
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, SessionView, Verdict
 
 Decide = Callable[[str, Approval], Decision]
 """Makes a decision of somebody's name and what was asked."""
@@ -32,11 +32,17 @@ def approve(
     /,
     *,
     edit: Annotated[str | None, Parameter(help="Approve with these arguments instead: the whole JSON object.")] = None,
+    scope: Annotated[
+        Scope, Parameter(help="How far: this call, all of its session's tree from now on, or every session.")
+    ] = "once",
+    pattern: Annotated[
+        str | None, Parameter(help="What a wider scope covers, of those offered. Default: exactly this call.")
+    ] = None,
     by: ByOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Say yes to one call: it runs once.
+    """Say yes to one call: it runs once. With a wider scope what its pattern covers is asked no more.
 
     Parameters
     ----------
@@ -45,7 +51,11 @@ def approve(
     """
     arguments = None if edit is None else parse_arguments(edit)
     return _decide(
-        approval, lambda name, found: Approve(by=name, arguments=arguments), by, find_store(store), as_json=json
+        approval,
+        lambda name, found: Approve(by=name, arguments=arguments, scope=scope, pattern=pattern),
+        by,
+        find_store(store),
+        as_json=json,
     )
 
 
@@ -153,7 +163,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     _need_store(place, "approval", approval)
     name = by if by is not None else login_name()
 
-    async def decide() -> tuple[Verdict, str]:
+    async def decide() -> tuple[Verdict, Approval]:
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=False) as supervisor:
@@ -161,16 +171,22 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
             found = supervisor.store.get_approval(approval)
             if found is None:
                 raise _unknown(supervisor, approval)
-            return await supervisor.decide(approval, decision(name, found)), found.root_session
+            verdict = await supervisor.decide(approval, decision(name, found))
+            return verdict, supervisor.get_approval(approval)
 
-    verdict, root = anyio.run(decide)
+    verdict, found = anyio.run(decide)
     if as_json:
         answers.print_json(answers.verdict_document(verdict))
     else:
         print(f"{told(verdict, datetime.now().astimezone())} [{approval}]")
+        if verdict.rule is not None:
+            where = f"in session {found.root_session}" if found.scope == "session" else "in every session"
+            say(f"Asked no more {where}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
+            say(f"To take it back: supervisor revoke {verdict.rule}{place.option}")
     is_counted = verdict.kind in ("won", "same", "recorded")
     if is_counted and not verdict.running:
-        say(f"Nobody runs this session now; the decision is kept. To go on: supervisor resume {root}{place.option}")
+        onwards = f"supervisor resume {found.root_session}{place.option}"
+        say(f"Nobody runs this session now; the decision is kept. To go on: {onwards}")
     return Exit.DONE if is_counted else Exit.CONFLICT
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago, asked_facts, at, decided, headline, path_text, visible
+from supervisor.channels.cards import ago, asked_facts, at, decided, grants, headline, path_text, visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
@@ -215,6 +215,9 @@ def _print_approvals(found: list[Approval]) -> None:
                 text.append("\n" + " " * 13 + "│ ").append(line)
             text.append("\n")
         text.append("    session  ", style="dim").append(approval.session)
+        for n, grant in enumerate(grants(approval, "session") if is_pending else ()):
+            label = "\n    further  --scope session|always, for exactly: " if not n else "\n             or --pattern: "
+            text.append(label, style="dim").append(grant.pattern.replace("\n", "\n" + " " * 13 + "│ "))
         if is_pending and not approval.shown:
             text.append("\n    no card of it could be shown anywhere yet", style="dim")
         console.print(text)

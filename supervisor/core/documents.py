@@ -43,8 +43,9 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
+    """A rule with all of its fields; `verdict` is its kind in the word for what rules say of a call."""
     document: dict[str, Any] = msgspec.to_builtins({name: getattr(rule, name) for name in rule.__struct_fields__})
-    return document
+    return {**document, "verdict": rule.kind}
 
 
 def receipt_document(receipt: Receipt) -> dict[str, Any]:

@@ -146,6 +146,11 @@ def journaled(options: Iterable[Option], arguments: Mapping[str, Any]) -> tuple[
     return tuple(None if pattern == exact else pattern for pattern in found)
 
 
+def is_prefix(tool: str, pattern: str) -> bool:
+    """Whether an offered pattern covers more than the call that it was offered for."""
+    return tool == SHELL and pattern.endswith(" *")
+
+
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
     """Return the offered option that a decision names, or None; without a pattern the scope's exact one (A5)."""
     return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)

@@ -40,12 +40,17 @@ Unattended = Literal["ask", "approve", "deny"]
 
 _ANSWERS: dict[str, Decision] = {
     "approve": Approve(by="--approve all"),
-    "deny": Deny(by="--approve none", reason="this run was started with --approve none: nobody is asked"),
+    "deny": Deny(
+        by="--approve none",
+        reason="this run was started with --approve none: nobody is asked; a person allows beforehand with "
+        "supervisor allow TOOL PATTERN",
+    ),
 }
 _NOBODY = Deny(
     by="supervisor",
     reason="nobody could ever answer: the store is in memory, there is no channel, and the program reads no approvals; "
-    "give open_supervisor a file or a channel, or allow beforehand with --approve all (unattended='approve')",
+    "give open_supervisor a file or a channel, or allow beforehand with rules=[allow(tool, pattern)] or --approve all "
+    "(unattended='approve')",
 )
 
 

@@ -104,9 +104,10 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
         )
     option = find_option(approval.options, decision.scope, decision.pattern)
     if option is None or option.pattern is None:
-        offered = "; ".join(f"{each.scope} {each.pattern or ''}".strip() for each in approval.options)
+        patterns = dict.fromkeys(each.pattern for each in approval.options if each.pattern is not None)
+        offered = f", or for the session or always: {' or '.join(patterns)}" if patterns else " only"
         asked = f"{decision.scope} {decision.pattern or ''}".strip()
-        raise InvalidInput(f"{asked!r} was not offered for {approval.id}; offered: {offered or 'once'}")
+        raise InvalidInput(f"{asked!r} was not offered for {approval.id}; it may be approved once{offered}")
     scope = approval.root_session if decision.scope == "session" else None
     return named(allow(approval.tool, option.pattern, origin="decision", scope=scope))
 

@@ -1,6 +1,7 @@
 """A program whose agents each ask once, at the terminal. Arguments: backend, store, a name for each sub-agent."""
 
 import json
+import os
 import sys
 
 import anyio
@@ -26,7 +27,7 @@ async def parent(ctx: Context, names: list[str]) -> list[str]:
 
 async def main(store: str, names: list[str]) -> None:
     async with open_supervisor(store, channels=[Terminal(by="ana", settle=0, store=store)]) as supervisor:
-        run = await supervisor.start(parent, names, session="asking")
+        run = await supervisor.start(parent, names, session=os.environ.get("SESSION", "asking"))
         print(json.dumps(await run.result()), flush=True)
 
 

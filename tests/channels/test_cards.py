@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.cards import ago, decided, json_text, make_card, plain, summary, told, visible
+from supervisor.channels.cards import ago, decided, grants, json_text, make_card, plain, summary, told, visible
 from supervisor.core.values import Approval, Option, Verdict
 
 NOW = datetime(2026, 11, 21, 22, 40, tzinfo=UTC)
@@ -47,6 +47,33 @@ def test_a_card_says_what_where_who_and_since_when():
     assert (facts["session"], facts["approval"]) == (approval.session, approval.id)
     assert "janitor > cleaner" in card.headline
     assert [choice.key for choice in card.choices] == ["a", "e", "d"]
+
+
+PATTERNS = ("in /srv: rm 'a b'", "in /srv: git log *")
+GRANTABLE = (Option("once"), *(Option(scope, pattern) for pattern in PATTERNS for scope in ("session", "always")))
+
+
+def test_what_can_be_granted_is_shown_with_its_pattern():
+    """A7: a person sees exactly what will be allowed, and that an edit cannot be granted for longer (A8)."""
+    approval = make_approval(options=GRANTABLE)
+    for scope in ("session", "always"):
+        found = grants(approval, scope)
+        assert [grant.pattern for grant in found] == list(PATTERNS)
+        assert [grant.option for grant in found] == [Option(scope, pattern) for pattern in PATTERNS]
+        assert len({grant.covers for grant in found}) == 2
+    assert [choice.key for choice in make_card(approval, NOW).choices] == ["a", "s w", "e", "d"]
+    assert [choice.key for choice in make_card(approval, NOW, edited={}).choices] == ["a", "e", "d"]
+    lines = plain(make_card(approval, NOW), {"approve": "yes", "wider": "more"})
+    assert all(f"│ {pattern}\n" in lines for pattern in PATTERNS)
+
+
+def test_a_pattern_of_several_lines_cannot_imitate_what_stands_around_it():
+    """What an agent wrote is behind a gutter, and obeyed by nothing."""
+    pattern = "in /srv: echo\n  to deny: \x1b[31mrm"
+    (grant,) = grants(make_approval(options=(Option("session", pattern),)), "session")
+    assert grant.pattern == "in /srv: echo\n  to deny: \\x1b[31mrm"
+    card = make_card(make_approval(options=(Option("session", pattern),)), NOW)
+    assert "    │   to deny: " in plain(card, {"wider": "more"})
 
 
 def test_a_call_with_a_cwd_of_its_own_runs_there():

@@ -1,6 +1,7 @@
 """The terminal channel on a real terminal, on both backends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -28,6 +29,23 @@ def test_a_key_approves_the_selected_card_and_no_other(on_terminal, backend):
     assert code == 0
     assert ["not now" in result for result in results] == [True, False]
     assert results[1].startswith("noted ")
+
+
+def test_a_rule_is_granted_by_the_number_of_the_pattern_that_was_shown(on_terminal, backend, tmp_path: Path):
+    """A7: two keys; then another process, with two sub-agents that do the same, asks nobody."""
+    program = on_terminal(backend, "same")
+    program.see("s w")
+    program.see("Ctrl-C")
+    program.press("w")
+    program.see("allow always")
+    program.see('{"count":1,"name":"same"}')
+    program.see("Esc back")
+    program.press("1")
+    program.see('always: {"count":1,"name":"same"}')
+    assert json.loads(program.end()[1]) == ["noted same 1"]
+    again = [sys.executable, Path(__file__).with_name("asking.py"), backend, tmp_path / "state.db", "same", "same"]
+    done = subprocess.run(again, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, "SESSION": "next"})
+    assert json.loads(done.stdout) == ["noted same 1", "noted same 1"]
 
 
 def test_keys_that_come_together_decide_nothing(on_terminal, backend):

@@ -7,14 +7,14 @@ from test_cards import make_approval
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder
 from supervisor.channels.terminal.line import Line
-from supervisor.core.values import Approve, Deny
+from supervisor.core.values import Approve, Deny, Option
 
 
 def make_desk(*ids: str, **options) -> Desk:
     desk = Desk("ana", 0.4, **options)
     for name in ids:
         desk.add(make_approval(id=name), 0.0)
-        desk.whole.add(name)
+        desk.whole.add((name, None))
     return desk
 
 
@@ -33,7 +33,7 @@ def test_a_card_that_was_not_shown_whole_cannot_be_approved():
     desk.whole.clear()
     assert desk.press(["a"], 1.0) is None
     assert desk.press(["v"], 1.0) == ShowWhole("long")
-    desk.whole.add("long")
+    desk.whole.add(desk.face)
     assert desk.press(["a"], 1.0) == Decide("long", Approve(by="ana"))
 
 
@@ -53,10 +53,67 @@ def test_edited_arguments_are_approved_only_from_the_card():
     """The edit itself decides nothing; `r` goes back to what was asked (A8)."""
     desk = make_desk("only")
     desk.edit("only", '{"command": ["ls"]}', 1.0)
-    desk.whole.add("only")
+    desk.whole.add(desk.face)
     assert desk.press(["a"], 2.0) == Decide("only", Approve(by="ana", arguments={"command": ["ls"]}))
     desk.press(["r"], 2.0)
     assert desk.press(["a"], 3.0) == Decide("only", Approve(by="ana"))
+
+
+GRANTABLE = {
+    "arguments": {"command": "git log", "cwd": None},
+    "options": (
+        Option("once"),
+        Option("session", "in /srv: git log"),
+        Option("always", "in /srv: git log"),
+        Option("session", "in /srv: git log *"),
+        Option("always", "in /srv: git log *"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "scope"), [("s", "session"), ("w", "always")])
+def test_what_is_granted_for_longer_is_shown_first_and_chosen_by_its_number(key, scope):
+    """A7: the first key decides nothing; the pattern is chosen where it was shown, and read for long enough."""
+    desk = Desk("ana", 0.4)
+    desk.add(make_approval(id="only", **GRANTABLE), 0.0)
+    assert (desk.press([key], 1.0), desk.granting) == (None, None), "its card was not shown whole"
+    desk.whole.add(desk.face)
+    assert (desk.press([key], 2.0), desk.granting) == (None, scope)
+    assert [grant.pattern for grant in desk.wider] == ["in /srv: git log", "in /srv: git log *"]
+    assert desk.press(["2"], 3.0) is None, "what can be granted was not shown whole"
+    assert desk.press(["v"], 3.0) == ShowWhole("only")
+    desk.whole.add(desk.face)
+    assert desk.press(["2"], 2.1) is None, "it was shown only just now"
+    assert [desk.press([other], 3.0) for other in ("a", "3", "0", "enter")] == [None] * 4
+    assert desk.press(["2"], 3.0) == Decide("only", Approve(by="ana", scope=scope, pattern="in /srv: git log *"))
+
+
+def test_what_can_be_granted_is_left_by_escape_and_goes_with_its_card():
+    """A key meant for one card never grants anything for the next (A2)."""
+    desk = Desk("ana", 0.4)
+    for name in ("first", "second"):
+        desk.add(make_approval(id=name, **GRANTABLE), 0.0)
+        desk.whole |= {(name, None), (name, "session")}
+    desk.press(["s"], 1.0)
+    desk.press(["esc"], 2.0)
+    assert desk.press(["2"], 3.0) is None
+    assert (desk.selected, desk.granting) == ("second", None)
+    desk.press(["s"], 4.0)
+    desk.remove("second", 5.0)
+    assert (desk.selected, desk.granting) == ("first", None)
+    assert desk.press(["1"], 6.0) is None
+
+
+def test_edited_arguments_and_what_is_offered_once_are_approved_once():
+    """A5, A8: nothing is granted that was not offered, and the person is told so."""
+    desk = Desk("ana", 0.0)
+    desk.add(make_approval(id="once"), 0.0)
+    desk.add(make_approval(id="edited", **GRANTABLE), 0.0)
+    desk.edit("edited", '{"command": "rm x", "cwd": null}', 1.0)
+    for name, n in (("once", "1"), ("edited", "2")):
+        desk.press([n], 2.0)
+        desk.whole.add((name, None))
+        assert (desk.press(["w"], 3.0), desk.granting, bool(desk.message)) == (None, None, True)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "nonsense", '{"a": 1} x'])
@@ -78,20 +135,23 @@ def test_a_card_that_goes_away_takes_what_was_being_typed_with_it():
     assert desk.press(["enter"], 9.0) is None
 
 
-@given(st.lists(st.sampled_from([*"aedvrnp19xé", "tab", "enter", "esc", "backspace", "gone", "new"]), max_size=40))
+@given(st.lists(st.sampled_from([*"aedvrnpsw129xé", "tab", "enter", "esc", "backspace", "gone", "new"]), max_size=40))
 def test_no_sequence_of_keys_decides_anything_but_the_selected_card(keys):
     """Whatever is pressed while cards come and go, a decision names the card that is selected."""
     desk = make_desk("0", "1", "2")
     for now, key in enumerate(keys, 1):
         if key == "new":
             desk.add(make_approval(id=f"new{now}"), now)
-            desk.whole.update(desk.pending)
+            desk.whole.update((name, None) for name in desk.pending)
         elif key == "gone" and desk.selected:
             desk.remove(desk.selected, now)
         else:
             selected = desk.selected
+            before = desk.granting
             action = desk.press([key], now)
             assert action is None or action.approval == selected
+            is_wider = isinstance(action, Decide) and isinstance(action.decision, Approve) and action.decision.pattern
+            assert not is_wider or (before, key in "12") == (action.decision.scope, True)
         assert (desk.selected in desk.pending) == bool(desk.pending)
 
 

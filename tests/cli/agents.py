@@ -18,7 +18,7 @@ async def note(name: str, count: int = 1) -> str:
 async def approve_myself(approval: str) -> int:
     """What an eager agent might try, its marker washed off."""
     env = {name: value for name, value in os.environ.items() if name != "SUPERVISOR_CALL"}
-    command = [sys.executable, "-m", "supervisor", "approve", approval]
+    command = [sys.executable, "-m", "supervisor", *(["approve", approval] if approval else ["allow", "note", "{}"])]
     return subprocess.run(command, env=env, capture_output=True).returncode
 
 

@@ -41,6 +41,12 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
         (["cancel", "x"], 5),
         (["show", "x"], 5),
         (["resume", "x"], 5),
+        (["revoke", "x"], 5),
+        (["allow", "shell"], 2),
+        (["allow", "shell", "python *"], 2),
+        (["allow", "note", "nonsense"], 2),
+        (["forbid", "*"], 2),
+        (["approve", "x", "--scope", "sometimes"], 2),
     ],
 )
 def test_bad_input_is_one_clear_line(supervisor, tmp_path: Path, arguments, code):
@@ -62,7 +68,7 @@ def test_an_id_that_is_nearly_right_is_offered(supervisor):
     assert "asking" in supervisor("show", "askin").err
 
 
-@pytest.mark.parametrize("command", ["sessions", "approvals", "audit", "resume"])
+@pytest.mark.parametrize("command", ["sessions", "approvals", "audit", "resume", "rules"])
 def test_reading_never_creates_a_store(supervisor, command):
     """No store is an empty list."""
     answer = supervisor(command, "--json")

@@ -225,11 +225,10 @@ class Terminal(Channel):
             self._desk.edit(action.approval, text, anyio.current_time())
 
     def _show_whole(self, approval: str) -> None:
-        from supervisor.channels.terminal.screen import draw_card
+        from supervisor.channels.terminal.screen import draw_face
 
-        pending = self._desk.pending[approval]
-        self._console.print(draw_card(make_card(pending, _now(), edited=self._desk.edited.get(approval))))
-        self._desk.whole.add(approval)
+        self._console.print(draw_face(self._desk, self._desk.pending[approval], _now()))
+        self._desk.whole.add(self._desk.face)
 
     async def _keep_fresh(self) -> None:
         """Redraw when what the runs do has changed, and now and then: cards and runs say how long it has been so."""
@@ -333,6 +332,7 @@ class Terminal(Channel):
             "approve": f"supervisor approve {approval.id}{end}",
             "edit": f"supervisor approve {approval.id} --edit JSON{end}",
             "deny": f"supervisor deny {approval.id} --reason TEXT{end}",
+            "wider": f"supervisor approve {approval.id} --scope session|always{end}",
         }
 
 

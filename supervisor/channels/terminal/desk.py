@@ -8,13 +8,15 @@ Rules
 - Several keys in one read are a paste or type-ahead, never a decision.
 - A question's choices have the number keys; cards that have none keep them for selecting.
 - Edited arguments are shown on the card before they can be approved.
+- What is granted for longer than once is shown on a card of its own first, and chosen there by its number; edited
+  arguments are approved once.
 """
 
 from typing import Any, Final, Literal
 
 import msgspec
 
-from supervisor.channels.cards import NUMBERS, json_text, visible
+from supervisor.channels.cards import NUMBERS, Grant, grants, json_text, visible
 from supervisor.channels.terminal.line import Line
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
@@ -22,7 +24,8 @@ from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 
 ANSWERING: Final = frozenset("aeyn" + NUMBERS)
 """Keys that mean something else on a question, or nothing."""
-KEYS: Final = "a e d v r and 1-9"
+KEYS: Final = "a s w e d v r and 1-9"
+Wider = Literal["session", "always"]
 
 
 class Decide(msgspec.Struct, frozen=True):
@@ -55,8 +58,10 @@ class Desk:
         self.selected: str | None = None
         self.edited: dict[str, Any] = {}
         self.drafts: dict[str, str] = {}
-        self.whole: set[str] = set()
-        """Approvals that were shown whole."""
+        self.granting: Wider | None = None
+        """How far the person wants to allow the selected one; then its card shows what can be granted."""
+        self.whole: set[tuple[str, Wider | None]] = set()
+        """Faces that were shown whole."""
         self.message = ""
         self.line: Line | None = None
         """What the person is typing for the selected card, if they are."""
@@ -66,6 +71,17 @@ class Desk:
     @property
     def approval(self) -> Approval | None:
         return None if self.selected is None else self.pending[self.selected]
+
+    @property
+    def face(self) -> tuple[str, Wider | None]:
+        """What is shown of the selected approval: its card, or what can be granted."""
+        return self.selected or "", self.granting
+
+    @property
+    def wider(self) -> tuple[Grant, ...]:
+        """What the person may choose from, by its number."""
+        approval = self.approval
+        return () if approval is None or self.granting is None else grants(approval, self.granting)
 
     def add(self, approval: Approval, now: float) -> None:
         self.pending[approval.id] = approval
@@ -80,7 +96,7 @@ class Desk:
         del self.pending[approval]
         self.edited.pop(approval, None)
         self.drafts.pop(approval, None)
-        self.whole.discard(approval)
+        self._forget_shown(approval)
         if self.selected == approval:
             rest = list(self.pending)
             self._select(rest[min(place, len(rest) - 1)] if rest else None, now)
@@ -95,6 +111,8 @@ class Desk:
             self.message = "Several keys came at once, so none of them counts. Press one."
             return None
         self.message = ""
+        if self.granting is not None:
+            return self._grant(self.selected, self.granting, keys[0], now)
         if self.pending[self.selected].kind == "question" and keys[0] in ANSWERING:
             return self._answer(self.pending[self.selected], keys[0], now)
         return self._choose(self.selected, keys[0], now)
@@ -103,6 +121,8 @@ class Desk:
         match key:
             case "a":
                 return self._approve(selected, now)
+            case "s" | "w" if self.pending[selected].kind == "call":
+                self._open_grants(selected, "session" if key == "s" else "always", now)
             case "d":
                 self.line, self.typing = Line(), "reason"
             case "e":
@@ -114,6 +134,13 @@ class Desk:
                 return ShowWhole(selected)
             case "r" if self.edited.pop(selected, None) is not None:
                 self._select(selected, now)
+            case other:
+                self._move(selected, other, now)
+        return None
+
+    def _move(self, selected: str, key: str, now: float) -> None:
+        """Select another card, or say which keys there are."""
+        match key:
             case "tab" | "right" | "down" | "n":
                 self._step(selected, 1, now)
             case "backtab" | "left" | "up" | "p":
@@ -123,7 +150,6 @@ class Desk:
             case other:
                 name = visible(other) if len(other) == 1 else "That key"
                 self.message = f"{name} does nothing here; the keys are {KEYS}."
-        return None
 
     def _type(self, selected: str, line: Line, keys: list[str], now: float) -> Action | None:
         for key in keys:
@@ -160,21 +186,11 @@ class Desk:
         if arguments != original:
             self.edited[approval] = arguments
         self.message = "" if arguments != original else "The arguments are as they were."
-        self.whole.discard(approval)
+        self._forget_shown(approval)
         self._select(approval, now)
 
-    def _may_decide(self, selected: str, now: float) -> bool:
-        """Whether the person could have read the card."""
-        if now - self._selected_at < self.settle:
-            self.message = "This one was shown only just now, so that key did not count. Read it, then press again."
-        elif selected not in self.whole:
-            self.message = "There is more of it than fits here: v shows it whole, then press again."
-        else:
-            return True
-        return False
-
     def _approve(self, selected: str, now: float) -> Decide | None:
-        if not self._may_decide(selected, now):
+        if not self._may_decide(now):
             return None
         edited: dict[str, Any] | None = self.edited.get(selected)
         return Decide(selected, Approve(by=self.by, arguments=edited))
@@ -187,7 +203,7 @@ class Desk:
         elif is_yes_or_no(asked.schema):
             keys = {"y": True, "n": False}
         if key in keys:
-            return Decide(asked.id, Answer(keys[key], self.by)) if self._may_decide(asked.id, now) else None
+            return Decide(asked.id, Answer(keys[key], self.by)) if self._may_decide(now) else None
         if key == "a" and not keys:
             self.line, self.typing = Line(self.drafts.get(asked.id, "")), "answer"
         else:
@@ -208,11 +224,48 @@ class Desk:
             return None
         return Decide(asked.id, Answer(value, self.by))
 
+    def _open_grants(self, selected: str, scope: Wider, now: float) -> None:
+        """Show what can be granted for longer than once; nothing is decided by it."""
+        if selected in self.edited:
+            self.message = "Edited arguments are approved once. r restores what was asked."
+        elif not grants(self.pending[selected], scope):
+            self.message = "This one can only be approved once: what it would cover cannot be told safely."
+        elif self._may_decide(now):
+            self.granting, self._selected_at = scope, now
+
+    def _grant(self, selected: str, scope: Wider, key: str, now: float) -> Action | None:
+        """A key pressed before what can be granted."""
+        if key == "v":
+            return ShowWhole(selected)
+        if key in ("esc", "backspace", "left"):
+            self._select(selected, now)
+        elif key.isdecimal() and 0 < int(key) <= len(self.wider):
+            if self._may_decide(now):
+                option = self.wider[int(key) - 1].option
+                return Decide(selected, Approve(by=self.by, scope=scope, pattern=option.pattern))
+        else:
+            self.message = "Press the number of what you allow, or Esc to go back; nothing is decided yet."
+        return None
+
+    def _may_decide(self, now: float) -> bool:
+        """Whether the person could have read what is shown."""
+        if now - self._selected_at < self.settle:
+            self.message = "This was shown only just now, so that key did not count. Read it, then press again."
+        elif self.face not in self.whole:
+            self.message = "There is more of it than fits here: v shows it whole, then press again."
+        else:
+            return True
+        return False
+
+    def _forget_shown(self, approval: str) -> None:
+        self.whole = {face for face in self.whole if face[0] != approval}
+
     def _step(self, selected: str, by: Literal[1, -1], now: float) -> None:
         ids = list(self.pending)
         self._select(ids[(ids.index(selected) + by) % len(ids)], now)
 
     def _select(self, approval: str | None, now: float) -> None:
         self.selected = approval
+        self.granting = None
         self.line = None
         self._selected_at = now

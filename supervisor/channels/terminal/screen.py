@@ -24,6 +24,7 @@ from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.tree import draw_tree
 from supervisor.core.activity import Activity
+from supervisor.core.values import Approval
 
 CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5
@@ -53,13 +54,13 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     if approval is None:
         return Text()
     card = make_card(approval, now, edited=desk.edited.get(approval.id))
-    lines = console.render_lines(draw_card(card, _title(desk)), pad=False)
+    lines = console.render_lines(draw_face(desk, approval, now, _title(desk)), pad=False)
     room = console.height - 1 - len(console.render_lines(_foot(desk, card, console.width, now), pad=False))
     if len(lines) <= room:
-        desk.whole.add(approval.id)
+        desk.whole.add(desk.face)
         return Group(as_renderable(lines), _foot(desk, card, console.width, now))
     kept = max(_MINIMUM_OF_CARD, room - 1)
-    where = "above" if approval.id in desk.whole else "v shows them all"
+    where = "above" if desk.face in desk.whole else "v shows them all"
     note = Text(f" … {len(lines) - kept} more lines of it: {where}", style="bold red")
     return Group(as_renderable(lines[:kept]), note, _foot(desk, card, console.width, now))
 
@@ -70,6 +71,41 @@ def _foot(desk: Desk, card: Card, width: int, now: datetime) -> RenderableType:
     if desk.message:
         rows.append(Text(desk.message, style="bold red"))
     return Group(*rows, _typing(desk, desk.line) if desk.line is not None else _keys(desk, card))
+
+
+def draw_face(desk: Desk, approval: Approval, now: datetime, title: str = "") -> RenderableType:
+    """Return what is shown of the selected approval: its card, or what can be granted for longer than once."""
+    if desk.granting is not None:
+        return _draw_grants(desk, approval, desk.granting)
+    return draw_card(make_card(approval, now, edited=desk.edited.get(approval.id)), title)
+
+
+def _draw_grants(desk: Desk, approval: Approval, scope: str) -> RenderableType:
+    found = Table.grid(padding=(0, 1))
+    found.add_column(style=f"bold {CALM}")
+    found.add_column(overflow="fold")
+    for number, grant in enumerate(desk.wider, 1):
+        found.add_row(str(number), Text(_gutter(grant.pattern), style="bold"))
+        found.add_row("", Text(grant.covers, style="dim"))
+    head = Text(f"{path_text(approval.path)} asks to call {visible(approval.tool)}: what may run without asking?")
+    head.stylize(f"bold {CALM}")
+    held = Text(f"This call runs now. What you choose is not asked again {_reach(approval, scope)}.")
+    return Panel(
+        Group(head, Text(), found, Text(), held),
+        title=Text("allow for this session" if scope == "session" else "allow always"),
+        title_align="left",
+        box=ROUNDED,
+        border_style=CALM,
+    )
+
+
+def _reach(approval: Approval, scope: str) -> str:
+    """Say for whom, and until when, a scope wider than once holds."""
+    whose = {
+        "session": f"in session {visible(approval.root_session)}, for all of its agents",
+        "always": "in every session of this store, for every agent",
+    }[scope]
+    return f"{whose}, until somebody revokes it"
 
 
 def draw_card(card: Card, title: str = "") -> RenderableType:
@@ -88,7 +124,7 @@ def draw_card(card: Card, title: str = "") -> RenderableType:
         choices.add_row(choice.key, choice.word, choice.effect)
     head = Text(card.headline, style=f"bold {CALM}")
     return Panel(
-        Group(head, facts, Text(), choices),
+        Group(head, facts, choices),
         title=Text(title) if title else None,
         title_align="left",
         box=ROUNDED,
@@ -122,16 +158,18 @@ def _others(desk: Desk, width: int, now: datetime) -> list[RenderableType]:
 
 def _keys(desk: Desk, card: Card) -> RenderableType:
     keys = [(choice.key, choice.word) for choice in card.choices]
-    if desk.selected in desk.edited:
+    if desk.granting is not None:
+        keys = [(str(number), "allow this") for number in range(1, len(desk.wider) + 1)] + [("Esc", "back")]
+    elif desk.selected in desk.edited:
         keys.append(("r", "restore"))
-    if desk.selected not in desk.whole:
+    if desk.face not in desk.whole:
         keys.append(("v", "view whole"))
-    if len(desk.pending) > 1:
+    if len(desk.pending) > 1 and desk.granting is None:
         keys.append(("Tab", "next"))
     keys.append(("Ctrl-C", "stop for now"))
     text = Text(" ")
     for key, word in keys:
-        text.append(key, style=f"bold {CALM}").append(f" {word}   ")
+        text.append(key, style=f"bold {CALM}").append(f" {word}  ")
     return text
 
 

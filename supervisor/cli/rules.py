@@ -1,0 +1,190 @@
+"""Standing decisions: rules, allow, forbid, revoke. They hold in every process that works on the store (A7).
+
+Changing rules is a person's, like deciding: from inside a supervised call it is refused (A4). Listing them is not.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from supervisor.channels.cards import ago, at, visible
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit, not_found
+from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, find_store
+from supervisor.core import rules as core
+from supervisor.core.errors import NotFound
+from supervisor.core.rules import Rule
+
+if TYPE_CHECKING:
+    from supervisor.runtime.local import LocalSupervisor
+
+SessionOption = Annotated[
+    str | None, Parameter(name="--session", help="Only in this session's tree. Default: in every session.")
+]
+
+
+def rules(*, store: StoreOption = None, json: JsonOption = False) -> int:
+    """List the standing rules of the store, oldest first. Those in a program's code are not in it."""
+    import anyio
+
+    from supervisor.cli.reading import reading
+
+    place = find_store(store)
+
+    async def read() -> list[Rule]:
+        async with reading(place) as supervisor:
+            return [] if supervisor is None else supervisor.rules()
+
+    found = anyio.run(read)
+    if json:
+        answers.print_json([answers.rule_document(rule) for rule in found])
+    elif found:
+        _print_rules(found)
+        say(f"\nDeny beats ask beats allow. To take one back: supervisor revoke ID{place.option}")
+    else:
+        say(f"No rules stand in {place.path}. To allow beforehand: supervisor allow TOOL PATTERN{place.option}")
+    return Exit.DONE
+
+
+def allow(
+    tool: str,
+    pattern: str,
+    /,
+    *,
+    session: SessionOption = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Allow calls of a tool from now on, without asking.
+
+    Parameters
+    ----------
+    tool
+        The tool's name.
+    pattern
+        What it covers. For the shell a command, exactly, or its first words and ` *`; `in /folder: git status` names
+        the folder. For other tools the JSON object of all arguments.
+    """
+    rule = core.allow(tool, pattern, origin="command line", scope=session)
+    return _add(rule, by, find_store(store), as_json=json)
+
+
+def forbid(
+    tool: str,
+    pattern: str | None = None,
+    /,
+    *,
+    session: SessionOption = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Forbid calls of a tool from now on, whoever allows or approves them.
+
+    Parameters
+    ----------
+    tool
+        The tool's name.
+    pattern
+        What it covers; without one every call. For the shell the first words of a command, in any folder. For other
+        tools a JSON object of some arguments.
+    """
+    rule = core.deny(tool, pattern, origin="command line", scope=session)
+    return _add(rule, by, find_store(store), as_json=json)
+
+
+def revoke(rule: str, /, *, by: ByOption = None, store: StoreOption = None, json: JsonOption = False) -> int:
+    """Take a rule back: it does not cover what begins from now on.
+
+    Parameters
+    ----------
+    rule
+        The rule's id, as `supervisor rules` shows it.
+    """
+    place = find_store(store)
+    if not place.path.exists():
+        raise NotFound(f"no rule {visible(rule)}: there is no store at {place.path}")
+
+    async def body(supervisor: "LocalSupervisor", name: str) -> Rule:
+        known = {each.id: each for each in supervisor.rules() if each.id is not None}
+        if rule not in known:
+            raise not_found("rule", rule, known)
+        await supervisor.revoke(rule, name)
+        return known[rule]
+
+    taken = _change(place, by, body, create=False)
+    if json:
+        answers.print_json(answers.rule_document(taken))
+    else:
+        print(f"revoked {rule}: {_sentence(taken)}")
+    return Exit.DONE
+
+
+def _add(rule: Rule, by: str | None, place: Place, *, as_json: bool) -> int:
+    async def body(supervisor: "LocalSupervisor", name: str) -> Rule:
+        return await supervisor.add_rule(rule, name)
+
+    added = _change(place, by, body, create=True)
+    if as_json:
+        answers.print_json(answers.rule_document(added))
+    else:
+        print(f"{added.id}: {_sentence(added)}")
+        say(f"To take it back: supervisor revoke {added.id}{place.option}")
+    return Exit.DONE
+
+
+def _change(
+    place: Place, by: str | None, body: "Callable[[LocalSupervisor, str], Awaitable[Any]]", *, create: bool
+) -> Any:
+    import anyio
+
+    from supervisor.channels.terminal import login_name
+    from supervisor.cli.inside import refuse_inside, refuse_inside_call
+
+    refuse_inside_call("changing rules")
+    name = by if by is not None else login_name()
+
+    async def change() -> Any:
+        from supervisor.app import open_supervisor
+
+        async with open_supervisor(place.path, create=create) as supervisor:
+            refuse_inside("changing rules", supervisor)
+            return await body(supervisor, name)
+
+    return anyio.run(change)
+
+
+def _sentence(rule: Rule) -> str:
+    where = f"in session {rule.scope}" if rule.scope else "in every session"
+    return f"{_word(rule)} {visible(rule.tool)} {where}: {_pattern(rule)}"
+
+
+def _pattern(rule: Rule) -> str:
+    """Return what a rule covers, safe for a screen."""
+    return "any arguments" if rule.pattern is None else visible(rule.pattern, lines=True)
+
+
+def _word(rule: Rule) -> str:
+    return {"allow": "allow", "deny": "forbid", "ask_for": "ask for"}[rule.kind]
+
+
+def _print_rules(found: list[Rule]) -> None:
+    from rich.text import Text
+
+    console, now = answers.open_console(), datetime.now().astimezone()
+    for number, rule in enumerate(found):
+        text = Text("\n" if number else "")
+        style = {"allow": "green", "deny": "red", "ask_for": "yellow"}[rule.kind]
+        text.append(f"{rule.id}  ", style="bold").append(_word(rule), style=style)
+        where = f"in session {rule.scope}" if rule.scope else "in every session"
+        text.append(f" {visible(rule.tool)}, {where}\n")
+        for line in _pattern(rule).split("\n"):
+            text.append("  │ ", style="dim").append(f"{line}\n")
+        since = f", {at(rule.added_at, now)} ({ago(rule.added_at, now)})" if rule.added_at else ""
+        out_of = f", deciding {rule.approval}" if rule.approval else ""
+        text.append(f"  by {visible(rule.by or '?')}{since}, {visible(rule.origin)}{out_of}", style="dim")
+        console.print(text)

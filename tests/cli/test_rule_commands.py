@@ -1,0 +1,88 @@
+"""rules, allow, forbid, revoke, approve --scope: standing decisions, and never a call's own (A7, A4)."""
+
+from pathlib import Path
+
+import pytest
+
+from supervisor.core.marker import CALL_MARKER
+
+AGENTS = Path(__file__).with_name("agents.py")
+IT = '{"count":1,"name":"it"}'
+
+
+def run(supervisor, *names, session="s"):
+    """Run the agent that asks once for each name; returns what its calls came to, None for what waits."""
+    answer = supervisor("run", f"{AGENTS}:asking", str(list(names)).replace("'", '"'), "--session", session, "--json")
+    return answer.json["outcome"] and answer.json["outcome"]["value"]
+
+
+def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervisor):
+    """A6, A7: in a store that is not there yet, too; the list says who, when, and where it comes from."""
+    added = supervisor("allow", "note", '{"name": "it", "count": 1}', "--by", "ana", "--json").json
+    assert run(supervisor, "it") == ["noted it 1"]
+    (rule,) = supervisor("rules", "--json").json
+    assert rule == added
+    assert (rule["verdict"], rule["tool"], rule["pattern"], rule["scope"]) == ("allow", "note", IT, None)
+    assert (rule["by"], rule["origin"], rule["approval"]) == ("ana", "command line", None)
+    assert rule["added_at"].endswith("Z")
+    assert supervisor("revoke", rule["id"][:-1] + "!").code == 5
+    assert supervisor("revoke", rule["id"], "--json").json == rule
+    assert supervisor("rules", "--json").json == []
+    assert supervisor("revoke", rule["id"]).code == 5
+    assert run(supervisor, "it", session="t") is None
+
+
+def test_what_is_forbidden_is_not_run_although_somebody_approves_it(supervisor):
+    """A9: deny beats everything, also when it comes after the question."""
+    (approval,) = supervisor.ask("it")
+    assert supervisor("forbid", "note", '{"name": "it"}').code == 0
+    assert supervisor("approve", approval).code == 0
+    assert "denied" in supervisor("resume", "asking", "--json").json["outcome"]["value"][0]
+
+
+def test_a_decision_with_scope_makes_a_rule_out_of_its_approval(supervisor):
+    """A7: for the session's tree alone; both ways of looking show what is offered and what stands."""
+    (approval,) = supervisor.ask("it")
+    (asked,) = supervisor("approvals", "--json").json
+    assert asked["options"][1:] == [{"scope": scope, "pattern": IT} for scope in ("session", "always")]
+    assert IT in supervisor("approvals").out
+    assert supervisor("approve", approval, "--scope", "always", "--pattern", "{}").code == 2
+    told = supervisor("approve", approval, "--scope", "session", "--by", "ana", "--json").json
+    (rule,) = supervisor("rules", "--json").json
+    assert (told["kind"], told["rule"]) == ("won", rule["id"])
+    assert (rule["scope"], rule["approval"]) == ("asking", approval)
+    assert (rule["origin"], rule["by"]) == ("decision", "ana")
+    assert supervisor("approve", approval, "--scope", "session").code == 0
+    assert supervisor("approve", approval).code == 4
+    assert run(supervisor, "it", session="other") is None
+    audit = supervisor("audit", "--json").json
+    (added,) = [entry for entry in audit if entry["event"] == "RuleAdded"]
+    assert (added["by"], added["approval"], added["rule"]["id"]) == ("ana", approval, rule["id"])
+    lines = supervisor("rules").out + supervisor("audit").out
+    assert lines.count(rule["id"]) == 2
+    assert lines.count(IT) == 2
+
+
+def test_a_rule_may_be_for_one_sessions_tree(supervisor):
+    """A7: named by its root or by a sub-agent's session; an unknown one is said to be unknown."""
+    supervisor.ask("first")
+    child = supervisor("sessions", "--json").json[1]["id"]
+    assert supervisor("allow", "note", IT, "--session", "nosuch").code == 5
+    rule = supervisor("forbid", "note", "--session", child, "--json").json
+    assert (rule["verdict"], rule["scope"], rule["pattern"]) == ("deny", "asking", None)
+
+
+@pytest.mark.parametrize("command", [["allow", "note", IT], ["forbid", "note"], ["revoke", "ID"]])
+def test_rules_are_not_changed_from_inside_a_supervised_call(supervisor, command):
+    """A4: by the marker in the environment; reading them is nobody's decision."""
+    rule = supervisor("allow", "note", IT, "--json").json
+    arguments = [rule["id"] if word == "ID" else word for word in command]
+    assert supervisor(*arguments, **{CALL_MARKER: "call:shell:0#1"}).code == 6
+    assert supervisor("rules", "--json", **{CALL_MARKER: "call:shell:0#1"}).json == [rule]
+
+
+def test_rules_are_not_changed_from_below_an_owner_of_the_store(supervisor):
+    """A4: even with its marker washed off, a call cannot allow itself anything."""
+    answer = supervisor("run", f"{AGENTS}:cheating", '""', "--json")
+    assert answer.json["outcome"]["value"] == 6
+    assert supervisor("rules", "--json").json == []
