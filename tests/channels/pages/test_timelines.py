@@ -56,6 +56,15 @@ def test_a_run_that_left_memory_still_waits_for_the_same():
     assert [(each.kinds, each.is_asleep) for each in found][1:3] == [(("person",), False), (("person",), True)]
 
 
+def test_a_back_off_is_a_timer_in_which_nothing_runs():
+    """Between two attempts of a restarted run; what its children do meanwhile is on their lanes."""
+    again = e.RunRestarted(at=at(10), kind="failed", cause="no", number=1, due_at=at(40))
+    events = [*began(), again, e.AttemptStarted(at=at(40), host="box", pid=2), ended(45)]
+    found = lane("s", rows(*events), NOW).intervals
+    assert [(each.kinds, each.is_asleep) for each in found][1] == (("timer",), True)
+    assert told(*events) == [(("active",), 10), (("timer",), 30), (("active",), 5)]
+
+
 def test_a_process_that_died_is_no_activity():
     """Before another attempt nobody knows when the last one died: nothing ran since its last entry at the latest."""
     again = e.AttemptStarted(at=at(50), host="box", pid=2)

@@ -143,6 +143,10 @@ def lane(session: str, rows: Sequence[Row], now: datetime) -> Lane:
     return Lane(session=session, path=reader.path, intervals=_joined(reader.finish(now)))
 
 
+_BACK_OFF: Final = "back-off"
+"""What a restarted run waits for; no operation and no session has this name, so it is a timer."""
+
+
 class _Reader:
     """Reads a journal entry by entry; what is open between two of them says what the run did."""
 
@@ -216,6 +220,8 @@ class _Reader:
                 self._asleep = None
             case e.RunPassivated():
                 self._asleep = event.waiting_for
+            case e.RunRestarted():
+                self._asleep = (_BACK_OFF,)
             case e.ToolCallRequested(approval=str()) | e.QuestionAsked():
                 self._open[event.operation] = "person"
             case e.OperationStarted(kind="sleep"):
