@@ -144,8 +144,9 @@ class Attempt:
 
     # -- operations --------------------------------------------------------------------------------------------------
 
-    def name_operation(self, branch: str, kind: str, name: str, arguments: Any) -> str:
-        """Return the operation's id: the same in every attempt. Raises InvalidInput if two live tasks do the same."""
+    def name_operation(self, branch: str, kind: str, name: str, arguments: Any, depth: int = 0) -> str:
+        """Return the operation's id: the same in every attempt. Raises InvalidInput if two live tasks do the same.
+        `depth`: how many identical ones it is in; each depth counts for itself, since the outer ones end later."""
         key = operation_key(branch, kind, name, arguments)
         claimant = self._claimants.get(key)
         if claimant is None:
@@ -157,6 +158,8 @@ class Attempt:
                     "from attempt to attempt: give each its own context with ctx.branch(name) or ctx.task_group()"
                 )
             self._claimants[key] = Claimant.current()
+        if depth:
+            key = operation_key(branch, kind, f"{name}{depth}", arguments)
         self.counts[key] = count = self.counts.get(key, 0) + 1
         return operation_id(key, count)
 

@@ -2,6 +2,9 @@
 
 That a `move_on_after` has expired is a result like any other: it gets its place in the journal's order first, and
 cancels the block when its turn has come, live as in a re-run. So the block is cut off at the same place every time.
+
+A block may stand in another of the same length, and a save may put the inner one behind the agent while the outer one
+goes on: so each knows how many it is in, and is counted among its equals only.
 """
 
 from datetime import timedelta
@@ -80,7 +83,9 @@ class DurableTimer:
         self.scope = anyio.CancelScope()
         self._attempt = attempt
         self._seconds = seconds
-        self._operation = attempt.name_operation(branch, "timer", "", seconds)
+        self._around = f"{branch}around:{seconds}"
+        self._depth = attempt.counts.get(self._around, 0)
+        self._operation = attempt.name_operation(branch, "timer", "", seconds, self._depth)
         self._firing = anyio.CancelScope()
         self._due: Appointment | None = None
         self._has_fired = anyio.Event()
@@ -95,6 +100,7 @@ class DurableTimer:
         attempt = self._attempt
         with attempt.operating():
             await _begin(attempt, self._operation, "timer", self._seconds)
+        attempt.counts[self._around] = self._depth + 1
         record = attempt.state.operations[self._operation]
         if self.expired:
             attempt.host.start_soon(self._fire)
@@ -152,6 +158,7 @@ class DurableTimer:
         return None
 
     def _end(self) -> None:
+        self._attempt.counts[self._around] = self._depth
         self._firing.cancel()
         self._attempt.host.alarm.take_back(self._due)
         self._attempt.timers.pop(self._operation, None)
