@@ -206,6 +206,7 @@ class Webhook:
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
+    - `post` is called again with its card, and `reminded_at` set, when people are reminded (A10).
     - `post` and `retire` may be called again for the same approval, also after a restart, and by then with the card
       that an earlier process left. They are bounded from outside; raising from `post` hands the approval to the next
       channel.

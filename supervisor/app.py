@@ -15,6 +15,7 @@ import anyio
 from supervisor.abc import Channel, Store
 from supervisor.core.errors import StoreDied, StoreError
 from supervisor.core.people import People
+from supervisor.core.reminders import Reminders
 from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
@@ -41,6 +42,9 @@ async def open_supervisor(
     unattended: Unattended = "ask",
     rules: Sequence[Rule] = (),
     passivate_after: float = 60.0,
+    remind_after: float | None = None,
+    escalate_after: float | None = None,
+    escalate_to: Sequence[str] = (),
     create: bool = True,
     adopt: bool = False,
     people: People | None = None,
@@ -54,17 +58,21 @@ async def open_supervisor(
     `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
     `people`: who may decide what; None: whoever can open the store may decide everything (A4).
     `passivate_after`: seconds after which a run that only waits leaves memory.
+    `remind_after`: seconds after which people are shown once more what still waits for them; None: never (A10).
+    `escalate_after`, `escalate_to`: seconds after that from which these people, by name, may decide it, too; they are
+    named on its card.
 
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
     cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception
     is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile.
     """
+    reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
     opened = store if isinstance(store, Store) else SqliteStore(os.fspath(store), create=create)
     opened.open()
     try:
         runner = Runner(opened, passivate_after)
         supervisor = LocalSupervisor(runner)
-        posting = Posting(runner, supervisor, channels, unattended)
+        posting = Posting(runner, supervisor, channels, unattended, reminders)
         supervisor.people = people
         runner.rules.from_code = tuple(rules)
         runner.jobs = jobs = JobWatch(runner)

@@ -363,7 +363,7 @@ def heard_lines(heard: Heard, now: datetime) -> list[str]:
             f"from now on {visible(rule.tool)} runs without asking in this session [{rule.id}]" for rule in heard.rules
         ]
         if heard.may_not_allow:
-            lines.append("no tool is allowed for the session: that is the operator's to do")
+            lines.append("no tool is allowed for the session: you may not grant that here")
         return lines or ["nothing waits for you here"]
     if heard.kind == "listed":
         lines.append("nothing was decided; say which one:" if heard.approvals else "nothing waits for you here")

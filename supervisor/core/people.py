@@ -7,7 +7,8 @@
 Rules
 - Only hashes of tokens are kept. A token is random and long, so that one round of SHA-256 is enough.
 - `approvers` reserves decisions: of an agent and all below it, of what a rule asks for, of both. Where several
-  reservations meet an approval, a person must be named by every one of them; operators always may.
+  reservations meet an approval, a person must be named by every one of them; operators always may, and
+  whom it was escalated to, once.
 - Wider than once is a rule, and decides for everybody: only who is named by every reservation there is grants one.
 - Nobody's name is taken from what they say, only from what they show: a token, or an identity that a channel vouches
   for.
@@ -110,6 +111,8 @@ class People:
         if person.is_operator:
             return None
         is_wide = scope != "once"
+        if name in approval.escalated_to and not is_wide:
+            return None
         for reservation in self.reservations:
             if name in reservation.approvers:
                 continue

@@ -50,7 +50,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     """Tools that are allowed from now on in the session's tree."""
     may_not_allow: bool = False
-    """They asked for that too, and only an operator may."""
+    """They asked for that too, and may not grant it."""
 
 
 def read_word(text: str) -> Word | None:

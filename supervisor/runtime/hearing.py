@@ -7,7 +7,7 @@ Rules
 - Yes and no answer a question of true or false; every other question wants its own answer.
 - "approve all" is on the calls that wait when it is heard, each decided by itself; questions are not among them.
 - "for session" allows these tools with any arguments in the tree, by rules that are listed and can be revoked; where
-  people have roles that is the operator's. Rules that deny or ask still do.
+  people have roles, for whoever may grant that (core/people.py). Rules that deny or ask still do.
 - Where nothing waits for this person, yes and no are chat.
 """
 
@@ -41,8 +41,7 @@ async def hear(
     people = supervisor.people
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
-        person = people.find(by) if people is not None else None
-        may_allow = people is None or (person is not None and person.is_operator)
+        may_allow = people is None or all(people.why_not_decide(by, each, "session") is None for each in waiting)
         return await _approve_all(supervisor, root, by, waiting, may_allow if word.for_session else None)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting)

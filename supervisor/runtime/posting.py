@@ -24,11 +24,13 @@ from supervisor.abc import Channel
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
 from supervisor.core.errors import StoreError
+from supervisor.core.reminders import Reminders
 from supervisor.core.values import Approval, Approve, Decision, Deny
 from supervisor.logs import FactLog
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.reminding import Reminding
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import Inbox
 
@@ -58,9 +60,15 @@ class Posting:
     """Brings pending approvals to the channels, and what became of them."""
 
     def __init__(
-        self, runner: Runner, supervisor: LocalSupervisor, channels: Sequence[Channel], unattended: Unattended
+        self,
+        runner: Runner,
+        supervisor: LocalSupervisor,
+        channels: Sequence[Channel],
+        unattended: Unattended,
+        reminders: Reminders,
     ) -> None:
         self._runner = runner
+        self._reminding = Reminding(runner, reminders, self._show_again)
         self._supervisor = supervisor
         self._channels = {channel.name: channel for channel in channels}
         self._answer = _ANSWERS.get(unattended)
@@ -76,6 +84,7 @@ class Posting:
         async for approval in Inbox(self._supervisor, self._supervisor.store.last_position()):
             if approval.status != "pending":
                 self._known.discard(approval.id)
+                self._reminding.forget(approval.id)
                 if approval.id in self._cards:
                     self._runner.start_soon(self._retire, approval, *self._cards.pop(approval.id))
             elif approval.id not in self._known and self._supervisor.store.owns(approval.root_session):
@@ -93,15 +102,19 @@ class Posting:
         self._known.add(approval.id)
         if self._answer is not None and not (approval.kind == "question" and isinstance(self._answer, Approve)):
             self._runner.start_soon(self._decide, approval, self._answer)
-        elif self._channels:
+            return
+        self._reminding.watch(approval)
+        if self._channels:
             self._runner.start_soon(self._post, approval)
         else:
             self._look_for_somebody(approval.root_session)
 
     @property
     def _is_idle(self) -> bool:
-        """Whether there is nobody to tell: no channel, no answer to give, and others can answer what is on disk."""
-        return not self._channels and self._answer is None and self._supervisor.store.is_durable
+        """Whether there is nobody to tell: no channel, no answer or reminder to give, and others can answer what is
+        on disk."""
+        has_nobody = not self._channels and self._answer is None and self._reminding.is_idle
+        return has_nobody and self._supervisor.store.is_durable
 
     def _look_for_somebody(self, root: str) -> None:
         """A program that waits for an outcome, and reads no approvals, waits for nobody."""
@@ -124,24 +137,34 @@ class Posting:
 
     async def _post(self, approval: Approval) -> None:
         """Show an approval on the first channel that can."""
-        for name, channel in self._channels.items():
-            if self._is_decided(approval):
-                return
-            try:
-                with anyio.fail_after(POST_TIMEOUT):
-                    card = await channel.post(approval, None)
-            except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
-                log.warning("card.failed", channel=name, approval=approval.id, error=repr(error))
-                await self._note(approval, _failed(self._runner, approval, name, error))
-            else:
-                posted = e.CardPosted(at=self._runner.clock.now(), approval=approval.id, channel=name, card=card)
-                await self._note(approval, posted)
-                if self._is_decided(approval):
-                    await self._retire(approval, name, card)
-                else:
-                    self._cards[approval.id] = (name, card)
+        for name in self._channels:
+            if self._is_decided(approval) or await self._show(approval, name, None):
                 return
         log.warning("card.not_posted", approval=approval.id, session=approval.session)
+
+    async def _show_again(self, approval: Approval) -> None:
+        """Show an approval where its card is, or else on the first channel that can."""
+        name, card = self._cards.get(approval.id, (None, None))
+        if self._channels and (name is None or not await self._show(approval, name, card)):
+            await self._post(approval)
+
+    async def _show(self, approval: Approval, name: str, old: str | None) -> bool:
+        """Post a card, or renew the old one; False if the channel cannot."""
+        try:
+            with anyio.fail_after(POST_TIMEOUT):
+                card = await self._channels[name].post(approval, old)
+        except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
+            log.warning("card.failed", channel=name, approval=approval.id, error=repr(error))
+            await self._note(approval, _failed(self._runner, approval, name, error))
+            return False
+        if card != old:
+            now = self._runner.clock.now()
+            await self._note(approval, e.CardPosted(at=now, approval=approval.id, channel=name, card=card))
+        if self._is_decided(approval):
+            await self._retire(approval, name, card)
+        else:
+            self._cards[approval.id] = (name, card)
+        return True
 
     def _is_decided(self, approval: Approval) -> bool:
         now = self._supervisor.store.get_approval(approval.id)

@@ -15,15 +15,15 @@ def test_questions_are_shown_answered_and_gone_on_with(supervisor):
     assert supervisor("run", f"{AGENTS}:questioning", "--session", "s").code == 3
     steps = [
         (["answer", "elsewhere"], ["answer", "a b"]),
-        (["answer", "perhaps"], ["answer", "no"]),
-        (["answer", '{"a": "b"}'], ["answer", '{"a": 2, "b": 3}']),
+        ([], ["answer", "no"]),
+        ([], ["answer", '{"a": 2, "b": 3}']),
         (["approve"], ["deny", "--reason", "no names"]),
     ]
-    for (wrong, *wrong_value), (right, *value) in steps:
+    for wrong, (right, *value) in steps:
         question = pending(supervisor)
-        assert (question["kind"], question["tool"], question["arguments"]) == ("question", "", None)
-        refused = supervisor(wrong, question["id"], *wrong_value)
-        assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1), refused
+        if wrong:
+            refused = supervisor(wrong[0], question["id"], *wrong[1:])
+            assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1), refused
         told = supervisor(right, question["id"], *value, "--by", "ana")
         assert (told.code, "supervisor resume s" in told.err) == (0, True), told
         last = supervisor("resume", "s", "--json")

@@ -8,7 +8,7 @@ from scenes import events, opened
 
 from supervisor import Answer, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent, tool
 from supervisor.core import events as e
-from supervisor.core.people import People, Person
+from supervisor.core.people import People, Person, Reservation
 
 pytestmark = pytest.mark.anyio
 EVER = datetime.max.replace(tzinfo=UTC)
@@ -155,9 +155,10 @@ async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
 
 
 async def test_what_waits_for_others_does_not_count():
-    """A4: nobody decides what is not theirs, by whatever word; and only an operator allows tools for a session."""
+    """A4: nobody decides what is not theirs, by whatever word; and only who may, allows tools for a session."""
     async with opened(channels=[Wall()]) as supervisor:
-        supervisor.people = People([Person(name="ana", roles=("approver",)), Person(name="bob")])
+        ana, bob = Person(name="ana", roles=("approver",)), Person(name="bob")
+        supervisor.people = People([ana, bob], [Reservation(approvers=("zoe",), agent="another")])
         run = await supervisor.start(deploys, ["a"], session="s", requester="zoe")
         (approval,) = await shown(supervisor, "s", 1)
         assert (await supervisor.hear("s", "approve all", "bob", EVER)).verdicts == ()

@@ -1,0 +1,117 @@
+"""A10: people are reminded of what waits for them, once, and more of them are asked when it has waited for longer."""
+
+import anyio
+import pytest
+from scenes import events, opened
+
+from supervisor import Approve, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent, open_supervisor, tool
+from supervisor.core import events as e
+from supervisor.core.people import People, Person, Reservation
+
+pytestmark = pytest.mark.anyio
+HOUR = 3600.0
+OPTIONS = {"remind_after": HOUR, "escalate_after": HOUR, "escalate_to": ["ops", "cto"]}
+
+
+@tool
+async def deploy() -> str:
+    return "done"
+
+
+@agent
+async def deploys(ctx: Context) -> str:
+    return (await ctx.call(deploy)).kind
+
+
+class Wall(Channel):
+    """Remembers what it was given to show, and how."""
+
+    name = "wall"
+
+    def __init__(self) -> None:
+        self.posts: list[tuple[str | None, bool, tuple[str, ...]]] = []
+
+    async def serve(self, supervisor):
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card):
+        self.posts.append((card, approval.reminded_at is not None, approval.escalated_to))
+        return "card"
+
+    async def retire(self, approval, card):
+        pass
+
+
+async def test_what_waits_is_shown_again_once_and_then_to_more_people():
+    """With the card that is there; the run sleeps on, and nobody is reminded any more after that."""
+    wall, store = Wall(), MemoryStore()
+    async with opened(store, channels=[wall], passivate_after=60, **OPTIONS) as supervisor:
+        run = await supervisor.start(deploys)
+        approval = await anext(run.approvals())
+        await anyio.sleep(1.5 * HOUR)
+        assert wall.posts == [(None, False, ()), ("card", True, ())]
+        assert store.get_session(run.session).is_asleep
+        await anyio.sleep(100 * HOUR)
+        assert wall.posts[2:] == [("card", True, ("ops", "cto"))]
+        assert store.get_session(run.session).is_asleep
+        assert store.get_approval(approval.id).escalated_to == ("ops", "cto")
+        await supervisor.decide(approval.id, Approve(by="ops"))
+        assert await run.result() == "ok"
+
+
+async def test_what_is_decided_in_time_reminds_nobody():
+    """Nor does anything where nothing was said of reminders."""
+    for options in (OPTIONS, {}):
+        wall = Wall()
+        async with opened(channels=[wall], **options) as supervisor:
+            run = await supervisor.start(deploys)
+            approval = await anext(run.approvals())
+            await anyio.sleep(HOUR / 2 if options else 100 * HOUR)
+            await supervisor.decide(approval.id, Approve(by="ana"))
+            await run.result()
+            await anyio.sleep(100 * HOUR)
+            assert events(supervisor.store, run.session, e.ApprovalReminded) == []
+            assert len(wall.posts) == 1
+
+
+async def test_a_restart_neither_reminds_again_nor_puts_it_off():
+    """The journal knows what was done."""
+    store = MemoryStore()
+    reminded: list[list[bool]] = []
+    for hours in (1.5, 0.2, 5.0, 5.0):
+        wall = Wall()
+        async with opened(store, channels=[wall], **OPTIONS) as supervisor:
+            if not reminded:
+                await supervisor.start(deploys, session="s")
+            await supervisor.resume("s")
+            await anyio.sleep(hours * HOUR)
+        reminded.append([bool(event.escalated_to) for event in events(store, "s", e.ApprovalReminded)])
+    assert reminded == [[False], [False], [False, True], [False, True]]
+
+
+async def test_whom_it_was_escalated_to_may_decide_it():
+    """A4: who was no approver of it before, and from then on; once, not for good."""
+    async with opened(channels=[Wall()], **OPTIONS) as supervisor:
+        people = [Person(name="ops", roles=("approver",))]
+        supervisor.people = People(people, [Reservation(approvers=("zoe",), agent="deploys")])
+        run = await supervisor.start(deploys)
+        approval = await anext(run.approvals())
+        await anyio.sleep(1.5 * HOUR)
+        with pytest.raises(NotEntitled):
+            await supervisor.decide(approval.id, Approve(by="ops"))
+        await anyio.sleep(HOUR)
+        with pytest.raises(NotEntitled):
+            await supervisor.decide(approval.id, Approve(by="ops", scope="session"))
+        await supervisor.decide(approval.id, Approve(by="ops"))
+        assert await run.result() == "ok"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"remind_after": 0}, {"escalate_after": 5}, {"escalate_to": ["ops"]}, {"escalate_after": 5, "escalate_to": [" "]}],
+)
+async def test_what_could_not_be_done_is_refused(options):
+    """An escalation needs a time and names."""
+    with pytest.raises(InvalidInput):
+        async with open_supervisor(MemoryStore(), **options):
+            pass
