@@ -71,7 +71,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if self.rule.tool != approval.tool or not isinstance(approval.arguments, Mapping):
             return False
-        said = verdict([self.rule], approval.tool, approval.arguments, cwd=approval.cwd, root_session=None)
+        arguments, secret = approval.arguments, approval.secret  # a pattern of what is masked is met, in doubt (A5)
+        said = verdict([self.rule], approval.tool, arguments, cwd=approval.cwd, root_session=None, secret=secret)
         return said is not None
 
 

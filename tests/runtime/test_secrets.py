@@ -16,6 +16,10 @@ from supervisor import (
     Context,
     InvalidInput,
     MemoryStore,
+    NotEntitled,
+    People,
+    Person,
+    Reservation,
     Terminal,
     ToolCall,
     agent,
@@ -198,6 +202,21 @@ async def test_a_deny_of_what_is_not_secret_still_denies():
 
     async with opened() as supervisor:
         assert await (await supervisor.start(caller)).result() == "denied"
+
+
+@pytest.mark.parametrize(("pattern", "kind"), [('{"token":"x"}', "refused"), ('{"user":"eve"}', "won")])
+async def test_a_reservation_that_speaks_of_a_secret_holds(pattern, kind):
+    """A4, A5: whether it is met cannot be seen by then, so only those decide whom it names."""
+    persons = [Person(name=name, roles=("approver",), tokens=()) for name in ("ana", "cleo")]
+    people = People(persons, [Reservation(approvers=("cleo",), rule=ask_for(login, pattern))])
+    async with opened(people=people) as supervisor:
+        run = await supervisor.start(visitor, "go")
+        approval = await anext(run.approvals())
+        try:
+            found = (await supervisor.decide(approval.id, Approve(by="ana"))).kind
+        except NotEntitled:
+            found = "refused"
+    assert found == kind
 
 
 @tool(approval="never", secret=["key"])
