@@ -62,7 +62,7 @@ class Border:
 
         try:
             self._check(Headers(scope=scope))
-            await self._app(scope, _Bounded(receive), answer)
+            await self._app({**scope, "app": self}, _Bounded(receive), answer)  # with an app the router raises
         except Exception as error:  # noqa: BLE001 # the outermost layer: nothing but an answer leaves it
             problem = problem_of(error)
             if not has_begun:

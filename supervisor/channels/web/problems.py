@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from supervisor.core.errors import (
@@ -73,8 +72,3 @@ def problem_of(error: Exception) -> Problem:
             return Problem(status, str(error))
     log.error("request.failed", error=repr(error))
     return Problem(500, "this is a fault of the supervisor, and it is in its log; nothing was lost")
-
-
-async def answer_problem(request: Request, error: Exception) -> Response:
-    """Starlette's exception handler, for all of them."""
-    return problem_of(error).response()

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import anyio
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from supervisor.abc import Supervisor
@@ -19,7 +17,7 @@ from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.border import Border
 from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
 from supervisor.channels.web.openapi import openapi
-from supervisor.channels.web.problems import Problem, answer_problem
+from supervisor.channels.web.problems import Problem
 from supervisor.core.agent_spec import AgentSpec
 
 
@@ -79,10 +77,6 @@ def routes(site: Site) -> list[BaseRoute]:
 
 def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Iterable[BaseRoute] = ()) -> ASGIApp:
     """Return the whole ASGI app. `more`: routes of other channels, which know themselves whom they listen to."""
-    app = Starlette(
-        routes=[*routes(site), *login.routes(site), *pages.routes(site), *more],
-        exception_handlers={HTTPException: answer_problem, Problem: answer_problem},
-    )
-    app.router.redirect_slashes = False
-    app.router.default = login.Nowhere(site)
-    return Border(app, list(hosts), site.tally.answered, any_address=any_address)
+    known = [*routes(site), *login.routes(site), *pages.routes(site), *more]
+    router = Router(known, redirect_slashes=False, default=login.Nowhere(site))
+    return Border(router, list(hosts), site.tally.answered, any_address=any_address)

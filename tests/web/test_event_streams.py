@@ -1,0 +1,130 @@
+"""Event streams: nothing missed, nothing twice, and nobody held up."""
+
+import threading
+
+import anyio
+import pytest
+from daemons import pending_of, until
+
+from supervisor.channels.web.auth import Guard
+from supervisor.channels.web.events import BEAT, SLOW, EventStream
+from supervisor.channels.web.site import Site
+
+
+def listen(client, path: str, *, last: int | None = None, count: int = 1, params=None) -> list[tuple[int, str]]:
+    """Return the next events as (id, name), then leave."""
+    found, event = [], {}
+    headers = {"last-event-id": str(last)} if last is not None else {}
+    with client.stream("GET", path, headers=headers, params=params) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream.iter_lines():
+            key, _, value = line.partition(": ")
+            event[key] = value
+            if not line and "id" in event:
+                found.append((int(event["id"]), event["event"]))
+                event = {}
+            if len(found) == count:
+                return found
+    return found
+
+
+def test_who_comes_back_misses_nothing_and_gets_nothing_twice(daemon, tmp_path):
+    """A session's journal in pieces, over a kill of the daemon, is the journal."""
+    file = str(tmp_path / "notes")
+    daemon.start()
+    with daemon.client() as client:
+        body = {"agent": "noting", "input": {"a": file, "b": file}, "session": "heard"}
+        client.post("/api/sessions", json=body).raise_for_status()
+        until(lambda: pending_of(client, "heard"))
+        heard = listen(client, "/api/sessions/heard/events", count=2)
+    daemon.stop(9)
+    daemon.start()
+    with daemon.client() as client:
+        for _ in range(2):
+            (asked,) = until(lambda: pending_of(client, "heard"))
+            client.post(f"/api/approvals/{asked['id']}/decision", json={"decision": "deny"}).raise_for_status()
+            until(lambda: asked["id"] not in str(pending_of(client, "heard")))
+        until(lambda: client.get("/api/sessions/heard").json()["outcome"])
+        whole = [each["position"] for each in client.get("/api/sessions/heard/journal").json()["items"]]
+        while len(heard) < len(whole):
+            heard += listen(
+                client, "/api/sessions/heard/events", last=heard[-1][0], count=min(3, len(whole) - len(heard))
+            )
+    assert [position for position, _ in heard] == whole
+
+
+def test_the_inbox_tells_what_waits_then_what_changes(daemon):
+    """A snapshot for who is new; only what has changed since for who was there."""
+    daemon.start()
+    with daemon.client() as client, daemon.client() as other:
+        client.post("/api/sessions", json={"agent": "asking_many", "input": 3, "session": "many"}).raise_for_status()
+        asked = until(lambda: len(found := pending_of(client, "many")) == 3 and found)
+        seen = listen(client, "/api/events", count=3)
+        heard = []
+        listener = threading.Thread(
+            target=lambda: heard.extend(listen(other, "/api/events", last=seen[-1][0], count=2))
+        )
+        listener.start()
+        for each in asked[:2]:
+            client.post(f"/api/approvals/{each['id']}/decision", json={"decision": "deny"}).raise_for_status()
+        listener.join(30)
+        assert len({*seen, *heard}) == 5
+        assert listen(client, "/api/events", count=2, params={"after": last}) == heard
+        assert client.get("/api/events", headers={"last-event-id": "x"}).status_code == 422
+
+
+@pytest.mark.anyio
+class TestAStream:
+    """On the virtual clock, with a client that is a function."""
+
+    @pytest.fixture
+    def anyio_backend(self, virtual_backend):
+        return virtual_backend
+
+    async def test_a_client_that_takes_nothing_is_dropped(self):
+        """Slow clients cannot hold up anybody, nor stay for ever."""
+        taken = []
+
+        async def send(message):
+            taken.append(message)
+            if len(taken) == 4:
+                await anyio.sleep_forever()
+
+        async def news():
+            return "approval", 1, {}
+
+        await self.serve(news, send)
+        assert anyio.current_time() - self.began == pytest.approx(SLOW)
+        assert self.site.tally.streams == 0
+
+    async def test_a_quiet_stream_shows_that_it_lives_and_ends_with_the_server(self):
+        """Comments as heartbeats; it ends on our own event, cleanly."""
+        chunks = []
+
+        async def send(message):
+            chunks.append(message)
+            if len(chunks) == 5:
+                self.site.stop()
+
+        await self.serve(anyio.sleep_forever, send)
+        assert [chunk.get("body", b"")[:1] for chunk in chunks[2:5]] == [b":"] * 3
+        assert chunks[-1]["more_body"] is False
+        assert anyio.current_time() - self.began == pytest.approx(3 * BEAT)
+
+    async def test_a_client_that_goes_ends_its_stream(self):
+        """Nothing of it is left behind."""
+
+        async def send(message):
+            pass
+
+        async def gone():
+            return {"type": "http.disconnect"}
+
+        await self.serve(anyio.sleep_forever, send, gone)
+        assert anyio.current_time() == pytest.approx(self.began)
+
+    async def serve(self, news, send, receive=anyio.sleep_forever):
+        self.began = anyio.current_time()
+        self.site = Site(Guard(None, b"", None, "x"), {}, is_secure=False)
+        with anyio.fail_after(1000):
+            await EventStream(news, self.site)({"type": "http"}, receive, send)

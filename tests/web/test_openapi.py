@@ -1,0 +1,74 @@
+"""What /openapi.json promises is what the API does."""
+
+import pytest
+import schemathesis
+from daemons import TOKEN, pending_of, until
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from supervisor.channels.web.site import endpoints
+
+STREAMS = {"/api/events", "/api/sessions/{id}/events"}
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    unsupported_method,
+]
+
+
+def test_every_endpoint_is_described():
+    """From the table that makes the routes; nothing is served by halves."""
+    names = [endpoint.name for endpoint in endpoints()]
+    assert len(names) == len({*names})
+    assert all(endpoint.summary for endpoint in endpoints())
+
+
+@pytest.mark.slow
+def test_no_request_finds_a_fault_or_an_answer_that_was_not_promised(daemon):
+    """Any request, fitting or not, gets an answer as described, and never a 5xx."""
+    daemon.start()
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with daemon.client() as client:
+        body = {"agent": "noting", "input": {"x": "/dev/null"}, "session": "asking"}
+        client.post("/api/sessions", json=body).raise_for_status()
+        (asked,) = until(lambda: pending_of(client, "asking"))
+    known = {"/api/sessions": "asking", "/api/approvals": asked["id"]}
+    schema = schemathesis.openapi.from_url(f"{daemon.url}/openapi.json", headers=headers)
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.path not in STREAMS:
+            there = next((known[start] for start in known if operation.path.startswith(f"{start}/")), None)
+            ask_anything(operation, there, headers)
+
+
+def ask_anything(operation, there: str | None, headers) -> None:
+    """Send requests that fit and such that do not; `there`: an id that half of them name."""
+
+    @settings(
+        max_examples=12,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=st.data())
+    def check(data):
+        mode = data.draw(st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
+        case = data.draw(operation.as_strategy(generation_mode=mode))
+        if there is not None and data.draw(st.booleans()):
+            case.path_parameters["id"] = there
+        case.call_and_validate(headers=headers, checks=CHECKS)
+
+    check()
