@@ -43,7 +43,7 @@ def test_who_comes_back_misses_nothing_and_gets_nothing_twice(daemon, tmp_path):
         for _ in range(2):
             (asked,) = until(lambda: pending_of(client, "heard"))
             client.post(f"/api/approvals/{asked['id']}/decision", json={"decision": "deny"}).raise_for_status()
-            until(lambda: asked["id"] not in str(pending_of(client, "heard")))
+            until(lambda done=asked["id"]: done not in str(pending_of(client, "heard")))
         until(lambda: client.get("/api/sessions/heard").json()["outcome"])
         whole = [each["position"] for each in client.get("/api/sessions/heard/journal").json()["items"]]
         while len(heard) < len(whole):
@@ -60,10 +60,8 @@ def test_the_inbox_tells_what_waits_then_what_changes(daemon):
         client.post("/api/sessions", json={"agent": "asking_many", "input": 3, "session": "many"}).raise_for_status()
         asked = until(lambda: len(found := pending_of(client, "many")) == 3 and found)
         seen = listen(client, "/api/events", count=3)
-        heard = []
-        listener = threading.Thread(
-            target=lambda: heard.extend(listen(other, "/api/events", last=seen[-1][0], count=2))
-        )
+        heard, last = [], seen[-1][0]
+        listener = threading.Thread(target=lambda: heard.extend(listen(other, "/api/events", last=last, count=2)))
         listener.start()
         for each in asked[:2]:
             client.post(f"/api/approvals/{each['id']}/decision", json={"decision": "deny"}).raise_for_status()
