@@ -23,15 +23,15 @@ class Browser:
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
-        self.csrf = ""
+        self.hidden: dict[str, str] = {}
 
     async def get(self, path: str) -> httpx.Response:
         answer = await self.client.get(path)
-        self.csrf = (re.search(r'name="csrf" value="([^"]*)"', answer.text) or ["", ""])[1]
+        self.hidden = dict(re.findall(r'type="hidden" name="(csrf|seen)"[^>]* value="([^"]*)"', answer.text))
         return answer
 
     async def post(self, path: str, *, origin: str = ORIGIN, **form: str) -> httpx.Response:
-        return await self.client.post(path, data={"csrf": self.csrf, **form}, headers={"origin": origin})
+        return await self.client.post(path, data={**self.hidden, **form}, headers={"origin": origin})
 
 
 @asynccontextmanager
@@ -44,8 +44,7 @@ async def site(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(30):
         offered = {spec.name: spec for spec in (noting, chatting)}
         web = make_web(people=people, agents=offered, secret=b"x" * 32, listener=listener, hosts=["localhost"])
-        async with open_supervisor(tmp_path / "state.db") as supervisor:
-            web.site.serving = supervisor
+        async with open_supervisor(tmp_path / "state.db", channels=[web], people=people) as supervisor:
 
             async def browser(name: str | None) -> Browser:
                 made = Browser(httpx.AsyncClient(transport=httpx.ASGITransport(web._app), base_url=ORIGIN))
@@ -137,7 +136,30 @@ async def test_only_operators_speak_cancel_and_revoke(tmp_path):
             assert (await bob.post(f"/sessions/s-bread/{path}", text="hello")).status_code == 403
         assert (await bob.post("/rules/r/revoke")).status_code == 403
         await ana.get("/sessions/s-bread")
-        assert (await ana.post("/sessions/s-bread/messages", text="hello")).status_code in (303, 422)
         assert (await ana.post("/sessions/s-bread/cancel", reason="enough")).status_code == 303
         assert "enough" in (await ana.get("/sessions/s-bread")).text
         assert supervisor.find_approvals() == []
+
+
+async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_path):
+    """A12, R7: a bare word decides what the page had shown; everything else is sent, and the reply says what became of
+    it. A word that came too early, or could mean several, lists what waits."""
+    async with site(tmp_path) as (supervisor, browser):
+        approval = await an_approval(supervisor)
+        ana = await browser("ana")
+        early = await ana.get("/sessions/s-bread")
+        while not supervisor.get_approval(approval).shown:
+            await anyio.sleep(0.01)
+        place = "/sessions/s-bread/messages"
+        listed = await ana.post(place, text="yes", seen="2020-01-01T00:00:00+00:00")
+        assert listed.status_code == early.status_code == 200
+        assert f"yes {approval}" in listed.text
+        assert (await ana.post(place, text="yes", seen="nonsense")).status_code == 200
+        assert supervisor.get_approval(approval).status == "pending"
+        await ana.get("/sessions/s-bread")
+        answer = await ana.post(place, text="do NOT approve that")
+        assert answer.headers["location"] == "/sessions/s-bread?said=kept#reply"
+        assert "<textarea" in (await ana.get("/sessions/s-bread?said=kept")).text
+        answer = await ana.post(place, text=" Yes ")
+        assert answer.headers["location"] == "/sessions/s-bread?said=decided#reply"
+        assert supervisor.get_approval(approval).by == "ana"

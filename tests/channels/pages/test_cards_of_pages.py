@@ -55,7 +55,7 @@ class Reader(HTMLParser):
 
 
 def page_of(*approvals):
-    page = inbox(approvals, NOW, lambda approval: None)
+    page = inbox(approvals, len(approvals), NOW, lambda approval: None)
     facts = {"viewer": Viewer("ana", "token"), "here": "inbox", "pending": len(approvals), "most": 50, "stream": "/x"}
     return rendering.render("inbox.html", NOW, page=page, **facts)
 

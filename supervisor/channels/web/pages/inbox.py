@@ -234,10 +234,9 @@ def _grant(place: int, option: Option, approval: Approval) -> Grant:
 
 
 class Inbox(msgspec.Struct, frozen=True, kw_only=True):
-    """The cards of one page, oldest first, and how many wait in all."""
+    """The cards of one page, oldest first."""
 
     cards: tuple[CardView, ...]
-    pending: int
     left_out: int
     """How many wait behind the last card shown."""
 
@@ -245,13 +244,11 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 MOST_CARDS: Final = 50
 
 
-def inbox(
-    approvals: Sequence[Approval], now: datetime, refusal: Callable[[Approval], str | None], most: int = MOST_CARDS
-) -> Inbox:
-    """Return the page of everything that is pending; `refusal`: why the reader may not decide an approval."""
-    shown = approvals[:most]
-    cards = tuple(card_view(each, now, refusal=refusal(each)) for each in shown)
-    return Inbox(cards=cards, pending=len(approvals), left_out=len(approvals) - len(shown))
+def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Callable[[Approval], str | None]) -> Inbox:
+    """Return the page of what is pending. `first`: the oldest; `pending`: how many there are in all; `refusal`: why the
+    reader may not decide an approval."""
+    cards = tuple(card_view(each, now, refusal=refusal(each)) for each in first)
+    return Inbox(cards=cards, left_out=max(0, pending - len(first)))
 
 
 def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:

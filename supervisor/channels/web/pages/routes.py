@@ -23,7 +23,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from supervisor.abc import Supervisor
 from supervisor.channels import cards
 from supervisor.channels.web import rendering
 from supervisor.channels.web.auth import Identity
@@ -32,7 +31,7 @@ from supervisor.channels.web.pages import inbox, story, timeline, tree
 from supervisor.channels.web.problems import Problem, problem_of
 from supervisor.core.errors import InvalidInput
 from supervisor.core.rows import Row
-from supervisor.core.values import Approval, SessionView
+from supervisor.core.values import Approval, Receipt, SessionView
 
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
@@ -52,6 +51,13 @@ FILTERS: Final = {
     "error": "error",
 }
 """Statuses of sessions, in the words of the page."""
+SAID: Final = {
+    "delivered": "Delivered: the agent was waiting for it.",
+    "begun": "A turn begins with it.",
+    "kept": "Kept; the agent gets it afterwards.",
+    "decided": "It was a decision, and it is made.",
+}
+"""What became of a message."""
 KINDS: Final = {"allow": "allow", "deny": "deny", "ask_for": "ask for"}
 
 
@@ -62,28 +68,11 @@ class Viewer(msgspec.Struct, frozen=True):
     csrf: str
 
 
-class Waiting:
-    """How many approvals wait, counted once for each state of the store, however many pages say it."""
-
-    def __init__(self) -> None:
-        self._position = -1
-        self._count = 0
-
-    def count(self, supervisor: Supervisor) -> int:
-        position = supervisor.last_position()
-        if position != self._position:
-            self._count, self._position = len(supervisor.find_approvals()), position
-        return self._count
-
-
 class Visit:
     """A request of somebody who is known."""
 
-    def __init__(
-        self, site: "Site", waiting: Waiting, request: Request, identity: Identity, form: dict[str, str]
-    ) -> None:
+    def __init__(self, site: "Site", request: Request, identity: Identity, form: dict[str, str]) -> None:
         self.site = site
-        self._waiting = waiting
         self.request = request
         self.person = identity.person
         self.form = form
@@ -94,13 +83,21 @@ class Visit:
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
 
+    @property
+    def seen_at(self) -> datetime:
+        """When the page was drawn that a form was sent from: what is on it had been shown by then (A12)."""
+        try:
+            return min(self.now, datetime.fromisoformat(self.form.get("seen", "")))
+        except (ValueError, TypeError):
+            return datetime.fromtimestamp(0, UTC)
+
     def refusal(self, approval: Approval) -> str | None:
         """Return why whoever asks may not decide an approval."""
         return self.site.guard.people.why_not_decide(self.person.name, approval)
 
     @property
     def pending(self) -> int:
-        return self._waiting.count(self.supervisor)
+        return self.supervisor.counts().pending_approvals
 
     def page(self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200) -> Response:
         """Answer with a page. `here`: which of the top's entries it belongs to."""
@@ -126,8 +123,8 @@ def stream_url(path: str, after: int) -> str:
 
 async def show_inbox(visit: Visit) -> Response:
     after = visit.supervisor.last_position()
-    pending = visit.supervisor.find_approvals()
-    page = inbox.inbox(pending, visit.now, visit.refusal)
+    first = visit.supervisor.find_approvals(limit=inbox.MOST_CARDS)
+    page = inbox.inbox(first, visit.pending, visit.now, visit.refusal)
     model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", after)}
     return visit.page("inbox.html", "inbox", model)
 
@@ -179,16 +176,19 @@ async def count(visit: Visit) -> Response:
 async def list_sessions(visit: Visit) -> Response:
     status = visit.request.query_params.get("status", "")
     status = status if status in FILTERS else ""
-    given = visit.request.query_params.get("after", "")
-    after = int(given) if given.isdecimal() and len(given) < 10 else 0
-    views = visit.supervisor.find_sessions()
-    roots, total = tree.pick(views, status or None, SESSIONS_A_PAGE, after)
-    wanted = {view.id for view in roots}
-    order = {view.id: place for place, view in enumerate(roots)}
-    found = sorted(tree.nodes(view for view in views if view.root in wanted), key=lambda node: order[node.id])
-    older = after + SESSIONS_A_PAGE if after + SESSIONS_A_PAGE < total else None
-    newer = max(0, after - SESSIONS_A_PAGE) if after else None
-    model = {"found": found, "total": total, "status": status, "words": FILTERS, "older": older, "newer": newer}
+    given = visit.request.query_params.get("before", "")
+    is_first = not given.isdecimal() or len(given) > 18
+    before = visit.supervisor.last_position() + 1 if is_first else int(given)
+    roots = tree.newest(visit.supervisor.find_sessions, status or None, SESSIONS_A_PAGE + 1, before)
+    shown = roots[:SESSIONS_A_PAGE]
+    model = {
+        "found": tree.nodes(shown),
+        "counts": visit.supervisor.counts(),
+        "status": status,
+        "words": FILTERS,
+        "older": shown[-1].position if len(roots) > len(shown) else None,
+        "is_first": is_first,
+    }
     return visit.page("sessions.html", "sessions", model)
 
 
@@ -205,6 +205,7 @@ def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = 
     lanes = [timeline.lane(session, found, visit.now) for session, found in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
     asked = view.pending_approvals[:MOST_ASKED]
+    told = told or SAID.get(visit.request.query_params.get("said", ""), "")
     model = {
         "view": view,
         "path": cards.path_text(view.path),
@@ -244,19 +245,22 @@ async def say(visit: Visit) -> Response:
     if not text.strip():
         return _session(visit, view, 422, told="Not sent: there is no text.")
     try:
-        receipt = await visit.supervisor.send(session, text, visit.person.name)
+        heard = await visit.supervisor.hear(session, text, visit.person.name, visit.seen_at)
     except InvalidInput as error:
         return _session(visit, view, 422, told=f"Not sent: {error}", typed=text)
+    if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
+        told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.receipt)
+        return _session(visit, visit.supervisor.get_session(session), told=told)
+    said = heard.receipt.kind if heard.receipt is not None else heard.kind  # a browser must not send it twice
+    return RedirectResponse(f"{rendering.url('sessions', session)}?{urlencode({'said': said})}#reply", 303)
+
+
+def _received(receipt: Receipt | None) -> str:
+    """Say what became of a message (R7)."""
+    assert receipt is not None, "what was no word was sent"
     waits = f" First {len(receipt.waiting_for)} open decision(s) must be made." if receipt.waiting_for else ""
-    words = {
-        "delivered": "Delivered: the agent was waiting for it.",
-        "begun": "A turn begins with it.",
-        "kept": f"Kept; the agent gets it afterwards.{waits}",
-    }
     nobody = "" if receipt.running else " Nobody runs this session now; it is kept until somebody does."
-    if "x-requested-by" in visit.request.headers:  # our script shows the answer; a browser would send it twice
-        return _session(visit, visit.supervisor.get_session(session), told=words[receipt.kind] + nobody)
-    return RedirectResponse(f"{rendering.url('sessions', session)}#reply", 303)
+    return SAID[receipt.kind] + waits + nobody
 
 
 async def cancel(visit: Visit) -> Response:
@@ -304,12 +308,11 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
 
 
 def routes(site: "Site") -> list[BaseRoute]:
-    waiting = Waiting()
-    pages = [Route(path, _visit(site, waiting, show), methods=[method]) for method, path, show in PAGES]
+    pages = [Route(path, _visit(site, show), methods=[method]) for method, path, show in PAGES]
     return [*pages, Route("/static/{name}", _static, methods=["GET"])]
 
 
-def _visit(site: "Site", waiting: Waiting, show: Show) -> Callable[[Request], Awaitable[Response]]:
+def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             identity = site.guard.identify(request)
@@ -323,7 +326,7 @@ def _visit(site: "Site", waiting: Waiting, show: Show) -> Callable[[Request], Aw
                     refused = request.path_params["id"], identity.person.name, problem.detail
                     await site.supervisor.refuse_decision(*refused)
                 raise
-            return await show(Visit(site, waiting, request, identity, form))
+            return await show(Visit(site, request, identity, form))
         except Exception as error:  # noqa: BLE001 # a page says what went wrong; the problem logs what nobody foresaw
             return _problem(error)
 

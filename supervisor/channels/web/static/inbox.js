@@ -228,6 +228,8 @@
       [...node.querySelectorAll("details")].forEach((each, place) => { each.open = open[place] ?? each.open; });
       old.replaceWith(node);
     }
+    const seen = found.getElementById("seen");
+    if (seen) $("seen").value = seen.value;
     const fresh = found.getElementById("count");
     if (fresh) count(parseInt(fresh.textContent, 10));
     tellTimes();

@@ -1,0 +1,52 @@
+"""Sessions on pages: as trees, and the newest first, however many there are."""
+
+from typing import Any
+
+from hypothesis import given, strategies as st
+from page_facts import NOW, an_approval
+
+from supervisor.channels.web.pages.tree import MOST_BELOW, find, newest, nodes, walk
+from supervisor.core.values import SessionView
+
+
+def a_session(name: str, parent: str | None = None, **changes: Any) -> SessionView:
+    facts = {"root": parent or name, "agent": "m:f", "path": ("boss",), "status": "active", "outcome": None}
+    facts |= {"pending_approvals": (), "created_at": NOW, "ended_at": None}
+    return SessionView(id=name, parent=parent, **{**facts, **changes})
+
+
+def test_a_tree_shows_everybody_below_and_what_is_left_out_does_not_wait():
+    """Of very many sub-agents some are shown, those that wait for a person among them; the rest is counted."""
+    waiting = a_session("late", "top", pending_approvals=(an_approval(),), status="waiting_approval")
+    views = [a_session("top"), *(a_session(f"c{n}", "top") for n in range(MOST_BELOW + 20)), waiting]
+    (top,) = nodes([*views, a_session("deep", "c1", root="top")])
+    assert find([top], "late").words == "waits for 1 decision"
+    assert (len(top.below), top.left_out, top.size) == (MOST_BELOW, 21, MOST_BELOW + 23)
+    assert [node.id for node in walk([top])][:4] == ["top", "c0", "c1", "deep"]
+
+
+def test_how_a_session_ended_is_said_once():
+    """A cause that begins with its kind is not told twice."""
+    for kind, cause, words in [("stalled", "stalled: idle", "stalled: idle"), ("failed", "no", "failed: no")]:
+        view = a_session("s", status="error", outcome={"kind": kind, "cause": cause, "value": None})
+        assert nodes([view])[0].words == words
+
+
+@given(st.lists(st.tuples(st.integers(1, 3000), st.booleans(), st.booleans())), st.integers(1, 9))
+def test_pages_of_sessions_follow_each_other_without_gaps(steps, most):
+    """Page after page, every root of the status is shown once, the newest first."""
+    views, position = [], 0
+    for step, is_child, is_active in steps:
+        position += step
+        status = "active" if is_active else "completed"
+        views.append(a_session(str(position), "p" if is_child else None, position=position, status=status))
+
+    def find_sessions(after, limit):
+        return [view for view in views if view.position > after][:limit]
+
+    shown, before = [], position + 1
+    while page := newest(find_sessions, "active", most, before):
+        shown += page
+        before = page[-1].position
+    expected = [view for view in views if view.parent is None and view.status == "active"]
+    assert shown == expected[::-1]
