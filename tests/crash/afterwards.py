@@ -11,7 +11,7 @@ from typing import Any
 
 import scenario
 
-from supervisor import Approve, SqliteStore
+from supervisor import Answer, Approve, Deny, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.session import SessionState, replay
 from supervisor.core.standing import RULES
@@ -88,7 +88,18 @@ def problems(folder: Path, *roots: str, may_lose: bool = True) -> list[str]:
                 found.append(f"{state.facts.path} {state.outcome.kind}: {state.outcome.cause}")
             if state.facts.path[-1] == "impatient" and state.outcome and bytes(state.outcome.value) != b"[true,false]":
                 found.append(f"a scope of the agent's own ended otherwise: {bytes(state.outcome.value)!r}")
+            if state.facts.path[-1] == "talker":
+                found += _wrong_talk(story, state)
     return found
+
+
+def _wrong_talk(story: Story, state: SessionState) -> Iterator[str]:
+    """Each answer came to its question, the message was heard, and what was said was said once."""
+    if state.outcome is not None and json.loads(bytes(state.outcome.value)) != scenario.TOLD:
+        yield f"told otherwise: {bytes(state.outcome.value)!r}"
+    said = [r.event.text for r in story.rows if r.session == state.id and isinstance(r.event, e.MessageSent)]
+    if len(said) != 1:
+        yield f"said: {said}"
 
 
 def _wrong_effects(story: Story, roots: tuple[str, ...], *, may_lose: bool) -> Iterator[str]:
@@ -117,16 +128,18 @@ def _wrong_approvals(story: Story) -> Iterator[str]:
     yield from (f"asked again under another id: {key}" for key, found in ids.items() if len(found) > 1)
     for approval in known.values():
         said = scenario.answer_to(approval)
-        if said is None or "(edited)" in approval.arguments["x"]:
-            status = "withdrawn" if said is None else "approved"
+        if said is None:
+            status = "withdrawn" if approval.kind == "call" else "expired"
+        elif "(edited)" in scenario.words_of(approval):
+            status = "approved"
         else:
-            status = "approved" if isinstance(said, Approve) else "denied"
+            status = {Approve: "approved", Deny: "denied", Answer: "answered"}[type(said)]
         if approval.status != status:
-            yield f"{approval.arguments} is {approval.status}, not {status}"
+            yield f"{scenario.words_of(approval)} is {approval.status}, not {status}"
     for line in lines(story.folder, "told"):
         told, kind = line.split()
         if kind not in ("won", "same"):
-            yield f"a wanted decision was refused: {known[told].arguments} {kind}"
+            yield f"a wanted decision was refused: {scenario.words_of(known[told])} {kind}"
 
 
 def left_open(story: Story) -> Iterator[str]:
@@ -140,7 +153,9 @@ def left_open(story: Story) -> Iterator[str]:
             yield f"open in its journal: {state.facts.path}"
         calls = ((operation, record) for operation, record in state.operations.items() if record.kind == "call")
         yield from (f"dangling: {operation} {record.state}" for operation, record in calls if record.is_open)
-    yield from (f"pending: {approval.arguments}" for approval in story.approvals if approval.status == "pending")
+    yield from (
+        f"pending: {scenario.words_of(approval)}" for approval in story.approvals if approval.status == "pending"
+    )
     yield from _not_deepest_first(story)
 
 

@@ -129,6 +129,8 @@ async def _decide(supervisor: Supervisor, approval: Approval, job: Job) -> None:
         await _until_asleep(supervisor, approval.session)
     decision = scenario.answer_to(approval)
     assert decision is not None
+    if approval.choices:  # she says something, too; again if she cannot know whether it was heard
+        await supervisor.send(approval.session, "news", by="ana")
     verdict = await supervisor.decide(approval.id, decision)
     record(f"{approval.id} {verdict.kind}", "told")
 

@@ -13,12 +13,14 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from supervisor import Approval, Approve, Context, Deny, agent, tool
+from supervisor import Answer, Approval, Approve, Context, Deny, QuestionUnanswered, agent, tool
 
 ROUNDS = 3
-SESSIONS = 9
-"""In one tree: the root, two children with a grandchild each, the saver, the impatient one, the stubborn one and the
-lingerer."""
+SESSIONS = 10
+"""In one tree: the root, two children with a grandchild each, the saver, the impatient one, the stubborn one, the
+talker and the lingerer."""
+TOLD = ["b", "as you like", "expired", "news"]
+"""What the talker is told, in the end."""
 
 
 def record(line: str, name: str = "effects") -> None:
@@ -109,6 +111,29 @@ async def stubborn(ctx: Context, tag: str) -> str:
 
 
 @agent
+async def talker(ctx: Context, tag: str) -> list[str]:
+    """Asks two things at once, one that nobody answers, and hears what is said meanwhile."""
+    told: dict[str, str] = {}
+
+    async def choose(inner: Context) -> None:
+        told["which"] = await inner.ask(f"{tag} which?", choices=["a", "b"])
+
+    async def wonder(inner: Context) -> None:
+        told["how"] = await inner.ask(f"{tag} how?")
+
+    async with ctx.task_group() as group:
+        group.start_soon(choose)
+        group.start_soon(wonder)
+    try:
+        told["when"] = await ctx.ask(f"{tag} never?", expires_in=0.05)
+    except QuestionUnanswered as unanswered:
+        told["when"] = unanswered.reason
+    told["news"] = await ctx.receive()
+    await ctx.send(f"{tag} heard {told['news']}")
+    return [told["which"], told["how"], told["when"], told["news"]]
+
+
+@agent
 async def lingerer(ctx: Context, tag: str) -> None:
     await ctx.call(danger, x=f"{tag} never")
 
@@ -118,7 +143,7 @@ async def top(ctx: Context, tag: str) -> list[str]:
     await ctx.step(look_around, tag)
     lingering = await ctx.spawn(lingerer, tag)
     below = [await ctx.spawn(child, f"{tag} {n}") for n in range(2)]
-    below += [await ctx.spawn(saver, tag), await ctx.spawn(impatient, tag), await ctx.spawn(stubborn, tag)]  # type: ignore[list-item] # only awaited
+    below += [await ctx.spawn(other, tag) for other in (saver, impatient, stubborn, talker)]  # type: ignore[list-item] # only awaited
     kinds: list[str] = []
 
     async def wait_for(n: int) -> None:
@@ -143,11 +168,18 @@ def wanted(tag: str) -> Counter[str]:
     return lines
 
 
-def answer_to(approval: Approval) -> Approve | Deny | None:
-    """What the person says to a call; None if she leaves it alone."""
-    x = approval.arguments["x"]
+def words_of(approval: Approval) -> str:
+    """What tells a call or a question from the others."""
+    return approval.question or str(approval.arguments["x"])
+
+
+def answer_to(approval: Approval) -> Answer | Approve | Deny | None:
+    """What the person says to a call or a question; None if she leaves it alone."""
+    x = words_of(approval)
     if "never" in x:
         return None
+    if approval.kind == "question":
+        return Answer("b" if approval.choices else "as you like", by="ana")
     if x.endswith("no"):
         return Deny(by="ana", reason="not that one")
     return Approve(by="ana", arguments={"x": f"{x} (edited)"} if x.endswith("edit") else None)
