@@ -94,7 +94,8 @@ def restart(
     recent = sum(at > since for at in state.restarts)
     if recent >= limits.max_restarts:
         return None, f"given up: restarted {recent} times in {limits.restart_period:g} s"
-    delay = min(limits.max_restart_delay, limits.restart_delay * 2.0**recent) * (0.5 + chance / 2)
+    doubled = limits.restart_delay * 2.0 ** min(recent, 64)  # more would be no number
+    delay = min(limits.max_restart_delay, doubled) * (0.5 + chance / 2)
     forgotten, kept = _partition(state, ended, failed)
     restarted = e.RunRestarted(
         at=now,

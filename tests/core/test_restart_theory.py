@@ -103,6 +103,15 @@ def test_restarts_within_the_period_are_counted_and_each_waits_longer():
     assert event.number == 3
 
 
+def test_however_often_it_was_restarted_the_delay_is_a_number():
+    """A patient agent may be restarted thousands of times in its period."""
+    patient = agent(restart="transient", max_restarts=5000, restart_period=1e9)(transient.fn)
+    state = replay("s", story(*failed_at(STEPS[0])))
+    state.restarts = (AT,) * 2000
+    event, _ = restart(state, patient, ended(STEPS[0]), AT, 1.0)
+    assert (event.due_at - AT).total_seconds() == patient.max_restart_delay
+
+
 @pytest.mark.parametrize(
     "limits",
     [
