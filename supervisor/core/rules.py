@@ -218,6 +218,9 @@ def _names(pattern: str, tool: str, secret: Collection[str]) -> bool:
 
 def _is_readable(text: str) -> bool:
     """Whether a person can read all of it: not too long, and nothing invisible or commanding in it."""
-    return len(text) <= MAX_SHOWN and not any(
-        unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for char in text.replace("\n", "")
+    if len(text) > MAX_SHOWN:
+        return False
+    text = text.replace("\n", "")
+    return text.isprintable() or not any(  # that one refuses strange spaces, too; nearly every text passes it at once
+        unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for char in text
     )

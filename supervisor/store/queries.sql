@@ -3,8 +3,8 @@
 -- append: add journal entries; a position that is taken is an error
 INSERT INTO event (position, session, id, body) VALUES (?, ?, ?, ?);
 
--- number: a session's number, by its id
-SELECT position FROM event WHERE id = ?;
+-- numbers: the numbers of some sessions, by their ids
+SELECT k.value, e.position FROM json_each(?) AS k CROSS JOIN event AS e ON e.id = k.value;
 
 -- last_position: where the next entry goes
 SELECT coalesce(max(position), 0) FROM event;

@@ -136,16 +136,19 @@ class SqliteStore(Store):
     def write(self, rows: Sequence[Row]) -> None:
         draft = self._draft(rows)
         numbers = {entry.id: entry.created for entry in draft.sessions.values()}
+        numbers |= self._numbers({row.session for row in rows} - numbers.keys())
         last = self._written or self._read("last_position", writing=True)[0][0]
         entries = []
         for row in rows:
             if row.position <= last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             last = row.position
-            is_first = isinstance(row.event, SessionCreated)
-            if is_first or row.session not in numbers:
-                number = None if is_first else self._number(row.session)
-                is_first, numbers[row.session] = number is None, number or last
+            # The journal of rules begins with any entry, every other one with its session.
+            is_first = isinstance(row.event, SessionCreated) or (row.session == RULES and RULES not in numbers)
+            if is_first:
+                numbers[row.session] = last
+            elif row.session not in numbers:
+                raise IllegalEvent(f"session {row.session} has no beginning")
             body = body_of(row)
             entries.append((last, numbers[row.session], row.session if is_first else None, body))
             self._pages += 2 + len(body) // _PAGE
@@ -265,7 +268,7 @@ class SqliteStore(Store):
         return found
 
     def remove(self, root: str) -> None:
-        number, last = self._number(root), self._read("last_position", writing=True)[0][0]
+        number, last = self._numbers({root}).get(root), self._read("last_position", writing=True)[0][0]
         keys = {"number": number, "root": root, "last": last}
         for query, key in schema.REMOVAL.items():
             self._change(query, [(keys[key],)])
@@ -380,12 +383,8 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
-    def _number(self, session: str) -> int | None:
-        """Return a session's number; None for the journal of rules while it is empty, which begins with any entry."""
-        found = self._read("number", session, writing=True)
-        if not found and session != RULES:
-            raise IllegalEvent(f"session {session} has no beginning")
-        return found[0][0] if found else None
+    def _numbers(self, sessions: set[str]) -> dict[str, int]:
+        return dict(self._read_some("numbers", sessions))
 
     def _draft(self, rows: Sequence[Row]) -> Draft:
         keys = touched(rows)
