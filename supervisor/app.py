@@ -72,7 +72,7 @@ async def open_supervisor(
     try:
         runner = Runner(opened, passivate_after)
         supervisor = LocalSupervisor(runner)
-        posting = Posting(runner, supervisor, channels, unattended, reminders)
+        posting = Posting(runner, supervisor, channels, unattended, reminders, sweep=adopt)
         supervisor.people = people
         runner.rules.from_code = tuple(rules)
         runner.jobs = jobs = JobWatch(runner)

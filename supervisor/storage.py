@@ -114,6 +114,10 @@ class Store(ABC):
         """Return approvals behind a position, oldest first, `limit` at most."""
 
     @abstractmethod
+    def find_shown(self) -> list[Approval]:
+        """Return approvals that are decided or withdrawn, and that a card may still show as pending (R3)."""
+
+    @abstractmethod
     def counts(self) -> Counts:
         """Return how much there is. Cheap: it reads no bodies."""
 

@@ -66,14 +66,18 @@ class Posting:
         channels: Sequence[Channel],
         unattended: Unattended,
         reminders: Reminders,
+        *,
+        sweep: bool = False,
     ) -> None:
+        """`sweep`: when it begins, retire what earlier processes left behind on these channels."""
         self._runner = runner
         self._reminding = Reminding(runner, reminders, self._show_again)
         self._supervisor = supervisor
+        self._sweep = sweep
         self._channels = {channel.name: channel for channel in channels}
         self._answer = _ANSWERS.get(unattended)
-        self._cards: dict[str, tuple[str, str]] = {}
-        """Approval -> (channel, card) of what this process has posted."""
+        self._cards: dict[str, dict[str, str]] = {}
+        """Approval -> channel -> card of what is pending and shown."""
         self._known: set[str] = set()
         supervisor.began_to_wait = self._look_for_somebody
 
@@ -81,12 +85,14 @@ class Posting:
         """Serve until cancelled."""
         if self._is_idle:
             await anyio.sleep_forever()
-        async for approval in Inbox(self._supervisor, self._supervisor.store.last_position()):
+        changes = Inbox(self._supervisor, self._supervisor.store.last_position())
+        for stale in self._supervisor.store.find_shown() if self._sweep else ():
+            self._retire_all(stale)
+        async for approval in changes:
             if approval.status != "pending":
                 self._known.discard(approval.id)
                 self._reminding.forget(approval.id)
-                if approval.id in self._cards:
-                    self._runner.start_soon(self._retire, approval, *self._cards.pop(approval.id))
+                self._retire_all(approval)
             elif approval.id not in self._known and self._supervisor.store.owns(approval.root_session):
                 self._take(approval)
 
@@ -136,16 +142,19 @@ class Posting:
             self._runner.suspend_root(approval.root_session, error)
 
     async def _post(self, approval: Approval) -> None:
-        """Show an approval on the first channel that can."""
-        for name in self._channels:
-            if self._is_decided(approval) or await self._show(approval, name, None):
+        """Show an approval on the first channel that can; where an earlier process has shown it, before all others."""
+        cards = self._cards[approval.id] = self._find_cards(approval)
+        for name in sorted(self._channels, key=lambda name: name not in cards):
+            if self._is_decided(approval):
+                self._cards.pop(approval.id, None)
+                return
+            if await self._show(approval, name, cards.get(name)):
                 return
         log.warning("card.not_posted", approval=approval.id, session=approval.session)
 
     async def _show_again(self, approval: Approval) -> None:
         """Show an approval where its card is, or else on the first channel that can."""
-        name, card = self._cards.get(approval.id, (None, None))
-        if self._channels and (name is None or not await self._show(approval, name, card)):
+        if self._channels:
             await self._post(approval)
 
     async def _show(self, approval: Approval, name: str, old: str | None) -> bool:
@@ -163,8 +172,30 @@ class Posting:
         if self._is_decided(approval):
             await self._retire(approval, name, card)
         else:
-            self._cards[approval.id] = (name, card)
+            self._cards.setdefault(approval.id, {})[name] = card
         return True
+
+    def _find_cards(self, approval: Approval) -> dict[str, str]:
+        """Return the cards of an approval, channel by channel: this process's, or what earlier ones have left (R3)."""
+        if (known := self._cards.get(approval.id)) is not None or not approval.shown:
+            return known or {}
+        found: dict[str, str] = {}
+        for row in self._supervisor.store.journal(approval.session, approval.position):
+            match row.event:
+                case e.CardPosted(approval=approval.id) as posted:
+                    found[posted.channel] = posted.card
+                case e.CardRetired(approval=approval.id) as retired:
+                    found.pop(retired.channel, None)
+                case _:
+                    pass
+        return {name: card for name, card in found.items() if name in self._channels}
+
+    def _retire_all(self, approval: Approval) -> None:
+        """A decision anywhere retires the cards everywhere."""
+        if self._channels:
+            for name, card in self._find_cards(approval).items():
+                self._runner.start_soon(self._retire, approval, name, card)
+            self._cards.pop(approval.id, None)
 
     def _is_decided(self, approval: Approval) -> bool:
         now = self._supervisor.store.get_approval(approval.id)

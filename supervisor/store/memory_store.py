@@ -171,6 +171,10 @@ class MemoryStore(Store):
         ]
         return [self._approval_row(entry) for entry in found[:limit]]
 
+    def find_shown(self) -> list[Approval]:
+        entries = (entry for entry in self._approvals.values() if entry.shown and entry.status != "pending")
+        return [self._approval_row(entry) for entry in sorted(entries, key=lambda entry: entry.asked)]
+
     def counts(self) -> Counts:
         oldest = next(iter(self.find_approvals(limit=1)), None)
         count_open = sum(entry.finished is None for entry in self._sessions.values())

@@ -81,6 +81,9 @@ SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
 -- approvals_pending: the inbox behind a position
 SELECT * FROM approval_full WHERE status = 'pending' AND asked > ? ORDER BY asked;
 
+-- approvals_shown: those that are not pending, but that a card may still show so; asked once, when a daemon starts
+SELECT * FROM approval_full WHERE status <> 'pending' AND shown <> '[]' ORDER BY asked;
+
 -- approvals_of_session: those of one session, behind a position
 SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
 

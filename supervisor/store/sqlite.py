@@ -258,6 +258,9 @@ class SqliteStore(Store):
         query, is_meant = search_approvals(pending, root, session, after)
         return self._read_as(columns.full_approval, *query, keep=is_meant, limit=limit)
 
+    def find_shown(self) -> list[Approval]:
+        return self._read_as(columns.full_approval, "approvals_shown")
+
     def counts(self) -> Counts:
         sessions, is_open, pending = self._read("counts")[0]
         oldest = next(iter(self.find_approvals(limit=1)), None)

@@ -2,9 +2,9 @@
 
 import anyio
 import pytest
-from scenes import events, opened
+from scenes import events, fork, opened
 
-from supervisor import Approve, Channel, Context, MemoryStore, agent, tool
+from supervisor import Approve, Channel, Context, Deny, MemoryStore, agent, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -155,3 +155,52 @@ async def test_a_channel_that_cannot_listen_takes_nobody_down():
             await wall.news.wait()
         await supervisor.decide(wall.posted[0][0], Approve(by="ana"))
         assert await run.result() == "ok"
+
+
+async def shown_and_left(*walls: Wall) -> MemoryStore:
+    """Return what a process leaves behind that was killed when its card was shown."""
+    async with opened(channels=walls) as supervisor:
+        await supervisor.start(deployer, "prod", session="left")
+        await anyio.sleep(1)
+        left = fork(supervisor.store)
+        await supervisor.cancel("left")
+        return left
+
+
+async def test_a_card_that_an_earlier_process_left_is_renewed():
+    """R3: the channel is given its old card, whatever stands before it in the order of channels."""
+    store = await shown_and_left(Wall("chat"))
+    other, chat = Wall("other"), Wall("chat")
+    async with opened(store, channels=[other, chat], adopt=True) as supervisor:
+        await anyio.sleep(1)
+        (asked,) = supervisor.find_approvals()
+        assert (chat.posted, other.posted) == ([(asked.id, "card of chat")], [])
+        await supervisor.decide(asked.id, Approve(by="ana"))
+    assert chat.retired == [("approved", "card of chat")]
+    assert len(events(store, "left", e.CardPosted)) == 1
+
+
+async def test_what_was_decided_while_nobody_showed_it_does_not_look_live():
+    """R3: a decision from a shell while the daemon was down; its start retires the old card, once."""
+    store = await shown_and_left(Wall("chat"))
+    async with opened(store) as supervisor:
+        (asked,) = supervisor.find_approvals()
+        await supervisor.decide(asked.id, Deny(by="ana"))
+    for retired in ([("denied", "card of chat")], []):
+        chat = Wall("chat")
+        async with opened(store, channels=[chat], adopt=True):
+            await anyio.sleep(1)
+        assert (chat.posted, chat.retired) == ([], retired)
+
+
+async def test_a_decision_anywhere_retires_every_card():
+    """R3: also that of a channel which had it before another one did."""
+    store = await shown_and_left(Wall("chat"))
+    chat, page = Wall("chat", fails=True), Wall("page")
+    async with opened(store, channels=[chat, page], adopt=True) as supervisor:
+        await anyio.sleep(1)
+        (asked,) = supervisor.find_approvals()
+        assert asked.shown == ("chat", "page")
+        await supervisor.decide(asked.id, Deny(by="ana"))
+    assert (chat.retired, page.retired) == ([("denied", "card of chat")], [("denied", "card of page")])
+    assert [each.shown for each in store.find_approvals(pending=False)] == [()]
