@@ -22,8 +22,6 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 
-ANSWERING: Final = frozenset("aeyn" + NUMBERS)
-"""Keys that mean something else on a question, or nothing."""
 KEYS: Final = "a s w e d v r and 1-9"
 Wider = Literal["session", "always"]
 
@@ -113,8 +111,9 @@ class Desk:
         self.message = ""
         if self.granting is not None:
             return self._grant(self.selected, self.granting, keys[0], now)
-        if self.pending[self.selected].kind == "question" and keys[0] in ANSWERING:
-            return self._answer(self.pending[self.selected], keys[0], now)
+        asked = self.pending[self.selected]
+        if asked.kind == "question" and (keys[0] in ("a", "e") or keys[0] in _answers(asked)):
+            return self._answer(asked, keys[0], now)
         return self._choose(self.selected, keys[0], now)
 
     def _choose(self, selected: str, key: str, now: float) -> Action | None:
@@ -197,11 +196,7 @@ class Desk:
 
     def _answer(self, asked: Approval, key: str, now: float) -> Decide | None:
         """Take a key of a question's: one of its choices, yes or no, or the beginning of a typed answer."""
-        keys: dict[str, Any] = {}
-        if asked.choices is not None and len(asked.choices) <= len(NUMBERS):
-            keys = dict(zip(NUMBERS, asked.choices, strict=False))
-        elif is_yes_or_no(asked.schema):
-            keys = {"y": True, "n": False}
+        keys = _answers(asked)
         if key in keys:
             return Decide(asked.id, Answer(keys[key], self.by)) if self._may_decide(now) else None
         if key == "a" and not keys:
@@ -269,3 +264,10 @@ class Desk:
         self.granting = None
         self.line = None
         self._selected_at = now
+
+
+def _answers(asked: Approval) -> dict[str, Any]:
+    """Return the answers that have a key of their own."""
+    if asked.choices is not None and len(asked.choices) <= len(NUMBERS):
+        return dict(zip(NUMBERS, asked.choices, strict=False))
+    return {"y": True, "n": False} if is_yes_or_no(asked.schema) else {}
