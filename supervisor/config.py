@@ -80,6 +80,34 @@ class ServerPart(_Part, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
 
 
+class SlackPart(_Part, frozen=True, kw_only=True):
+    """Slack: where cards go whose session has no thread, and the agent that a mention starts. The secrets are in
+    SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET and SLACK_APP_TOKEN, or in the files that are named here."""
+
+    conversation: str
+    agent: str | None = None
+    bot_token_file: str | None = None
+    signing_secret_file: str | None = None
+    app_token_file: str | None = None
+    base_url: str = "https://slack.com/api/"
+
+
+class DiscordPart(_Part, frozen=True, kw_only=True):
+    """Discord: where cards go. `application` and `public_key` are on the application's General Information page. The
+    secret is in DISCORD_BOT_TOKEN, or in the file that is named here."""
+
+    conversation: str
+    application: str
+    public_key: str
+    bot_token_file: str | None = None
+    base_url: str = "https://discord.com/api/v10"
+
+
+class ChannelsPart(_Part, frozen=True, kw_only=True):
+    slack: SlackPart | None = None
+    discord: DiscordPart | None = None
+
+
 class Configuration(_Part, frozen=True, kw_only=True):
     """The file as it is. `folder` is where its paths count from."""
 
@@ -88,7 +116,7 @@ class Configuration(_Part, frozen=True, kw_only=True):
     agents: dict[str, AgentPart] = {}
     rules: tuple[RulePart, ...] = ()
     people: dict[str, PersonPart] = {}
-    channels: dict[str, dict[str, Any]] = {}
+    channels: ChannelsPart = ChannelsPart()
     folder: str = ""
 
     def path(self, named: str) -> Path:

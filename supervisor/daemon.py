@@ -27,6 +27,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.people import People, Person
 from supervisor.core.rules import Rule
+from supervisor.platforms import make_channels
 from supervisor.runtime.agents import configure, load_agent, load_agents
 
 
@@ -129,10 +130,12 @@ def settle(  # one parameter for each thing that a command may say
             raise InvalidInput(f"agent {name} is configured already; name it in one place")
     if operator is not None:
         persons.append(operator)
+    people = People(persons, configuration.reservations())
     return Settings(
         store=store,
-        people=People(persons, configuration.reservations()),
+        people=people,
         agents=offered,
+        channels=make_channels(configuration, people, offered, server.public_url),
         rules=configuration.standing_rules(),
         host=bound,
         port=server.port if port is None else port,

@@ -27,6 +27,7 @@ _COMMANDS = {
     "init": ("configuring", "Write a configuration for `serve`, commented, to begin with."),
     "check": ("configuring", "Check a configuration."),
     "token": ("configuring", "Make a token for a person, and its hash for the configuration."),
+    "discord": ("platforms", "Make the slash commands known to Discord."),
     "approvals": ("reading", "List what waits for a person, oldest first."),
     "approve": ("deciding", "Say yes to one call: it runs once, or is asked no more."),
     "deny": ("deciding", "Say no to one call: nothing runs, and the agent is told so."),

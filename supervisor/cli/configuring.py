@@ -49,7 +49,22 @@ port = 8787
 # [people.ana]
 # roles = ["approver"]
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
-# identities = { slack = "U012AB3CD" }
+# identities = { slack = "U012AB3CD", discord = "80351110224678912" }
+
+# Where people are asked, beside the web inbox; README.md says how to make the apps. No secret is written here: they are
+# in environment variables, or in files (mode 0600) that are named here.
+# [channels.slack]
+# conversation = "C012AB3CD"         # where cards go whose session has no thread of its own
+# agent = "janitor"                  # what a mention of the app starts; it takes a text
+# bot_token_file = "slack.token"     # or SLACK_BOT_TOKEN (xoxb-...)
+# signing_secret_file = "slack.sign" # or SLACK_SIGNING_SECRET: Slack posts to https://HOST/channels/slack/requests
+# app_token_file = "slack.app"       # or SLACK_APP_TOKEN (xapp-...): Socket Mode, no public address needed
+#
+# [channels.discord]
+# conversation = "1098765432109876543"
+# application = "1012345678901234567"
+# public_key = "..."                 # Discord posts to https://HOST/channels/discord/interactions
+# bot_token_file = "discord.token"   # or DISCORD_BOT_TOKEN
 """
 
 

@@ -73,7 +73,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Option(msgspec.Struct, frozen=True, gc=False):
     """One way in which an approval may be granted."""
 
-    scope: str
+    scope: Scope
     pattern: str | None = None
 
 

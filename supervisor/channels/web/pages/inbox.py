@@ -10,7 +10,7 @@ Rules
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from supervisor.channels.cards import (
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Option, Scope
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Option
 
 LONG: Final = 24
 """Lines from which on an argument is scrolled."""
@@ -256,7 +256,7 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
     match form.get("decision"):
         case "approve" if "grant" in form:
             option = _granted(approval, form["grant"])
-            return Approve(by=by, scope=cast(Scope, option.scope), pattern=option.pattern)
+            return Approve(by=by, scope=option.scope, pattern=option.pattern)
         case "approve":
             return Approve(by=by)
         case "answer":

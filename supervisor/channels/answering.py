@@ -1,0 +1,137 @@
+"""From somebody's press on a chat platform to a decision, and to what they are told.
+
+Rules
+- Who presses is whom the platform vouches for, looked up among the people who are configured; nobody else decides.
+- Whoever is refused is in the audit trail, and the card stays as it is for those who may.
+- Whoever presses is told what became of it: it counts, it had been decided, it is not theirs to decide, it is gone or
+  unknown. What was written is never a decision, only the button's code is.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from supervisor.abc import Supervisor
+from supervisor.channels.cards import ago, path_text, summary, told, visible
+from supervisor.channels.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
+from supervisor.core.people import People, Person
+from supervisor.core.questions import is_yes_or_no
+from supervisor.core.values import Approval
+
+
+class Entitled(msgspec.Struct, frozen=True):
+    """Somebody who may decide, and what."""
+
+    approval: Approval
+    name: str
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of a press, in words for the one who pressed."""
+
+    text: str
+    is_decision: bool = True
+    """Whether it was one at all; False: what was written does not fit, and can be corrected."""
+    is_stale: bool = False
+    """Whether the card looked as if it were live, and was not."""
+
+
+class Reply:
+    """What a platform is answered: at once if it is there within the platform's bound, otherwise told afterwards."""
+
+    def __init__(self) -> None:
+        self.payload: dict[str, Any] | None = None
+        self.is_late = False
+        self._ready = anyio.Event()
+
+    def give(self, payload: dict[str, Any] | None) -> None:
+        self.payload = payload
+        self._ready.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether it came in time; from then on it is late."""
+        with anyio.move_on_after(seconds):
+            await self._ready.wait()
+        self.is_late = not self._ready.is_set()
+        return not self.is_late
+
+
+class Answering:
+    """Lets people decide from one platform. `channel`: by which name their identities are configured."""
+
+    def __init__(self, channel: str, people: People) -> None:
+        self._channel = channel
+        self._people = people
+
+    def find_person(self, identity: str) -> Person | str:
+        """Return whom the platform vouches for, or what to tell a stranger."""
+        person = self._people.find_by_identity(self._channel, identity)
+        if person is not None:
+            return person
+        return (
+            f"You are not among the people of this supervisor. Its operator can add you: your {self._channel} id is "
+            f"{visible(identity)}."
+        )
+
+    async def find_entitled(self, supervisor: Supervisor, approval_id: str, identity: str) -> Entitled | str:
+        """Return who acts on which approval, or what to tell somebody who may not. Raises StoreError."""
+        try:
+            approval = supervisor.get_approval(approval_id)
+        except NotFound:
+            return "This supervisor's store holds no such approval: it was removed, or it is another store's."
+        person = self.find_person(identity)
+        if isinstance(person, str):
+            stranger = f"{self._channel} {identity}"
+            await supervisor.refuse_decision(approval.id, stranger, "not among the people of this supervisor")
+            return f"Not counted. {person}"
+        if (why := self._people.why_not_decide(person.name, approval)) is not None:
+            await supervisor.refuse_decision(approval.id, person.name, why)
+            return f"Not counted: {visible(why)}. It waits for somebody who may."
+        return Entitled(approval, person.name)
+
+    async def decide(self, supervisor: Supervisor, who: Entitled, code: str, text: str | None, now: datetime) -> Result:
+        """Decide what a press means; `text`: what was written into its form. Raises StoreError."""
+        try:
+            verdict = await supervisor.decide(who.approval.id, decision_of(code, who.approval, who.name, text))
+        except (InvalidInput, NotEntitled) as error:
+            return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
+        is_stale = verdict.kind not in ("won", "recorded")
+        return Result(f"{told(verdict, now)}. {who.approval.id}", is_stale=is_stale)
+
+    async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime) -> str:
+        """Take a slash command, and return what to answer: pending, approve ID, deny ID REASON, answer ID TEXT.
+
+        Raises StoreError.
+        """
+        verb, _, rest = text.strip().partition(" ")
+        approval_id, _, words = rest.strip().partition(" ")
+        if verb.lower() in ("", "pending"):
+            return self._pending(supervisor, identity, now)
+        code = _VERBS.get(verb.lower())
+        if code is None or not approval_id:
+            return "Say: pending, approve ID, deny ID REASON, or answer ID TEXT. pending lists what waits, with ids."
+        found = await self.find_entitled(supervisor, approval_id, identity)
+        if isinstance(found, str):
+            return found
+        if code in (APPROVE, DENY) and is_yes_or_no(found.approval.schema):
+            code = "yes" if code == APPROVE else "no"
+        elif code == DENY and words:
+            code = EXPLAIN
+        return (await self.decide(supervisor, found, code, words.strip(), now)).text
+
+    def _pending(self, supervisor: Supervisor, identity: str, now: datetime) -> str:
+        person = self.find_person(identity)
+        if isinstance(person, str):
+            return person
+        lines: list[str] = []
+        for approval in supervisor.find_approvals():
+            may = "" if self._people.why_not_decide(person.name, approval) is None else ", for somebody else"
+            when = ago(approval.created_at, now)
+            lines.append(f"{approval.id}  {path_text(approval.path)}: {summary(approval)}, {when}{may}")
+        return "\n".join(lines) or "Nothing waits for a person."
+
+
+_VERBS: Final = {"approve": APPROVE, "yes": APPROVE, "deny": DENY, "reject": DENY, "no": DENY, "answer": REPLY}

@@ -1,0 +1,277 @@
+"""Discord as a channel: cards whose buttons work for as long as the approval does.
+
+Theory: a button gives back the approval's id and which button it was, nothing else; the click finds the approval in the
+store, whichever process posted the card, however long ago. Cards are edited with the bot's token and the message's id:
+an interaction's own token is dead after 15 minutes.
+
+    interaction -> signature -> who is it? -> may they? -> decide -> tell the one who acted -> the card says so
+
+Rules
+- Discord wants an answer within 3 s: what is not done by ACK seconds is answered as deferred, and told afterwards.
+- Whoever acts is told what became of it, and nobody else is; a refusal leaves the card as it is.
+- A card that an earlier process may have posted, without coming to say so, is looked for before a second one is posted.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import anyio
+import httpx
+import msgspec
+from anyio.abc import TaskGroup
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
+from supervisor.channels.answering import Answering, Reply
+from supervisor.channels.cards import decided, visible
+from supervisor.channels.discord import interactions
+from supervisor.channels.discord.components import card_message, form_modal, retired_message
+from supervisor.channels.discord.interactions import Command, Payload, Press
+from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
+from supervisor.channels.lengths import fit
+from supervisor.channels.presses import FORMS
+from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.core.people import People
+from supervisor.core.values import Approval
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+ACK: Final = 1.5  # seconds until Discord gets its answer, whatever is still to be done
+PAGE: Final = 100  # messages looked through at once
+CONTENT: Final = 2000
+CLOCKS_DIFFER: Final = timedelta(seconds=60)  # how far our clock may be ahead of Discord's
+UNKNOWN_WEBHOOK: Final = 10015  # Discord has not yet taken in that we deferred
+
+COMMANDS: Final = (
+    {"name": "pending", "description": "What waits for a person, for whom, and since when", "type": 1},
+    {
+        "name": "approve",
+        "description": "Approve one call, once",
+        "type": 1,
+        "options": [{"name": "id", "description": "The approval's id", "type": 3, "required": True}],
+    },
+    {
+        "name": "deny",
+        "description": "Deny one call; the agent is told so and goes on",
+        "type": 1,
+        "options": [
+            {"name": "id", "description": "The approval's id", "type": 3, "required": True},
+            {"name": "reason", "description": "What the agent is told", "type": 3, "required": False},
+        ],
+    },
+    {
+        "name": "answer",
+        "description": "Answer a question of an agent's",
+        "type": 1,
+        "options": [
+            {"name": "id", "description": "The question's id", "type": 3, "required": True},
+            {
+                "name": "text",
+                "description": "The answer, as the question wants it",
+                "type": 3,
+                "required": True,
+            },
+        ],
+    },
+)
+"""The slash commands that `supervisor discord register` makes known."""
+
+
+class Discord(Channel):
+    """Ask people in Discord.
+
+    `token`: the bot's. `application`: the application's id. `public_key`: the application's, hexadecimal; it verifies
+    what Discord sends. `conversation`: the id of the channel where cards go. `people`: who is who (identity "discord":
+    the user's id) and who may decide. `link`: the web inbox, for what is too long here.
+    """
+
+    name = "discord"
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        application: str,
+        public_key: str,
+        conversation: str,
+        people: People,
+        link: str | None = None,
+        base_url: str = "https://discord.com/api/v10",
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        try:
+            self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        except ValueError:
+            raise InvalidInput(
+                "discord: public_key is 64 hexadecimal digits, from the application's General Information page"
+            ) from None
+        self._rest = DiscordRest(token, base_url, transport)
+        self._application = application
+        self._conversation = conversation
+        self._answering = Answering(self.name, people)
+        self._link = link
+        self._supervisor: Supervisor | None = None
+        self._tasks: TaskGroup | None = None
+        self._began_at = datetime.now(UTC)
+
+    def __repr__(self) -> str:
+        return f"<discord, channel {self._conversation}>"  # never a token
+
+    # -- cards -------------------------------------------------------------------------------------------------------
+
+    async def post(self, approval: Approval, card: str | None) -> str:
+        message = card_message(approval, _now(), self._link)
+        if card is None and approval.created_at < self._began_at:
+            card = await self._find_card(approval)
+        if card is not None and await self._update(card, message):
+            return card
+        once = {"nonce": approval.id[:25], "enforce_nonce": True}  # for minutes: a request that is made again, too
+        posted = await self._rest.call("POST", f"/channels/{self._conversation}/messages", {**message, **once})
+        return f"{self._conversation}:{posted['id']}"
+
+    async def retire(self, approval: Approval, card: str) -> None:
+        await self._update(card, retired_message(approval, _now()))
+
+    async def _update(self, card: str, message: Payload) -> bool:
+        """Show something else on a card; False if it is not there any more."""
+        conversation, _, id_ = card.partition(":")
+        try:
+            await self._rest.call("PATCH", f"/channels/{conversation}/messages/{id_}", message)
+        except DiscordRefused as error:
+            if error.code not in GONE:
+                raise
+            return False
+        return True
+
+    async def _find_card(self, approval: Approval) -> str | None:
+        """Return the card that a process posted which died before it could say so."""
+        before: dict[str, str] = {}
+        while True:
+            path = f"/channels/{self._conversation}/messages"
+            page = await self._rest.call("GET", path, params={"limit": PAGE, **before})
+            for message in page:
+                if datetime.fromisoformat(message["timestamp"]) < approval.created_at - CLOCKS_DIFFER:
+                    return None
+                is_ours = message["author"]["id"] == self._application or message["author"].get("bot")
+                if is_ours and any(
+                    (embed.get("footer") or {}).get("text") == approval.id for embed in message["embeds"]
+                ):
+                    return f"{self._conversation}:{message['id']}"
+            if len(page) < PAGE:
+                return None
+            before = {"before": page[-1]["id"]}
+
+    # -- what people do ----------------------------------------------------------------------------------------------
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        async with self._rest, anyio.create_task_group() as self._tasks:
+            self._supervisor = supervisor
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._supervisor = self._tasks = None
+
+    def webhooks(self) -> Sequence[Webhook]:
+        return [Webhook("/interactions", self._receive)]
+
+    async def _receive(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
+        if not interactions.is_genuine(self._key, headers, body):
+            log.warning("request.refused", channel=self.name, reason="not signed by Discord")
+            return WebhookReply(401, b'{"error": "the signature is not Discord\'s"}')
+        try:
+            payload = msgspec.json.decode(body, type=Payload)
+        except msgspec.MsgspecError as error:
+            return WebhookReply(400, msgspec.json.encode({"error": f"this is no interaction: {error}"}))
+        if payload.get("type") == interactions.PING:
+            return WebhookReply(body=msgspec.json.encode(interactions.PONG))
+        if self._tasks is None:
+            return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
+        return WebhookReply(body=msgspec.json.encode(await self.take(payload)))
+
+    async def take(self, payload: Payload) -> Payload:
+        """Take what somebody did, and return what Discord is answered: within ACK seconds, whatever is to be done."""
+        act = interactions.read(payload)
+        if act is None or self._tasks is None:
+            return interactions.told("This is nothing that this supervisor knows.")
+        reply = Reply()
+        self._tasks.start_soon(self._take_one, act, reply)
+        in_time = await reply.wait(ACK)
+        return reply.payload if in_time and reply.payload is not None else interactions.DEFERRED_REPLY
+
+    async def _take_one(self, act: Press | Command, reply: Reply) -> None:
+        try:
+            if isinstance(act, Command):
+                text = await self._commanded(act)
+            elif act.code in FORMS and act.text is None:
+                found = await self._open_form(act)
+                if not isinstance(found, str) and not reply.is_late:
+                    reply.give(interactions.modal(found))
+                    return
+                text = found if isinstance(found, str) else "That took too long for a form to open; press it again."
+            else:
+                text = await self._pressed(act)
+        except StoreError as error:
+            log.error("act.refused", channel=self.name, reason=str(error))
+            text = f"Nothing was decided: {error}"
+        except Exception as error:  # noqa: BLE001 # one press that we cannot take ends no other
+            log.error("act.failed", channel=self.name, error=repr(error))
+            text = "That failed here; what was decided stands. See: supervisor approvals."
+        text = fit(visible(text, lines=True), CONTENT)
+        if not reply.is_late:
+            reply.give(interactions.told(text))
+            return
+        try:
+            await self._tell_later(act.token, text)
+        except (DiscordRefused, OSError) as error:  # what was decided stands; only the telling failed
+            log.warning("answer.not_told", channel=self.name, error=repr(error))
+
+    async def _tell_later(self, token: str, text: str) -> None:
+        """Put an answer where Discord shows that we are thinking."""
+        path = f"/webhooks/{self._application}/{token}/messages/@original"
+        for pause in (0.2, 1.0, 3.0):
+            try:
+                await self._rest.call("PATCH", path, {"content": text, "allowed_mentions": {"parse": []}})
+                return
+            except DiscordRefused as error:
+                if error.code != UNKNOWN_WEBHOOK:
+                    raise
+            await anyio.sleep(pause)
+
+    async def _open_form(self, press: Press) -> Payload | str:
+        """Return the form that a press opens, or why none does."""
+        assert self._supervisor is not None
+        found = await self._answering.find_entitled(self._supervisor, press.approval, press.user)
+        if isinstance(found, str):
+            return found
+        if found.approval.status != "pending":
+            return f"Nothing is to be decided any more: {decided(found.approval, _now())}."
+        try:
+            return form_modal(press.code, found.approval)
+        except InvalidInput as error:
+            return str(error)
+
+    async def _pressed(self, act: Press) -> str:
+        assert self._supervisor is not None
+        found = await self._answering.find_entitled(self._supervisor, act.approval, act.user)
+        if isinstance(found, str):
+            return found
+        result = await self._answering.decide(self._supervisor, found, act.code, act.text, _now())
+        if result.is_stale and act.card:
+            await self.retire(self._supervisor.get_approval(act.approval), act.card)
+        return result.text
+
+    async def _commanded(self, command: Command) -> str:
+        assert self._supervisor is not None
+        said = " ".join([command.name, *(command.options.get(name, "") for name in ("id", "text", "reason"))])
+        return await self._answering.say(self._supervisor, said, command.user, _now())
+
+
+async def register(rest: DiscordRest, application: str) -> int:
+    """Make the slash commands known to Discord; returns how many there are. Raises DiscordRefused, OSError."""
+    return len(await rest.call("PUT", f"/applications/{application}/commands", list(COMMANDS)))
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()

@@ -1,0 +1,169 @@
+"""An approval as a Discord message: an embed, rows of buttons, and the forms (modals).
+
+Rules
+- What agents and tools wrote stands in code blocks, out of which nothing can break: Discord interprets marks, links and
+  mentions everywhere else. Mentions are switched off for the whole message as well.
+- Every limit of Discord's is held here, before anything is sent. What does not fit is cut visibly, with a link to the
+  web inbox; ids and patterns are never cut: what could not be shown whole is not offered.
+- A button's id is the press and the approval, 100 characters at most: that is all that comes back.
+- Pure: `now` is an argument.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+from supervisor.channels.cards import decided, make_card, summary
+from supervisor.channels.lengths import Facts, fit, fit_facts, length
+from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of
+from supervisor.core.errors import InvalidInput
+from supervisor.core.values import Approval
+
+TITLE: Final = 256
+DESCRIPTION: Final = 4096
+FOOTER: Final = 2048
+LABEL: Final = 80
+CUSTOM_ID: Final = 100
+IN_A_ROW: Final = 5
+ROWS: Final = 5
+MODAL_TITLE: Final = 45
+MODAL_LABEL: Final = 45
+MODAL_TEXT: Final = 4000
+BODY: Final = 3000
+"""UTF-16 units of facts in one card."""
+FIELD: Final = 1024
+GRANTS: Final = 2000
+"""UTF-16 units of all rules that are offered in one card: an embed may have 6,000 in all."""
+
+_ROW, _BUTTON, _TEXT_INPUT = 1, 2, 4
+_STYLES: Final = {"yes": 3, "no": 4, "": 2}
+_JOINER: Final = "\u200d"
+_WAITING, _YES, _NO = 0xE0A000, 0x2E8B57, 0x808080
+
+Message = dict[str, Any]
+
+
+def card_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
+    """Return what to post for a pending approval. `link`: where the whole of it can be seen."""
+    card = make_card(approval, now)
+    facts, is_cut = fit_facts(card.facts, BODY)
+    presses, missing = _that_fit(approval)
+    remark = _remark(is_cut, missing, link)
+    embed = {
+        "title": fit(_inert(card.headline), TITLE, remark=False),
+        "description": _block(_lines(facts), DESCRIPTION - 600) + (f"\n{remark}" if remark else ""),
+        "color": _WAITING,
+        "footer": {"text": approval.id},
+        "fields": [
+            {"name": fit(_inert(press.label), 250, remark=False), "value": _block(press.grants, FIELD)}
+            for press in presses
+            if press.grants
+        ],
+    }
+    return _message(embed, [_row(presses[at : at + IN_A_ROW], approval) for at in range(0, len(presses), IN_A_ROW)])
+
+
+def retired_message(approval: Approval, now: datetime) -> Message:
+    """Return what stands there when nobody needs to decide any more: nothing on it can be pressed."""
+    embed = {
+        "title": fit(_inert(make_card(approval, now).headline), TITLE, remark=False),
+        "description": _block(f"{summary(approval, 200)}\n{decided(approval, now)}", DESCRIPTION),
+        "color": _YES if approval.status in ("approved", "answered") else _NO,
+        "footer": {"text": approval.id},
+    }
+    return _message(embed, [])
+
+
+def form_modal(code: str, approval: Approval) -> Message:
+    """Return the modal that a press opens. Raises InvalidInput for other presses."""
+    form = form_of(code, approval)
+    field = {
+        "type": _TEXT_INPUT,
+        "custom_id": "text",
+        "style": 2,
+        "label": fit(form.label, MODAL_LABEL, remark=False),
+        "required": form.is_required,
+        "max_length": MODAL_TEXT,
+        **({"value": form.text} if form.text else {}),
+    }
+    return {
+        "custom_id": custom_id(code, approval.id),
+        "title": fit(form.title, MODAL_TITLE, remark=False),
+        "components": [{"type": _ROW, "components": [field]}],
+    }
+
+
+def custom_id(code: str, approval: str) -> str:
+    """Return what a button gives back."""
+    return f"{code}:{approval}"
+
+
+def read_custom_id(text: str) -> tuple[str, str]:
+    """Return press and approval; raises InvalidInput for what is no button of ours."""
+    code, _, approval = text.partition(":")
+    if not code or not approval:
+        raise InvalidInput("this button is none of ours")
+    return code, approval
+
+
+def _that_fit(approval: Approval) -> tuple[list[Press], int]:
+    """Return what can be offered here, and how many presses cannot."""
+    presses = presses_of(approval)
+    if len(presses) > IN_A_ROW * ROWS:
+        return [Press(code=REPLY, label="Answer…", tone="yes")], len(presses)
+    fitting: list[Press] = []
+    room = GRANTS
+    for press in presses:
+        shown = length(_block(press.grants, 10**9)) if press.grants else 0
+        if shown <= min(room, FIELD) and _form_fits(press, approval):
+            room -= shown
+            fitting.append(press)
+    return fitting, len(presses) - len(fitting)
+
+
+def _form_fits(press: Press, approval: Approval) -> bool:
+    return press.code != EDIT or length(form_of(EDIT, approval).text) <= MODAL_TEXT
+
+
+def _row(presses: list[Press], approval: Approval) -> Message:
+    buttons = [
+        {
+            "type": _BUTTON,
+            "style": _STYLES[press.tone],
+            "label": fit(press.label, LABEL, remark=False) or "(empty)",
+            "custom_id": custom_id(press.code, approval.id),
+        }
+        for press in presses
+    ]
+    return {"type": _ROW, "components": buttons}
+
+
+def _lines(facts: Facts) -> str:
+    """Return facts as lines; those of several lines behind a gutter, so that they cannot imitate others."""
+    lines: list[str] = []
+    for label, text in facts:
+        first, *more = text.split("\n")
+        lines.append(f"{label:<9} {'│ ' if more else ''}{first}")
+        lines += [f"{'':<9} │ {line}" for line in more]
+    return "\n".join(lines)
+
+
+def _block(text: str, limit: int) -> str:
+    """Return a code block of at most `limit`. Runs of backticks, which could end it, are broken by what nobody sees."""
+    inert = text.replace("``", f"`{_JOINER}`{_JOINER}")
+    return f"```\n{fit(inert, limit - 8)}\n```"
+
+
+def _inert(text: str) -> str:
+    """Return text in which Discord finds no marks: each is escaped."""
+    return "".join("\\" + char if char in "\\*_~`|>#[]()@<:-" else char for char in text)
+
+
+def _remark(is_cut: bool, missing: int, link: str | None) -> str:
+    where = f"in the web inbox: {link}" if link else "with: supervisor approvals"
+    if is_cut:
+        return f"Not all of it is shown here. See the whole {where}"
+    return f"More can be decided {where}" if missing else ""
+
+
+def _message(embed: Message, rows: list[Message]) -> Message:
+    return {"embeds": [embed], "components": rows, "allowed_mentions": {"parse": []}}

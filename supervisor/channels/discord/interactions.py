@@ -1,0 +1,94 @@
+"""What people do in Discord, as values, and what Discord is answered at once.
+
+Rules
+- Nothing is parsed before the Ed25519 signature over the time and the body is verified; Discord sends forged requests
+  on purpose, and drops an endpoint that takes them.
+- What is none of ours is None.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from supervisor.channels.discord.components import read_custom_id
+from supervisor.core.errors import InvalidInput
+
+Payload = dict[str, Any]
+
+PING: Final = 1
+PONG: Final[Payload] = {"type": 1}
+EPHEMERAL: Final = 64
+DEFERRED_REPLY: Final[Payload] = {"type": 5, "data": {"flags": EPHEMERAL}}
+"""We answer later, and only the one who acted sees it; the message with the buttons stays as it is."""
+
+
+class Press(msgspec.Struct, frozen=True, kw_only=True):
+    """A button was pressed, or the form that it opened was sent with `text`. `card`: which message it was on."""
+
+    code: str
+    approval: str
+    user: str
+    token: str
+    text: str | None = None
+    card: str = ""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A slash command, with its options by name."""
+
+    name: str
+    options: Mapping[str, str]
+    user: str
+    token: str
+
+
+def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether Discord signed the request. Never raises for what a stranger sent."""
+    named = {name.lower(): value for name, value in headers.items()}
+    try:
+        signature = bytes.fromhex(named["x-signature-ed25519"])
+        key.verify(signature, named["x-signature-timestamp"].encode() + body)
+    except (KeyError, ValueError, InvalidSignature):
+        return False
+    return True
+
+
+def read(payload: Payload) -> Press | Command | None:
+    """Return what an interaction says; None for what is none of ours."""
+    try:
+        user = (payload.get("member") or payload)["user"]["id"]
+        token, data = payload["token"], payload["data"]
+        match payload["type"]:
+            case 2:
+                options = {option["name"]: str(option["value"]) for option in data.get("options", ())}
+                return Command(name=data["name"], options=options, user=user, token=token)
+            case 3 | 5 as kind:
+                code, approval = read_custom_id(data["custom_id"])
+                text = _text(data) if kind == 5 else None
+                return Press(code=code, approval=approval, user=user, token=token, text=text, card=_card(payload))
+            case _:
+                return None
+    except (KeyError, TypeError, IndexError, AttributeError, InvalidInput):
+        return None
+
+
+def _text(data: Payload) -> str:
+    return str(data["components"][0]["components"][0].get("value") or "")
+
+
+def _card(payload: Payload) -> str:
+    message = payload.get("message")
+    return f"{message['channel_id']}:{message['id']}" if message else ""
+
+
+def told(text: str) -> Payload:
+    """Return an answer that only the one who acted sees."""
+    return {"type": 4, "data": {"content": text, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}}}
+
+
+def modal(form: Payload) -> Payload:
+    """Return an answer that opens a form."""
+    return {"type": 9, "data": form}

@@ -1,0 +1,92 @@
+"""Discord's REST interface, with the bot's token.
+
+A request that is limited (429) waits as long as Discord says, and is made again; what Discord refuses raises.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+import httpx
+
+from supervisor.core.errors import SupervisorError
+
+REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
+AGENT: Final = "DiscordBot (subagent-supervisor, 0.1)"  # Discord asks for this form
+GONE: Final = (10003, 10008)  # the channel, the message
+
+
+class DiscordRefused(SupervisorError):
+    """Discord answered a request with an error; `code` is its own, `status` that of HTTP."""
+
+    def __init__(self, what: str, status: int, code: int, text: str) -> None:
+        super().__init__(f"Discord refused {what}: {status} {text}{_ADVICE.get(code, _ADVICE.get(status, ''))}")
+        self.status = status
+        self.code = code
+
+
+_ADVICE: Final = {
+    401: "; is the bot token right?",
+    10003: "; is the channel's id right, and may the bot see it?",
+    50001: "; let the bot see the channel",
+    50013: "; let the bot send messages in the channel",
+}
+
+
+class DiscordRest:
+    """Makes requests by method and path; returns what Discord answers, decoded."""
+
+    def __init__(
+        self,
+        token: str,
+        base_url: str = "https://discord.com/api/v10",
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._client = httpx.AsyncClient(
+            base_url=base_url,
+            headers={"Authorization": f"Bot {token}", "User-Agent": AGENT},
+            timeout=REQUEST_TIMEOUT,
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> "DiscordRest":
+        return self
+
+    async def __aexit__(
+        self, type_: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._client.aclose()
+
+    async def call(
+        self, method: str, path: str, body: Any = None, *, params: Mapping[str, str | int] | None = None
+    ) -> Any:
+        """Make a request. Raises DiscordRefused, or OSError if Discord cannot be reached."""
+        while True:
+            try:
+                response = await self._client.request(method, path, json=body, params=params)
+            except httpx.TransportError as error:
+                raise OSError(f"Discord cannot be reached: {error!r}") from error
+            if response.status_code != 429:
+                break
+            await anyio.sleep(_seconds_to_wait(response))
+        if response.is_success:
+            return response.json() if response.content else None
+        raise _refusal(f"{method} {path.split('/')[1]}", response)  # a path may hold an interaction's token
+
+
+def _seconds_to_wait(response: httpx.Response) -> float:
+    try:
+        return max(0.0, float(response.headers.get("retry-after") or response.json()["retry_after"]))
+    except (ValueError, KeyError, TypeError):
+        return 1.0
+
+
+def _refusal(what: str, response: httpx.Response) -> DiscordRefused:
+    try:
+        body = response.json()
+        code, text = int(body.get("code", 0)), str(body.get("message", ""))
+    except (ValueError, AttributeError, TypeError):
+        code, text = 0, ""
+    return DiscordRefused(what, response.status_code, code, text)

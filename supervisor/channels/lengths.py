@@ -1,0 +1,61 @@
+"""Texts that must fit: other people's platforms bound what a message may hold, and refuse what is longer.
+
+Rules
+- Lengths are UTF-16 code units, the largest of the ways in which platforms count, so that what fits here fits there.
+- What is cut says so, and how much is missing. Ids are never cut: whoever places one leaves room for it.
+"""
+
+from typing import Final
+
+Facts = tuple[tuple[str, str], ...]
+
+_ROOM_FOR_REMARK: Final = 40
+_LABEL: Final = 60
+_LEAST: Final = 80  # of a fact less than this says nothing any more
+_NEVER_CUT: Final = ("approval", "session")
+
+
+def length(text: str) -> int:
+    """Return how long a text is for a platform, in UTF-16 code units."""
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+def fit(text: str, limit: int, *, remark: bool = True) -> str:
+    """Return the text, or as much of its beginning as fits with a remark on how much is missing.
+
+    `remark=False`: with an ellipsis alone, for labels. `limit` is in UTF-16 code units.
+    """
+    if length(text) <= limit:
+        return text
+    if not remark or limit <= 2 * _ROOM_FOR_REMARK:
+        return _beginning(text, limit - 1) + "…"
+    kept = _beginning(text, limit - _ROOM_FOR_REMARK)
+    return f"{kept}\n… {len(text) - len(kept)} more characters not shown"
+
+
+def fit_facts(facts: Facts, room: int) -> tuple[Facts, bool]:
+    """Return as much of a card's facts as fits into `room`, and whether anything of them is missing.
+
+    What comes first is shown first; ids are always there, whole.
+    """
+    room -= sum(length(label + text) for label, text in facts if label in _NEVER_CUT)
+    shown: list[tuple[str, str]] = []
+    is_cut = False
+    for label, text in facts:
+        if label in _NEVER_CUT:
+            shown.append((label, text))
+        elif room < _LEAST:
+            is_cut = True
+        else:
+            short = fit(label, _LABEL, remark=False), fit(text, max(_LEAST, room - _LABEL))
+            is_cut = is_cut or short != (label, text)
+            room -= sum(length(part) for part in short)
+            shown.append(short)
+    return tuple(shown), is_cut
+
+
+def _beginning(text: str, room: int) -> str:
+    kept = text[:room]
+    while length(kept) > room:
+        kept = kept[: len(kept) - max(1, (length(kept) - room) // 2)]
+    return kept

@@ -1,0 +1,186 @@
+"""An approval as Slack's Block Kit: the card, what stands there when it is decided, and the forms.
+
+Rules
+- What agents and tools wrote stands in plain and preformatted text only: Slack interprets neither marks, links nor
+  mentions there.
+- Every limit of Slack's is held here, before anything is sent. What does not fit is cut visibly, with a link to the web
+  inbox; ids and patterns are never cut: what could not be shown whole is not offered.
+- The card is found again by its block's id, also by a process that does not know that it posted it.
+- Pure: `now` is an argument.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.channels.cards import decided, make_card, path_text, summary
+from supervisor.channels.lengths import Facts, fit, fit_facts, length
+from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of
+from supervisor.core.values import Approval
+
+HEADER: Final = 150
+SECTION: Final = 3000
+BUTTON: Final = 75
+BUTTONS: Final = 20  # in a row of ours; Slack allows 25
+ROWS: Final = 5
+CONFIRM: Final = 300
+FORM_TEXT: Final = 3000
+TITLE: Final = 24
+BODY: Final = 2600
+"""UTF-16 units of arguments and other facts in one card, so that it stays readable on a phone."""
+
+Block = dict[str, Any]
+
+
+def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> list[Block]:
+    """Return the blocks of a pending approval. `link`: where the whole of it can be seen."""
+    card = make_card(approval, now)
+    facts, is_cut = fit_facts(card.facts, BODY)
+    presses, missing = _that_fit(approval)
+    rows = [presses[first : first + BUTTONS] for first in range(0, len(presses), BUTTONS)]
+    blocks = [
+        _header("A question for you" if approval.kind == "question" else f"Approve {approval.tool}?"),
+        _section(card.headline),
+        _facts(facts),
+    ]
+    if granting := [press for press in presses if press.grants]:
+        lines = [_rich(_text(f"{press.label}: ", bold=True), _text(press.grants)) for press in granting]
+        blocks.append({"type": "rich_text", "elements": lines})
+    blocks += [
+        {
+            "type": "actions",
+            "block_id": block_id(approval.id) + (f":{number}" if number else ""),
+            "elements": [_button(press, approval.id) for press in row],
+        }
+        for number, row in enumerate(rows)
+    ]
+    if remark := _remark(is_cut, missing, link):
+        blocks.append(_context(remark))
+    return blocks
+
+
+def retired_blocks(approval: Approval, now: datetime) -> list[Block]:
+    """Return the blocks of an approval that nobody needs to decide any more: nothing on it can be pressed."""
+    block = _section(f"{make_card(approval, now).headline}\n{summary(approval, 200)}")
+    block["block_id"] = block_id(approval.id)
+    return [block, _context(f"{decided(approval, now)}. {approval.id}")]
+
+
+def card_text(approval: Approval) -> str:
+    """Return the line for notifications: Slack would obey <, > and & in it."""
+    return inert(f"{path_text(approval.path)} asks: {summary(approval, 200)}")
+
+
+def inert(text: str) -> str:
+    """Return text in which Slack finds no links or mentions of its own."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def block_id(approval: str) -> str:
+    return f"approval:{approval}"
+
+
+def form_view(code: str, approval: Approval, place: dict[str, str]) -> Block:
+    """Return the modal that a press opens; `place` is given back with it. Raises InvalidInput for other presses."""
+    form = form_of(code, approval)
+    field: Block = {
+        "type": "plain_text_input",
+        "action_id": "text",
+        "multiline": True,
+        "max_length": FORM_TEXT,
+        "initial_value": form.text,
+    }
+    return {
+        "type": "modal",
+        "callback_id": f"form.{code}",
+        "private_metadata": msgspec.json.encode({"approval": approval.id, **place}).decode(),
+        "title": _plain(form.title, TITLE),
+        "submit": _plain(form.submit, TITLE),
+        "close": _plain("Cancel", TITLE),
+        "blocks": [
+            _section(fit(summary(approval, 300), SECTION)),
+            {
+                "type": "input",
+                "block_id": "field",
+                "label": _plain(form.label, 2000),
+                "element": field,
+                "optional": not form.is_required,
+            },
+        ],
+    }
+
+
+def _that_fit(approval: Approval) -> tuple[list[Press], int]:
+    """Return what can be offered here, and how many presses cannot: too long to be shown whole."""
+    presses = presses_of(approval)
+    if len(presses) > BUTTONS * ROWS:
+        return [Press(code=REPLY, label="Answer…", tone="yes")], len(presses)
+    fitting = [press for press in presses if length(press.grants) <= CONFIRM and _form_fits(press, approval)]
+    return fitting, len(presses) - len(fitting)
+
+
+def _form_fits(press: Press, approval: Approval) -> bool:
+    return press.code != EDIT or length(form_of(EDIT, approval).text) <= FORM_TEXT
+
+
+def _button(press: Press, approval: str) -> Block:
+    button: Block = {
+        "type": "button",
+        "action_id": press.code,
+        "value": approval,
+        "text": _plain(press.label, BUTTON),
+    }
+    if press.tone:
+        button["style"] = "primary" if press.tone == "yes" else "danger"
+    if press.grants:
+        button["confirm"] = {
+            "title": _plain("A rule for later calls", 100),
+            "text": _plain(press.grants, CONFIRM),
+            "confirm": _plain("Allow", 30),
+            "deny": _plain("Go back", 30),
+        }
+    return button
+
+
+def _facts(facts: Facts) -> Block:
+    """Facts of one line stand in lines, commands and longer ones in boxes."""
+    elements: list[Block] = []
+    for label, text in facts:
+        if "\n" in text or label == "command":
+            elements.append(_rich(_text(label, bold=True)))
+            elements.append({"type": "rich_text_preformatted", "elements": [_text(text or " ")]})
+        else:
+            elements.append(_rich(_text(f"{label}  ", bold=True), _text(f"{text}\n")))
+    return {"type": "rich_text", "elements": elements}
+
+
+def _remark(is_cut: bool, missing: int, link: str | None) -> str:
+    where = f"in the web inbox: {link}" if link else "with: supervisor approvals"
+    if is_cut:
+        return f"Not all of it is shown here. See the whole {where}"
+    return f"More can be decided {where}" if missing else ""
+
+
+def _rich(*elements: Block) -> Block:
+    return {"type": "rich_text_section", "elements": list(elements)}
+
+
+def _text(text: str, *, bold: bool = False) -> Block:
+    return {"type": "text", "text": text, **({"style": {"bold": True}} if bold else {})}
+
+
+def _plain(text: str, limit: int) -> Block:
+    return {"type": "plain_text", "text": fit(text, limit, remark=False), "emoji": False}
+
+
+def _header(text: str) -> Block:
+    return {"type": "header", "text": _plain(text, HEADER)}
+
+
+def _section(text: str) -> Block:
+    return {"type": "section", "text": _plain(text, SECTION)}
+
+
+def _context(text: str) -> Block:
+    return {"type": "context", "elements": [_plain(text, SECTION)]}

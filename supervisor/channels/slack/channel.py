@@ -1,0 +1,255 @@
+"""Slack as a channel: cards whose buttons work for as long as the approval does.
+
+Theory: a button gives back the approval's id and which button it was, nothing else. So it does not matter which process
+posted the card, or how long ago: the click finds the approval in the store, and the decision wakes what waits for it.
+
+    press, form, words, command -> who is it? -> may they? -> decide -> tell the one who acted -> the card says so
+
+Rules
+- Slack wants an answer within 3 s: what is not done by ACK seconds goes on behind the answer. If we die before a
+  decision is on disk, Slack was not told that all is well, or the card still has its buttons.
+- Whoever acts is told what became of it, whatever that is; only a refusal is told to nobody else, and the card stays.
+- A card that an earlier process may have posted, without coming to say so, is looked for in the conversation before a
+  second one is posted.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from slack_sdk.signature import SignatureVerifier
+
+from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
+from supervisor.channels.answering import Answering, Reply
+from supervisor.channels.cards import visible
+from supervisor.channels.lengths import fit
+from supervisor.channels.presses import FORMS
+from supervisor.channels.slack.blocks import block_id, card_blocks, card_text, form_view, inert, retired_blocks
+from supervisor.channels.slack.payloads import Command, Payload, Press, Words, read
+from supervisor.channels.slack.signed import is_genuine, payload_of
+from supervisor.channels.slack.talk import Talk
+from supervisor.channels.slack.web import SlackRefused, SlackWeb
+from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.core.people import People
+from supervisor.core.values import Approval
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+ACK: Final = 2.0  # seconds until Slack gets its answer, whatever is still to be done
+CLOCKS_DIFFER: Final = 60.0  # seconds that our clock may be ahead of Slack's
+GONE: Final = (
+    "message_not_found",
+    "thread_not_found",
+    "channel_not_found",
+    "cant_update_message",
+    "edit_window_closed",
+)
+"""Why a card cannot be renewed in place."""
+
+
+class Slack(Channel):
+    """Ask people in Slack.
+
+    `token`: the bot's (xoxb-). `conversation`: the id of the channel where cards go whose session has no thread.
+    `people`: who is who (identity "slack": the member id) and who may decide. `signing_secret`: verifies what comes
+    over HTTP; without it nothing is taken that way. `app_token`: (xapp-) for Socket Mode, which needs no public
+    address. `talk`: how sessions begin and go on in threads; None: cards only. `link`: the web inbox, for what is too
+    long here.
+    """
+
+    name = "slack"
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        conversation: str,
+        people: People,
+        signing_secret: str | None = None,
+        app_token: str | None = None,
+        talk: Talk | None = None,
+        link: str | None = None,
+        base_url: str = "https://slack.com/api/",
+    ) -> None:
+        self._web = SlackWeb(token, base_url)
+        self._conversation = conversation
+        self._answering = Answering(self.name, people)
+        self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
+        self._app_token = app_token
+        self._talk = talk
+        self._link = link
+        self._supervisor: Supervisor | None = None
+        self._tasks: TaskGroup | None = None
+        self._began_at = datetime.now(UTC)
+
+    def __repr__(self) -> str:
+        return f"<slack, conversation {self._conversation}>"  # never a token
+
+    # -- cards -------------------------------------------------------------------------------------------------------
+
+    async def post(self, approval: Approval, card: str | None) -> str:
+        message = {"blocks": card_blocks(approval, _now(), self._link), "text": card_text(approval)}
+        if card is None and approval.created_at < self._began_at:
+            card = await self._find_card(approval)
+        if card is not None and await self._update(card, message):
+            return card
+        conversation, thread = self._place_of(approval)
+        where = {"channel": conversation, **({"thread_ts": thread} if thread else {})}
+        posted = await self._web.write("chat.postMessage", **where, **message, unfurl_links=False, unfurl_media=False)
+        return f"{posted['channel']}:{posted['ts']}"
+
+    async def retire(self, approval: Approval, card: str) -> None:
+        await self._update(card, {"blocks": retired_blocks(approval, _now()), "text": card_text(approval)})
+
+    async def _update(self, card: str, message: Payload) -> bool:
+        """Show something else on a card; False if it is not there any more."""
+        conversation, _, ts = card.partition(":")
+        try:
+            await self._web.write("chat.update", channel=conversation, ts=ts, **message)
+        except SlackRefused as error:
+            if error.reason not in GONE:
+                raise
+            return False
+        return True
+
+    async def _find_card(self, approval: Approval) -> str | None:
+        """Return the card that a process posted which died before it could say so."""
+        conversation, thread = self._place_of(approval)
+        since = approval.created_at.timestamp() - CLOCKS_DIFFER
+        async with aclosing(self._web.messages(conversation, thread, since)) as messages:
+            async for message in messages:
+                if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
+                    return f"{conversation}:{message['ts']}"
+        return None
+
+    def _place_of(self, approval: Approval) -> tuple[str, str | None]:
+        place = self._talk.place_of(approval.root_session) if self._talk is not None else None
+        return place or (self._conversation, None)
+
+    # -- what people do ----------------------------------------------------------------------------------------------
+
+    async def serve(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        async with anyio.create_task_group() as self._tasks:
+            try:
+                if self._talk is not None:
+                    self._tasks.start_soon(self._talk.tell_all, supervisor, self._web)
+                if self._app_token is not None:
+                    from supervisor.channels.slack.socket import listen
+
+                    self._tasks.start_soon(listen, self._app_token, self._web.client, self.take)
+                await anyio.sleep_forever()
+            finally:
+                self._supervisor = self._tasks = None
+
+    def webhooks(self) -> Sequence[Webhook]:
+        return [Webhook("/requests", self._receive)] if self._verifier is not None else []
+
+    async def _receive(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
+        assert self._verifier is not None
+        if not is_genuine(self._verifier, headers, body):
+            log.warning("request.refused", channel=self.name, reason="not signed by Slack, or too old")
+            return WebhookReply(401, b'{"error": "the signature is not Slack\'s, or it is too old"}')
+        try:
+            payload = payload_of(headers, body)
+        except InvalidInput as error:
+            return WebhookReply(400, msgspec.json.encode({"error": str(error)}))
+        if payload.get("type") == "url_verification":
+            return WebhookReply(body=msgspec.json.encode({"challenge": payload.get("challenge")}))
+        if self._tasks is None:
+            return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
+        answer = await self.take(payload)
+        return WebhookReply(body=b"" if answer is None else msgspec.json.encode(answer))
+
+    async def take(self, payload: Payload) -> Payload | None:
+        """Take what somebody did, and return what Slack is answered: within ACK seconds, whatever is to be done."""
+        act = read(payload)
+        if act is None or self._tasks is None:
+            return None
+        reply = Reply()
+        self._tasks.start_soon(self._take_one, act, reply)
+        return reply.payload if await reply.wait(ACK) else None
+
+    async def _take_one(self, act: Press | Words | Command, reply: Reply) -> None:
+        try:
+            match act:
+                case Press():
+                    refusal = await self._pressed(act)
+                    if refusal is not None and reply.is_late:
+                        await self._whisper(act, refusal)
+                    elif refusal is not None:  # in the form, where it can be corrected
+                        reply.give({"response_action": "errors", "errors": {"field": fit(refusal, 2000)}})
+                case Words():
+                    await self._said(act)
+                case Command():
+                    text = await self._commanded(act)
+                    if reply.is_late:
+                        await self._whisper(act, text)
+                    else:
+                        reply.give({"response_type": "ephemeral", "text": inert(text)})
+        except StoreError as error:
+            log.error("act.refused", channel=self.name, reason=str(error))
+            await self._whisper(act, f"Nothing was decided: {error}")
+        except Exception as error:  # noqa: BLE001 # one act that we cannot take ends no other
+            log.error("act.failed", channel=self.name, error=repr(error))
+            await self._whisper(act, "That failed here; what was decided stands. See: supervisor approvals.")
+        finally:
+            reply.give(reply.payload)
+
+    async def _pressed(self, press: Press) -> str | None:
+        """Decide, or open the form that the press needs; returns what is wrong with a form that was sent."""
+        assert self._supervisor is not None
+        found = await self._answering.find_entitled(self._supervisor, press.approval, press.user)
+        if isinstance(found, str):
+            await self._whisper(press, found)
+            return None
+        if press.code in FORMS and press.text is None and found.approval.status == "pending":
+            await self._open_form(press, found.approval)
+            return None
+        result = await self._answering.decide(self._supervisor, found, press.code, press.text, _now())
+        if not result.is_decision and press.text is not None:
+            return result.text
+        await self._whisper(press, result.text)
+        if result.is_stale:
+            await self.retire(self._supervisor.get_approval(press.approval), f"{press.conversation}:{press.message}")
+        return None
+
+    async def _open_form(self, press: Press, approval: Approval) -> None:
+        try:
+            view = form_view(press.code, approval, {"conversation": press.conversation, "message": press.message})
+        except InvalidInput as error:
+            await self._whisper(press, visible(str(error)))
+        else:
+            await self._web.write("views.open", trigger_id=press.trigger, view=view)
+
+    async def _whisper(self, act: Press | Words | Command, text: str) -> None:
+        """Tell the one who acted, and nobody else; what was decided stands also where they cannot be told."""
+        where = act.conversation or self._conversation
+        try:
+            await self._web.write("chat.postEphemeral", channel=where, user=act.user, text=inert(text))
+        except (SlackRefused, OSError) as error:
+            log.warning("answer.not_told", channel=self.name, error=repr(error))
+
+    async def _said(self, words: Words) -> None:
+        assert self._supervisor is not None
+        person = self._answering.find_person(words.user)
+        if self._talk is not None and not isinstance(person, str):
+            answer = await self._talk.hear(self._supervisor, self._web, words, person)
+            if answer is not None:
+                await self._whisper(words, visible(answer, lines=True))
+        elif words.is_mention:
+            nobody = "This supervisor has no agent for Slack; cards can be decided here."
+            await self._whisper(words, person if isinstance(person, str) else nobody)
+
+    async def _commanded(self, command: Command) -> str:
+        assert self._supervisor is not None
+        return await self._answering.say(self._supervisor, command.text, command.user, _now())
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()

@@ -1,0 +1,108 @@
+"""What people do in Slack, as values: a press, perhaps with words, something said, a slash command.
+
+Rules
+- Whatever Slack sends, and whatever it adds one day: what is not one of these is None, and acknowledged.
+- Bots' own messages, edits and joins are nobody's words.
+"""
+
+from typing import Any
+
+import msgspec
+
+Payload = dict[str, Any]
+
+
+class Press(msgspec.Struct, frozen=True, kw_only=True):
+    """A button was pressed, or the form that it opened was sent with `text`. `trigger` opens a form, within 3 s."""
+
+    code: str
+    approval: str
+    user: str
+    conversation: str
+    message: str
+    trigger: str = ""
+    text: str | None = None
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody said something: to the app (`is_mention`), or in a thread. `event` is Slack's id of the delivery."""
+
+    user: str
+    text: str
+    conversation: str
+    message: str
+    thread: str
+    is_mention: bool
+    event: str
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A slash command, with what stood behind it."""
+
+    user: str
+    text: str
+    conversation: str
+
+
+def read(payload: Payload) -> Press | Words | Command | None:
+    """Return what a payload says; None for what is none of ours."""
+    try:
+        match payload:
+            case {"type": "block_actions", "actions": [action, *_]}:
+                return _press(payload, action)
+            case {"type": "view_submission", "view": view}:
+                return _sent(payload, view)
+            case {"type": "event_callback", "event": {"type": "app_mention" | "message"} as event}:
+                return _words(event, str(payload.get("event_id", "")))
+            case {"command": str(), "user_id": str()}:
+                return Command(
+                    user=payload["user_id"],
+                    text=payload.get("text", ""),
+                    conversation=payload["channel_id"],
+                )
+            case _:
+                return None
+    except (KeyError, TypeError, ValueError, msgspec.MsgspecError):
+        return None
+
+
+def _press(payload: Payload, action: Payload) -> Press | None:
+    if not action["block_id"].startswith("approval:"):
+        return None
+    return Press(
+        code=action["action_id"],
+        approval=action["value"],
+        user=payload["user"]["id"],
+        conversation=payload["channel"]["id"],
+        message=payload["container"]["message_ts"],
+        trigger=payload["trigger_id"],
+    )
+
+
+def _sent(payload: Payload, view: Payload) -> Press | None:
+    kind, _, code = view["callback_id"].partition(".")
+    if kind != "form":
+        return None
+    place = msgspec.json.decode(view["private_metadata"], type=dict[str, str])
+    return Press(
+        code=code,
+        approval=place["approval"],
+        user=payload["user"]["id"],
+        conversation=place["conversation"],
+        message=place["message"],
+        text=view["state"]["values"]["field"]["text"].get("value") or "",
+    )
+
+
+def _words(event: Payload, event_id: str) -> Words | None:
+    if event.get("bot_id") or event.get("subtype") or "user" not in event:
+        return None
+    return Words(
+        user=event["user"],
+        text=event["text"],
+        conversation=event["channel"],
+        message=event["ts"],
+        thread=event.get("thread_ts") or event["ts"],
+        is_mention=event["type"] == "app_mention",
+        event=event_id,
+    )

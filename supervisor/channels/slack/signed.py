@@ -1,0 +1,36 @@
+"""What came over HTTP, once it is proved to come from Slack, as the payload that Socket Mode would have brought.
+
+Rules
+- Nothing is parsed before the signature over the time and the body is verified; what is older than five minutes is
+  refused, too, since anybody may have recorded it.
+- Interactions and slash commands are forms (an interaction's JSON is the field `payload`), events are JSON.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from slack_sdk.signature import SignatureVerifier
+
+from supervisor.core.errors import InvalidInput
+
+
+def is_genuine(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether Slack signed the request, within the last five minutes. Never raises for what a stranger sent."""
+    try:
+        return verifier.is_valid_request(body, dict(headers))
+    except (ValueError, TypeError):  # a time that is no number, a body that is no text, a signature that is not ASCII
+        return False
+
+
+def payload_of(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """Return a verified request's payload; raises InvalidInput for what is none."""
+    kind = {name.lower(): value for name, value in headers.items()}.get("content-type", "")
+    try:
+        if kind.startswith("application/json"):
+            return msgspec.json.decode(body, type=dict[str, Any])
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        return msgspec.json.decode(fields["payload"], type=dict[str, Any]) if "payload" in fields else fields
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        raise InvalidInput(f"this is no request of Slack's: {error}") from None

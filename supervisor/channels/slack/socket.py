@@ -1,0 +1,66 @@
+"""Socket Mode: Slack reaches those who have no public address through a connection that they opened.
+
+The SDK's client lives in threads of its own, and reconnects by itself. Each payload crosses into the event loop, and
+its answer back, so that Slack is answered only when we have taken it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+from anyio.from_thread import BlockingPortal
+from slack_sdk import WebClient
+from slack_sdk.socket_mode.builtin import SocketModeClient
+from slack_sdk.socket_mode.client import BaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
+
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+CLOSING: Final = 5.0  # seconds that closing the connection may take
+AGAIN: Final = 10.0  # seconds between two attempts to connect at all
+
+Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
+
+
+async def listen(app_token: str, web: WebClient, take: Take) -> None:
+    """Take what comes until cancelled."""
+    async with BlockingPortal() as portal:
+        client = SocketModeClient(app_token=app_token, web_client=web, logger=_silent())
+
+        def receive(connection: BaseSocketModeClient, request: SocketModeRequest) -> None:
+            try:
+                answer = portal.call(take, request.payload)
+            except (CancelledError, RuntimeError):  # we are leaving: Slack is not told that it was taken
+                return
+            connection.send_socket_mode_response(
+                SocketModeResponse(envelope_id=request.envelope_id, payload=answer or None)
+            )
+
+        client.socket_mode_request_listeners.append(receive)
+        try:
+            while True:
+                try:
+                    await anyio.to_thread.run_sync(client.connect)
+                    break
+                except Exception as error:  # noqa: BLE001 # the SDK raises whatever its layers do
+                    log.error("slack.not_connected", error=repr(error), again_in=AGAIN)
+                await anyio.sleep(AGAIN)
+            await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(CLOSING, shield=True):
+                await anyio.to_thread.run_sync(client.close, abandon_on_cancel=True)
+            await portal.stop(cancel_remaining=True)
+
+
+def _silent() -> logging.Logger:
+    """The SDK logs what it sends and receives, tokens included: none of it is heard."""
+    logger = logging.getLogger("supervisor.slack.socket")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return logger

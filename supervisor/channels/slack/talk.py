@@ -1,0 +1,183 @@
+"""Conversations in Slack: a mention begins a session, its thread is the session's, and what the session says is told
+there.
+
+Theory: a session's id names its thread, so nothing about Slack needs to be stored: "slack-c012ab-1712345678.000100".
+What has been told is known from the thread itself: each message of ours carries the place in the journal that it tells.
+So a process that died between telling and noting it tells nothing twice, and leaves out nothing (R9).
+
+Rules
+- Slack delivers a message again if it is not acknowledged in time; one that was heard is not heard again.
+- Chat words in a thread are decisions, of whoever may make them (A12).
+- A thread that no session was begun in is none of our business.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from supervisor.abc import Supervisor
+from supervisor.channels.cards import heard_lines, summary, visible
+from supervisor.channels.lengths import fit
+from supervisor.channels.slack.blocks import inert
+from supervisor.channels.slack.payloads import Words
+from supervisor.channels.slack.web import SlackRefused, SlackWeb
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError
+from supervisor.core.people import Person
+from supervisor.core.rows import Row
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
+
+R = TypeVar("R")
+
+REMEMBERED: Final = 10_000  # messages that were heard
+TEXT: Final = 3000  # UTF-16 units in one block
+_MENTION: Final = re.compile(r"^\s*<@[A-Z0-9]+>:?")
+_SESSION: Final = re.compile(r"slack-([a-z0-9]+)-(\d+\.\d+)")
+
+
+class Talk:
+    """How people talk with one agent in Slack's threads. `agent`: what a mention starts; it takes a text."""
+
+    def __init__(self, agent: AgentSpec[..., Any]) -> None:
+        if not agent.takes_text:
+            raise InvalidInput(f"agent {agent.name} takes no text, so nobody can talk with it in Slack")
+        self._agent = agent
+        self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._followed: set[str] = set()
+        self._tasks: TaskGroup | None = None
+
+    def session_of(self, conversation: str, thread: str) -> str:
+        return f"slack-{conversation.lower()}-{thread}"
+
+    def place_of(self, session: str) -> tuple[str, str] | None:
+        """Return conversation and thread of a session that began in Slack, None for any other."""
+        found = _SESSION.fullmatch(session)
+        return None if found is None else (found[1].upper(), found[2])
+
+    # -- what people say ---------------------------------------------------------------------------------------------
+
+    async def hear(self, supervisor: Supervisor, web: SlackWeb, words: Words, person: Person) -> str | None:
+        """Take what somebody said: a mention begins a session, a reply in its thread goes to it.
+
+        Returns what to tell them alone. Raises StoreError.
+        """
+        session = self.session_of(words.conversation, words.thread)
+        is_known = self._is_there(supervisor, session)
+        key = (words.conversation, words.message)
+        is_beginning = words.message == words.thread
+        if key in self._heard or is_known == is_beginning or not (is_known or words.is_mention):
+            return None  # delivered again, as a message and as a mention perhaps; or nothing that is said to us
+        self._heard[key] = None
+        while len(self._heard) > REMEMBERED:
+            self._heard.popitem(last=False)
+        text = _MENTION.sub("", words.text).strip()
+        try:
+            if is_known:
+                return await self._reply(supervisor, session, text, words, person)
+            await supervisor.start(self._agent, text, session=session, requester=person.name)
+            self.follow(supervisor, web, session)
+        except StoreError:
+            del self._heard[key]
+            raise
+        except SupervisorError as error:
+            return str(error)
+        return None
+
+    async def _reply(self, supervisor: Supervisor, session: str, text: str, words: Words, person: Person) -> str | None:
+        said_at = datetime.fromtimestamp(float(words.message), UTC)
+        heard = await supervisor.hear(session, text, person.name, said_at, channel="slack")
+        if heard.receipt is None:
+            return "\n".join(heard_lines(heard, datetime.now().astimezone()))
+        waits = [f"{summary(approval)} ({approval.id})" for approval in heard.receipt.waiting_for]
+        return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
+
+    def _is_there(self, supervisor: Supervisor, session: str) -> bool:
+        try:
+            supervisor.get_session(session)
+        except NotFound:
+            return False
+        return True
+
+    # -- what the session says ---------------------------------------------------------------------------------------
+
+    async def tell_all(self, supervisor: Supervisor, web: SlackWeb) -> None:
+        """Tell in its thread what each session says, until cancelled."""
+        async with anyio.create_task_group() as self._tasks:
+            try:
+                for view in supervisor.find_sessions():
+                    self.follow(supervisor, web, view.id)
+                await anyio.sleep_forever()
+            finally:
+                self._tasks = None
+
+    def follow(self, supervisor: Supervisor, web: SlackWeb, session: str) -> None:
+        """From now on tell what a session says, if it is one that began in Slack."""
+        if self._tasks is not None and self.place_of(session) is not None and session not in self._followed:
+            self._followed.add(session)
+            self._tasks.start_soon(self._tell, supervisor, web, session)
+
+    async def _tell(self, supervisor: Supervisor, web: SlackWeb, session: str) -> None:
+        told: set[str] | None = None
+        async for row in supervisor.watch(session, stay=True):
+            if (text := words_of(row)) is None:
+                continue
+            try:
+                told = await self._once(lambda: self._told_in(web, session)) if told is None else told
+                if (mark := f"said:{row.position}") not in told:
+                    await self._once(lambda: self.say(web, session, text, mark))
+            except SlackRefused as error:
+                log.error("message.not_told", channel="slack", session=session, position=row.position, error=str(error))
+
+    async def _once(self, request: Callable[[], Awaitable[R]]) -> R:
+        """Make a request, as often as it takes to reach Slack."""
+        wait = 1.0
+        while True:
+            try:
+                return await request()
+            except OSError as error:
+                log.warning("slack.not_reached", error=repr(error), again_in=wait)
+            await anyio.sleep(wait)
+            wait = min(60.0, 2 * wait)
+
+    async def say(self, web: SlackWeb, session: str, text: str, mark: str) -> None:
+        """Write into a session's thread; `mark` is how it is known again."""
+        place = self.place_of(session)
+        assert place is not None
+        conversation, thread = place
+        section = {"type": "section", "block_id": mark, "text": {"type": "plain_text", "text": fit(text, TEXT) or " "}}
+        await web.write(
+            "chat.postMessage",
+            channel=conversation,
+            thread_ts=thread,
+            blocks=[section],
+            text=fit(inert(text), TEXT),
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+
+    async def _told_in(self, web: SlackWeb, session: str) -> set[str]:
+        """Return the marks of what was said in a session's thread before."""
+        place = self.place_of(session)
+        assert place is not None
+        return {
+            block.get("block_id", "") async for message in web.messages(*place) for block in message.get("blocks") or ()
+        }
+
+
+def words_of(row: Row) -> str | None:
+    """Return what an entry of a journal says to people, None for the others."""
+    match row.event:
+        case e.MessageSent(text=text):
+            return visible(text, lines=True)
+        case e.RunFinished(kind=kind, cause=cause) if kind != "succeeded":
+            return visible(f"The run ended: {kind}{f': {cause}' if cause else ''}", lines=True)
+        case _:
+            return None

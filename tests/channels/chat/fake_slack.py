@@ -1,0 +1,154 @@
+"""A small Slack of our own: keeps messages, takes the methods that the channel uses, and signs what people do."""
+
+import hashlib
+import hmac
+import itertools
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+SECRET = "a signing secret"
+TOKEN = "xoxb-a-token"
+
+
+class FakeSlack:
+    """`messages`: conversation -> messages, oldest first. `whispers`: (user, text) told to one person alone."""
+
+    def __init__(self):
+        self.messages = {}
+        self.whispers = []
+        self.views = []
+        self.calls = []
+        self.limited = 0  # how many of the next requests are answered with 429
+        self.refusals = {}  # method -> error
+        self._clock = itertools.count(1)
+        self.url = ""
+
+    def answer(self, method, arguments):
+        self.calls.append(method)
+        if method in self.refusals:
+            return {"ok": False, "error": self.refusals[method]}
+        return getattr(self, method.replace(".", "_"))(**arguments)
+
+    def chat_postMessage(self, channel, text, blocks, thread_ts=None, **_):  # noqa: N802 # Slack's names
+        ts = f"{time.time():.0f}.{next(self._clock):06d}"
+        message = {"ts": ts, "text": text, "blocks": blocks, "bot_id": "B1"}
+        self.messages.setdefault(channel, []).append(message | ({"thread_ts": thread_ts} if thread_ts else {}))
+        return {"ok": True, "channel": channel, "ts": ts}
+
+    def chat_update(self, channel, ts, text, blocks):
+        for message in self.messages.get(channel, []):
+            if message["ts"] == ts:
+                message |= {"text": text, "blocks": blocks}
+                return {"ok": True, "ts": ts}
+        return {"ok": False, "error": "message_not_found"}
+
+    def chat_postEphemeral(self, channel, user, text):  # noqa: N802 # Slack's names
+        self.whispers.append((user, text))
+        return {"ok": True}
+
+    def views_open(self, trigger_id, view):
+        self.views.append(view)
+        return {"ok": True}
+
+    def conversations_history(self, channel, oldest="0", limit="200", cursor="0"):
+        found = [m for m in self.messages.get(channel, []) if "thread_ts" not in m and float(m["ts"]) >= float(oldest)]
+        return self._page(list(reversed(found)), cursor)
+
+    def conversations_replies(self, channel, ts, oldest="0", limit="200", cursor="0"):
+        found = [m for m in self.messages.get(channel, []) if ts in (m["ts"], m.get("thread_ts"))]
+        return self._page(found, cursor)
+
+    def _page(self, found, cursor, size=2):
+        end = int(cursor or 0) + size
+        more = str(end) if end < len(found) else ""
+        return {"ok": True, "messages": found[int(cursor or 0) : end], "response_metadata": {"next_cursor": more}}
+
+    # -- what people do: the body and headers of the signed request that Slack would send ------------------------------
+
+    def press(self, message, code, user, channel="C1"):
+        """Press the button with this code on a message."""
+        buttons = [b for block in message["blocks"] if block["type"] == "actions" for b in block["elements"]]
+        (button,) = [each for each in buttons if each["action_id"] == code]
+        block = next(b["block_id"] for b in message["blocks"] if b["type"] == "actions" and button in b["elements"])
+        payload = {
+            "type": "block_actions",
+            "user": {"id": user},
+            "channel": {"id": channel},
+            "container": {"type": "message", "message_ts": message["ts"], "channel_id": channel},
+            "trigger_id": "trigger",
+            "actions": [{"type": "button", "block_id": block, "action_id": code, "value": button["value"]}],
+        }
+        return signed(urlencode({"payload": json.dumps(payload)}), "application/x-www-form-urlencoded")
+
+    def submit(self, view, text, user):
+        """Send a form that was opened."""
+        filled = view | {"state": {"values": {"field": {"text": {"type": "plain_text_input", "value": text}}}}}
+        payload = {"type": "view_submission", "user": {"id": user}, "view": filled}
+        return signed(urlencode({"payload": json.dumps(payload)}), "application/x-www-form-urlencoded")
+
+    def say(self, text, user, ts, thread=None, channel="C1", mention=False):
+        """Say something, in a thread or to the app."""
+        kind = "app_mention" if mention else "message"
+        event = {"type": kind, "user": user, "text": text, "channel": channel, "ts": ts}
+        event |= {"thread_ts": thread} if thread else {}
+        return signed(json.dumps({"type": "event_callback", "event_id": f"Ev{ts}", "event": event}), "application/json")
+
+    def command(self, text, user, channel="C1"):
+        """Use the slash command."""
+        fields = {"command": "/supervisor", "text": text, "user_id": user, "channel_id": channel}
+        return signed(urlencode(fields), "application/x-www-form-urlencoded")
+
+
+def signed(body, media_type, *, at=None, secret=SECRET):
+    """Return headers and body as Slack signs them."""
+    stamp = str(int(time.time() if at is None else at))
+    digest = hmac.new(secret.encode(), f"v0:{stamp}:{body}".encode(), hashlib.sha256).hexdigest()
+    headers = {"content-type": media_type, "x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={digest}"}
+    return headers, body.encode()
+
+
+@contextmanager
+def serving(slack):
+    """Serve it on loopback, at `slack.url`."""
+
+    class Request(BaseHTTPRequestHandler):
+        def do_POST(self):
+            url = urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
+            is_json = self.headers.get("content-type", "").startswith("application/json")
+            arguments = dict(parse_qsl(url.query)) | (json.loads(body) if is_json and body else dict(parse_qsl(body)))
+            status, headers = 200, {}
+            if slack.limited > 0:
+                slack.limited -= 1
+                status, headers, answer = 429, {"Retry-After": "0"}, {"ok": False, "error": "ratelimited"}
+            elif self.headers.get("authorization") != f"Bearer {TOKEN}":
+                answer = {"ok": False, "error": "invalid_auth"}
+            else:
+                answer = slack.answer(url.path.rsplit("/", 1)[1], arguments)
+            raw = json.dumps(answer).encode()
+            self.send_response(status)
+            for name, value in {"content-type": "application/json", "content-length": len(raw), **headers}.items():
+                self.send_header(name, str(value))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        do_GET = do_POST  # noqa: N815 # the server's names
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Request)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    slack.url = f"http://127.0.0.1:{server.server_address[1]}/api/"
+    try:
+        yield slack
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

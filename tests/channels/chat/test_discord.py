@@ -1,0 +1,205 @@
+"""Discord: a card's buttons work for as long as the approval does, for those who may, whoever posted it."""
+
+import json
+
+import anyio
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fake_discord import APPLICATION, PUBLIC_KEY, TOKEN, FakeDiscord, serving, signed
+from platform_scenes import ANA, EVE, STRANGER, asker, deployer, opened, people, ran, until
+
+from supervisor import Approve, Deny, InvalidInput, MemoryStore
+from supervisor.channels.discord import Discord, DiscordRest, register
+
+pytestmark = pytest.mark.anyio
+
+EPHEMERAL = 64
+
+
+@pytest.fixture
+def discord():
+    with serving(FakeDiscord()) as fake:
+        yield fake
+
+
+def channel(discord, **options):
+    return Discord(
+        token=TOKEN,
+        application=APPLICATION,
+        public_key=PUBLIC_KEY,
+        conversation="77",
+        people=people("discord"),
+        base_url=discord.url,
+        **options,
+    )
+
+
+async def card_of(discord, place=0):
+    return (await until(lambda: len(discord.messages) > place and list(discord.messages.values())))[place]
+
+
+async def give(chat, request):
+    """Bring what Discord sends to the channel, as the daemon does; returns its answer."""
+    reply = await chat.webhooks()[0].receive(*request)
+    assert reply.status == 200
+    return json.loads(reply.body)
+
+
+def is_told_alone(answer):
+    return (answer["type"], answer["data"]["flags"]) == (4, EPHEMERAL)
+
+
+async def test_a_press_decides_and_the_card_says_so(discord):
+    """R3: the buttons are gone from the card, and who pressed is told."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(discord)
+        assert is_told_alone(await give(chat, discord.press(card, "approve.0", ANA)))
+        assert await run.result() == ["ok", "deployed x"]
+        await until(lambda: not card["components"])
+        (decided,) = supervisor.find_approvals(pending=False)
+    assert (decided.by, ran) == ("ana", ["x 1"])
+
+
+async def test_a_form_edits_the_arguments_and_another_says_why_not(discord):
+    """A8: what is written is validated; a reason reaches the agent."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        edited = await supervisor.start(deployer, "x")
+        form = await give(chat, discord.press(await card_of(discord), "edit", ANA))
+        assert form["type"] == 9
+        await give(chat, discord.submit(form["data"], '{"target": 3}', ANA))
+        assert supervisor.find_approvals()
+        await give(chat, discord.submit(form["data"], '{"target": "y", "count": 2}', ANA))
+        assert await edited.result() == ["ok", "deployed y"]
+        denied = await supervisor.start(deployer, "z")
+        form = await give(chat, discord.press(await card_of(discord, 1), "explain", ANA))
+        await give(chat, discord.submit(form["data"], "not on a Friday", ANA))
+        kind, content = await denied.result()
+    assert (ran, kind) == (["y 2"], "denied")
+    assert "not on a Friday" in content
+
+
+@pytest.mark.parametrize("user", [EVE, STRANGER])
+@pytest.mark.parametrize("code", ["approve.0", "edit"])
+async def test_somebody_who_may_not_is_told_and_the_buttons_stay(discord, user, code):
+    """A4: a refused clicker is told, alone; it is in the audit trail; the card is still live for who may."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(discord)
+        assert is_told_alone(await give(chat, discord.press(card, code, user)))
+        assert (supervisor.find_approvals()[0].status, bool(card["components"])) == ("pending", True)
+        assert "DecisionRefused" in [type(row.event).__name__ for row in supervisor.audit()]
+        await give(chat, discord.press(card, "deny", ANA))
+        assert (await run.result())[0] == "denied"
+    assert ran == []
+
+
+async def test_what_is_not_signed_by_discord_is_refused(discord):
+    """Discord sends forged requests on purpose, and drops an endpoint that takes one."""
+    chat = channel(discord)
+    receive = chat.webhooks()[0].receive
+    headers, body = signed({"type": 1})
+    assert json.loads((await receive(headers, body)).body) == {"type": 1}
+    forged = [
+        signed({"type": 1}, key=Ed25519PrivateKey.generate()),
+        (headers, body + b" "),
+        (headers | {"x-signature-timestamp": "1"}, body),
+        (headers | {"x-signature-ed25519": "no hex"}, body),
+        ({}, body),
+    ]
+    assert [(await receive(*each)).status for each in forged] == [401] * len(forged)
+
+
+async def test_slow_stores_defer_the_answer_and_tell_it_later(discord, monkeypatch):
+    """3 s are Discord's bound: what takes longer is deferred, and told by the interaction's own token."""
+    monkeypatch.setattr("supervisor.channels.discord.channel.ACK", 0.05)
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(discord)
+        decide, gate = supervisor.decide, anyio.Event()
+
+        async def slowly(*arguments):
+            await gate.wait()
+            return await decide(*arguments)
+
+        monkeypatch.setattr(supervisor, "decide", slowly)
+        assert (await give(chat, discord.press(card, "approve.0", ANA)))["type"] == 5
+        gate.set()
+        assert await run.result() == ["ok", "deployed x"]
+        await until(lambda: discord.told)
+
+
+async def test_a_late_press_is_answered_and_the_dead_card_retired(discord):
+    """A3: decided otherwise, withdrawn: each press is told so, and nothing runs."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        press = discord.press(await card_of(discord), "approve.0", ANA)
+        await supervisor.decide(supervisor.find_approvals()[0].id, Deny(by="ana"))
+        await run.outcome()
+        assert is_told_alone(await give(chat, press))
+        gone = await supervisor.start(deployer, "y")
+        press = discord.press(await card_of(discord, 1), "approve.0", ANA)
+        await gone.cancel()
+        assert is_told_alone(await give(chat, press))
+        await until(lambda: not any(message["components"] for message in discord.messages.values()))
+    assert ran == []
+
+
+async def test_cards_are_found_again_or_posted_anew(discord):
+    """Posted and not recorded: found. Deleted: posted anew. Limited: asked again."""
+    store = MemoryStore()
+    async with opened(channel(discord), store, platform="discord") as supervisor:
+        await supervisor.start(deployer, "x")
+        card = await card_of(discord)
+        (approval,) = supervisor.find_approvals()
+        discord.limited = 2
+        async with DiscordRest(TOKEN, discord.url):
+            later = channel(discord)
+            assert await later.post(approval, None) == f"77:{card['id']}"
+            assert len(discord.messages) == 1
+            del discord.messages[card["id"]]
+            assert await later.post(approval, f"77:{card['id']}") != f"77:{card['id']}"
+        await supervisor.decide(approval.id, Approve(by="ana"))
+
+
+async def test_slash_commands_decide_by_id(discord):
+    """/pending lists, /approve and /deny take an id; Discord is told of them once."""
+    async with DiscordRest(TOKEN, discord.url) as rest:
+        assert await register(rest, APPLICATION) == 4
+    assert {command["name"] for command in discord.commands} == {"pending", "approve", "deny", "answer"}
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        runs = [await supervisor.start(deployer, target) for target in "xy"]
+        await card_of(discord, 1)
+        first, second = supervisor.find_approvals()
+        listed = await give(chat, discord.command("pending", ANA))
+        assert first.id in listed["data"]["content"]
+        await give(chat, discord.command("approve", ANA, id=first.id))
+        await give(chat, discord.command("deny", ANA, id=second.id, reason="not now"))
+        assert [(await run.result())[0] for run in runs] == ["ok", "denied"]
+
+
+@pytest.mark.parametrize("choices", [["dev", "prod"], None])
+async def test_a_question_is_answered_by_a_button_or_in_a_form(discord, choices):
+    """Choices are buttons; free text is written into a form."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(asker, choices)
+        card = await card_of(discord)
+        if choices:
+            await give(chat, discord.press(card, "choose.1", ANA))
+        else:
+            form = await give(chat, discord.press(card, "reply", ANA))
+            await give(chat, discord.submit(form["data"], "prod", ANA))
+        assert await run.result() == "prod"
+
+
+def test_a_public_key_that_is_none_is_said(discord):
+    """Configuration is checked before anything is opened."""
+    with pytest.raises(InvalidInput):
+        Discord(token=TOKEN, application="9", public_key="abc", conversation="7", people=people("discord"))

@@ -1,0 +1,137 @@
+"""What Discord is sent, held against its own description and against simcord, which keeps messages as Discord does.
+
+Both are optional: `npm install --prefix .peers --ignore-scripts discord-api-spec@10.0.266135 zod@4` brings schemas made
+from Discord's OpenAPI description; SUPERVISOR_DISCORD_OPENAPI names a copy of that description itself.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import anyio
+import httpx
+import jsonschema
+import pytest
+from fake_discord import PUBLIC_KEY, signed
+from hypothesis import given, settings
+from platform_scenes import deployer, opened
+from test_platform_cards import NOW, approvals
+
+from supervisor.channels.discord import Discord, components, interactions
+from supervisor.channels.discord.channel import COMMANDS
+from supervisor.channels.presses import FORMS, presses_of
+from supervisor.core.people import People, Person
+
+PEERS = Path(__file__).parents[3] / ".peers" / "node_modules"
+OPENAPI = os.environ.get("SUPERVISOR_DISCORD_OPENAPI", "")
+CHECK = """
+import * as schemas from 'discord-api-spec/zod'
+const sent = JSON.parse(require('fs').readFileSync(0, 'utf8'))
+for (const [schema, body] of sent) {
+  const result = schemas[schema + 'Schema'].safeParse(body)
+  if (!result.success) {
+    console.log(schema, JSON.stringify(result.error.issues), JSON.stringify(body))
+    process.exit(1)
+  }
+}
+"""
+
+
+def sent(approval):
+    """Iterate over (schema, body) of what Discord gets for an approval, in its whole life."""
+    yield "MessageCreateRequest", components.card_message(approval, NOW) | {"nonce": "n", "enforce_nonce": True}
+    yield "MessageEditRequestPartial", components.retired_message(approval, NOW)
+    yield "CreateMessageInteractionCallbackRequest", interactions.told("done")
+    yield "CreateMessageInteractionCallbackRequest", interactions.DEFERRED_REPLY
+    for press in presses_of(approval):
+        if press.code in FORMS and press.code != "edit":
+            yield "ModalInteractionCallbackRequest", interactions.modal(components.form_modal(press.code, approval))
+    for command in COMMANDS:
+        yield "ApplicationCommandCreateRequest", command
+
+
+@pytest.mark.skipif(not OPENAPI, reason="SUPERVISOR_DISCORD_OPENAPI names no copy of Discord's OpenAPI description")
+@settings(max_examples=40, deadline=None)
+@given(approvals())
+def test_what_is_sent_fits_discords_own_description(approval):
+    """Every message, form, answer and command, for any approval."""
+    document = json.loads(Path(OPENAPI).read_text())
+    for schema, body in sent(approval):
+        whole = {"$ref": f"#/components/schemas/{schema}", "components": document["components"]}
+        jsonschema.Draft202012Validator(whole).validate(json.loads(json.dumps(body)))
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not (PEERS / "discord-api-spec").exists(),
+    reason="discord-api-spec is not installed",
+)
+def test_what_is_sent_fits_the_schemas_made_from_discords_description():
+    """The same, in one process of node."""
+    bodies = []
+
+    @settings(max_examples=60, deadline=None, database=None)
+    @given(approvals())
+    def collect(approval):
+        bodies.extend(sent(approval))
+
+    collect()
+    command = ["node", "--input-type=module", "-e", CHECK.replace("require('fs')", "(await import('node:fs'))")]
+    done = subprocess.run(
+        command, cwd=PEERS.parent, input=json.dumps(bodies).encode(), capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+@pytest.fixture
+def simcord():
+    """simcord as a process of its own; what it prints says where it is."""
+    python = PEERS.parent / "simcord" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("simcord is not installed: python3 -m venv .peers/simcord, then its pip install simcord==3.2.1")
+    script = Path(__file__).with_name("simcord_server.py")
+    with subprocess.Popen([python, script], stdout=subprocess.PIPE) as process:
+        yield json.loads(process.stdout.readline())
+        process.kill()
+
+
+@pytest.mark.anyio
+async def test_simcord_keeps_a_card_takes_the_answer_and_the_retired_card(simcord, anyio_backend):
+    """The stateful peer: posted, found again, pressed and answered within Discord's rules, retired, posted anew."""
+    url = f"http://127.0.0.1:{simcord['port']}"
+    people = People([Person(name="ana", roles=("approver",), identities={"discord": simcord["user"]})])
+
+    def channel():
+        return Discord(
+            token="t",
+            application=simcord["application"],
+            public_key=PUBLIC_KEY,
+            conversation=simcord["conversation"],
+            people=people,
+            base_url=url,
+        )
+
+    chat, messages = channel(), f"/channels/{simcord['conversation']}/messages"
+    async with httpx.AsyncClient(base_url=url) as peer, opened(chat) as supervisor:
+
+        async def cards():
+            return (await peer.get(messages)).json()
+
+        run = await supervisor.start(deployer, "x")
+        while not await cards():
+            await anyio.sleep(0.02)
+        (approval,) = supervisor.find_approvals()
+        (card,) = await cards()
+        assert await channel().post(approval, None) == f"{simcord['conversation']}:{card['id']}"
+        button = card["components"][0]["components"][0]
+        made = (await peer.post("/_interaction", json={"type": 3, "user": simcord["user"]})).json()
+        press = {"type": 3, "token": made["token"], "data": {"custom_id": button["custom_id"]}, "message": card}
+        reply = await chat.webhooks()[0].receive(*signed(press | {"member": {"user": {"id": simcord["user"]}}}))
+        callback = f"/interactions/{made['id']}/{made['token']}/callback"
+        assert (await peer.post(callback, json=json.loads(reply.body))).status_code == 200
+        assert await run.result() == ["ok", "deployed x"]
+        while (await cards())[-1]["components"]:
+            await anyio.sleep(0.02)
+        await peer.delete(f"{messages}/{card['id']}")
+        assert await channel().post(approval, f"{simcord['conversation']}:{card['id']}")

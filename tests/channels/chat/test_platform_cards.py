@@ -1,0 +1,191 @@
+"""Any approval renders within every limit of both platforms, and what is pressed on it means what was offered."""
+
+import json
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from supervisor import Answer, Approval, Approve, Deny, InvalidInput, Option
+from supervisor.channels.discord import components, interactions
+from supervisor.channels.lengths import fit, length
+from supervisor.channels.presses import FORMS, decision_of, form_of, presses_of
+from supervisor.channels.slack import blocks, payloads
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+ID = "0123456789abcdefghijklmnop"
+
+hostile = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(["<!channel>", "```\nrm -rf /", "@everyone", "*_~|>#", "\u202e", "x" * 5000, "`" * 300, ""]),
+)
+values = st.recursive(
+    hostile | st.integers() | st.none() | st.booleans(), lambda x: st.lists(x, max_size=3), max_leaves=5
+)
+options = st.lists(
+    st.builds(Option, st.sampled_from(["once", "session", "always"]), st.none() | hostile), min_size=1, max_size=6
+)
+
+
+@st.composite
+def approvals(draw):
+    is_question = draw(st.booleans())
+    asked = {
+        "kind": "question",
+        "question": draw(hostile),
+        "choices": draw(st.none() | st.lists(hostile, min_size=1).map(tuple)),
+    }
+    called = {
+        "tool": draw(hostile),
+        "arguments": draw(st.dictionaries(hostile, values, max_size=40)),
+        "options": tuple(draw(options)),
+    }
+    common = {"tool": "", "arguments": None, "options": ()}
+    return Approval(
+        id=ID,
+        session="s" * 22,
+        root_session="r" * 22,
+        path=tuple(draw(st.lists(hostile, min_size=1, max_size=4))),
+        agent="a",
+        operation="o",
+        digest="d",
+        cwd=draw(hostile),
+        requester=draw(hostile),
+        status="pending",
+        created_at=NOW,
+        **(common | (asked if is_question else called)),
+    )
+
+
+def texts_of(value, key=""):
+    """Iterate over (key, text) of everything in a JSON document."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from texts_of(each, name)
+    elif isinstance(value, list):
+        for each in value:
+            yield from texts_of(each, key)
+    elif isinstance(value, str):
+        yield key, value
+
+
+@settings(max_examples=60, deadline=None)
+@given(approvals())
+def test_a_slack_card_keeps_every_limit(approval):
+    """Blocks, buttons, confirmations: nothing that Slack would refuse, and the id is there, whole."""
+    card = blocks.card_blocks(approval, NOW, "https://example.org/inbox")
+    assert len(card) <= 50
+    for block in card:
+        assert length(block.get("block_id", "")) <= 255
+        match block["type"]:
+            case "header":
+                assert 0 < length(block["text"]["text"]) <= 150
+            case "section":
+                assert 0 < length(block["text"]["text"]) <= 3000
+            case "actions":
+                assert 0 < len(block["elements"]) <= 25
+                for button in block["elements"]:
+                    assert 0 < length(button["text"]["text"]) <= 75
+                    assert length(button["action_id"]) <= 255
+                    assert button["value"] == ID
+                    assert length(button.get("confirm", {"text": {"text": ""}})["text"]["text"]) <= 300
+    assert len(json.dumps(card)) < 40_000
+    assert ID in json.dumps(card)
+    assert len({b["action_id"] for block in card if block["type"] == "actions" for b in block["elements"]}) > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(approvals())
+def test_a_discord_card_keeps_every_limit(approval):
+    """Embeds, rows, custom ids: nothing that Discord would refuse, no block that hostile text could leave."""
+    card = components.card_message(approval, NOW, "https://example.org/inbox")
+    (embed,) = card["embeds"]
+    assert 0 < length(embed["title"]) <= 256
+    assert 0 < length(embed["description"]) <= 4096
+    assert all(length(field["name"]) <= 256 and length(field["value"]) <= 1024 for field in embed["fields"])
+    assert sum(length(text) for _, text in texts_of(embed)) <= 6000
+    assert embed["description"].count("```") == 2
+    assert all(field["value"].count("```") == 2 for field in embed["fields"])
+    assert len(card["components"]) <= 5
+    for row in card["components"]:
+        assert 0 < len(row["components"]) <= 5
+        for button in row["components"]:
+            assert 0 < length(button["label"]) <= 80
+            assert length(button["custom_id"]) <= 100
+    assert card["allowed_mentions"] == {"parse": []}
+
+
+@settings(max_examples=60, deadline=None)
+@given(approvals())
+def test_a_press_means_what_was_offered_on_both(approval):
+    """Render, press, parse: the same decision, and a form for what needs words."""
+    for press in presses_of(approval):
+        slack = payloads.read(slack_press(blocks._button(press, approval.id), approval.id))
+        discord = interactions.read(
+            {
+                "type": 3,
+                "token": "t",
+                "member": {"user": {"id": "u"}},
+                "data": {"custom_id": components.custom_id(press.code, approval.id)},
+            }
+        )
+        assert (slack.code, slack.approval) == (discord.code, discord.approval) == (press.code, approval.id)
+        if press.code in FORMS:
+            form_of(press.code, approval)
+        else:
+            decision = decision_of(slack.code, approval, "ana")
+            assert decision == meant(press.code, approval)
+
+
+def meant(code, approval):
+    verb, _, place = code.partition(".")
+    match verb:
+        case "approve":
+            option = approval.options[int(place)]
+            return Approve(by="ana", scope=option.scope, pattern=option.pattern)
+        case "choose":
+            return Answer(by="ana", value=approval.choices[int(place)])
+        case _:
+            return Deny(by="ana")
+
+
+def slack_press(button, approval):
+    return {
+        "type": "block_actions",
+        "user": {"id": "U"},
+        "channel": {"id": "C"},
+        "container": {"message_ts": "1"},
+        "trigger_id": "t",
+        "actions": [{**button, "block_id": blocks.block_id(approval)}],
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(approvals(), st.text(max_size=20))
+def test_no_forged_code_decides_what_was_not_offered(approval, code):
+    """Whatever comes back from a platform: a decision among those offered, or a refusal."""
+    for forged in (code, f"approve.{code}", "approve.99", "choose.-1", "choose.99", "approve.+0", "approve.\u0660"):
+        try:
+            decision = decision_of(forged, approval, "ana", None)
+        except InvalidInput:
+            continue
+        if isinstance(decision, Approve):
+            assert Option(decision.scope, decision.pattern) in approval.options
+        if isinstance(decision, Answer):
+            assert approval.choices is None or decision.value in approval.choices
+
+
+@given(st.text(alphabet=st.characters(), max_size=300), st.integers(2, 200))
+def test_what_is_cut_fits(text, limit):
+    """The limit holds in UTF-16 units, also for what lies outside the basic plane."""
+    assert length(fit(text, limit)) <= limit
+    assert fit(text, limit) == text or length(text) > limit
+
+
+@pytest.mark.parametrize("noise", [{}, {"type": "block_actions"}, {"type": 3}, {"type": "event_callback", "event": {}}])
+def test_noise_is_nothing(noise):
+    """What Slack and Discord may send one day is none of ours."""
+    assert payloads.read(noise) is None
+    assert interactions.read(noise) is None
+    assert msgspec.json.encode(noise)

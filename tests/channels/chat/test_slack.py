@@ -1,0 +1,246 @@
+"""Slack: a card's buttons work for as long as the approval does, for those who may, whoever posted it."""
+
+import re
+import time
+
+import anyio
+import pytest
+from fake_slack import SECRET, TOKEN, FakeSlack, serving, signed
+from platform_scenes import ANA, EVE, STRANGER, asker, deployer, opened, people, ran, until
+
+from supervisor import Approve, Deny, MemoryStore
+from supervisor.channels.slack import Slack, Talk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def slack():
+    with serving(FakeSlack()) as fake:
+        yield fake
+
+
+def channel(slack, **options):
+    return Slack(
+        token=TOKEN,
+        signing_secret=SECRET,
+        conversation="C1",
+        people=people("slack"),
+        base_url=slack.url,
+        **options,
+    )
+
+
+def codes(message):
+    """Return the buttons of a card."""
+    return [b["action_id"] for block in message["blocks"] if block["type"] == "actions" for b in block["elements"]]
+
+
+async def card_of(slack, place=0):
+    return (await until(lambda: len(slack.messages.get("C1", [])) > place and slack.messages["C1"]))[place]
+
+
+async def give(chat, request):
+    """Bring what Slack sends to the channel, as the daemon does."""
+    return await chat.webhooks()[0].receive(*request)
+
+
+async def test_a_press_decides_and_the_card_says_so(slack):
+    """R3: who and when stand where the buttons were."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(slack)
+        assert (await give(chat, slack.press(card, "approve.0", ANA))).status == 200
+        assert await run.result() == ["ok", "deployed x"]
+        await until(lambda: not codes(card))
+        (decided,) = supervisor.find_approvals(pending=False)
+    assert (decided.by, decided.decision, ran) == ("ana", "approve", ["x 1"])
+    assert [user for user, _ in slack.whispers] == [ANA]
+
+
+async def test_a_form_edits_the_arguments_and_another_says_why_not(slack):
+    """A8: what is written is validated, and can be corrected in the form; a reason reaches the agent."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        edited = await supervisor.start(deployer, "x")
+        await give(chat, slack.press(await card_of(slack), "edit", ANA))
+        form = slack.views.pop()
+        refused = await give(chat, slack.submit(form, '{"target": 3}', ANA))
+        assert b"errors" in refused.body
+        await give(chat, slack.submit(form, '{"target": "y", "count": 2}', ANA))
+        assert await edited.result() == ["ok", "deployed y"]
+        denied = await supervisor.start(deployer, "z")
+        await give(chat, slack.press(await card_of(slack, 1), "explain", ANA))
+        await give(chat, slack.submit(slack.views.pop(), "not on a Friday", ANA))
+        kind, content = await denied.result()
+    assert (ran, kind) == (["y 2"], "denied")
+    assert "not on a Friday" in content
+
+
+@pytest.mark.parametrize("user", [EVE, STRANGER])
+async def test_somebody_who_may_not_is_told_and_the_buttons_stay(slack, user):
+    """A4: a refused clicker is told, alone; it is in the audit trail; the card is still live for who may."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(slack)
+        await give(chat, slack.press(card, "approve.0", user))
+        await until(lambda: slack.whispers)
+        assert (slack.whispers[0][0], supervisor.find_approvals()[0].status) == (user, "pending")
+        assert "approve.0" in codes(card)
+        assert "DecisionRefused" in [type(row.event).__name__ for row in supervisor.audit()]
+        await give(chat, slack.press(card, "deny", ANA))
+        assert (await run.result())[0] == "denied"
+    assert ran == []
+
+
+async def test_what_is_not_signed_by_slack_now_is_refused(slack):
+    """A forged signature, one of yesterday, and noise: 401, and nothing is decided."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        headers, body = slack.press(await card_of(slack), "approve.0", ANA)
+        kind, text = headers["content-type"], body.decode()
+        forged = [
+            signed(text, kind, secret="another"),
+            signed(text, kind, at=time.time() - 301),
+            (headers, body + b"&more"),
+            ({}, body),
+            (headers | {"x-slack-request-timestamp": "soon"}, body),
+            (headers | {"x-slack-signature": "v0=\u00e9"}, body),
+        ]
+        assert [(await give(chat, each)).status for each in forged] == [401] * len(forged)
+        assert (await give(chat, signed("{", "application/json"))).status == 400
+        (approval,) = supervisor.find_approvals()
+        await supervisor.decide(approval.id, Deny(by="ana"))
+        await run.outcome()
+    assert ran == []
+
+
+async def test_a_late_press_is_answered_and_the_dead_card_retired(slack):
+    """A3: decided otherwise, withdrawn, unknown: each press is told so, and nothing runs."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        press = slack.press(await card_of(slack), "approve.0", ANA)
+        await supervisor.decide(supervisor.find_approvals()[0].id, Deny(by="ana"))
+        await run.outcome()
+        await give(chat, press)
+        gone = await supervisor.start(deployer, "y")
+        press = slack.press(await card_of(slack, 1), "approve.0", ANA)
+        await gone.cancel()
+        await give(chat, press)
+        unknown = re.sub(r"(value%22%3A\+%22)[a-z0-9]+", r"\g<1>nosuchapproval", press[1].decode())
+        await give(chat, signed(unknown, press[0]["content-type"]))
+        await until(lambda: len(slack.whispers) == 3)
+        await until(lambda: not any(codes(message) for message in slack.messages["C1"]))
+    assert ran == []
+
+
+async def test_a_card_of_a_process_that_died_before_it_could_say_so_is_not_posted_twice(slack):
+    """Posted, and not recorded: the next process finds it in the conversation, whatever was said since."""
+    store = MemoryStore()
+    async with opened(channel(slack), store, platform="slack") as supervisor:
+        await supervisor.start(deployer, "x", session="s")
+        await card_of(slack)
+        for _ in range(5):
+            slack.chat_postMessage("C1", "chatter", [])
+        (approval,) = supervisor.find_approvals()
+        chat = channel(slack)
+        assert await chat.post(approval, None) == f"C1:{slack.messages['C1'][0]['ts']}"
+        assert [bool(codes(message)) for message in slack.messages["C1"]].count(True) == 1
+        await supervisor.decide(approval.id, Approve(by="ana"))
+
+
+async def test_a_card_that_was_deleted_is_posted_anew(slack):
+    """A11: a card that is not there any more cannot be renewed."""
+    async with opened(channel(slack), platform="slack") as supervisor:
+        await supervisor.start(deployer, "x")
+        await card_of(slack)
+        (approval,) = supervisor.find_approvals()
+        card = f"C1:{slack.messages['C1'].pop()['ts']}"
+        chat = channel(slack)
+        assert await chat.post(approval, card) != card
+        assert len(slack.messages["C1"]) == 1
+        await supervisor.decide(approval.id, Approve(by="ana"))
+
+
+async def test_slack_is_called_again_when_it_says_too_fast(slack):
+    """429 and Retry-After are honoured: nothing is lost."""
+    slack.limited = 3
+    async with opened(channel(slack), platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await card_of(slack)
+        await supervisor.decide(supervisor.find_approvals()[0].id, Approve(by="ana"))
+        assert await run.result() == ["ok", "deployed x"]
+
+
+async def test_slack_is_answered_in_time_whatever_the_store_does(slack, monkeypatch):
+    """3 s are Slack's bound: a disk that takes longer makes no click fail, and the decision counts."""
+    monkeypatch.setattr("supervisor.channels.slack.channel.ACK", 0.05)
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        card = await card_of(slack)
+        decide, gate = supervisor.decide, anyio.Event()
+
+        async def slowly(*arguments):
+            await gate.wait()
+            return await decide(*arguments)
+
+        monkeypatch.setattr(supervisor, "decide", slowly)
+        assert (await give(chat, slack.press(card, "approve.0", ANA))).status == 200
+        assert ran == []
+        gate.set()
+        assert await run.result() == ["ok", "deployed x"]
+
+
+@pytest.mark.parametrize("choices", [["dev", "prod"], None])
+async def test_a_question_is_answered_by_a_button_or_in_a_form(slack, choices):
+    """Choices are buttons; free text is written into a form."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(asker, choices)
+        card = await card_of(slack)
+        if choices:
+            await give(chat, slack.press(card, "choose.1", ANA))
+        else:
+            await give(chat, slack.press(card, "reply", ANA))
+            await give(chat, slack.submit(slack.views.pop(), "prod", ANA))
+        assert await run.result() == "prod"
+
+
+async def test_a_thread_is_a_session_and_words_in_it_decide(slack):
+    """A12: a mention begins, "yes" decides the one that waits, from who may; what is said otherwise is kept."""
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, "1800000000.000001", mention=True))
+        card = await card_of(slack)
+        assert card["thread_ts"] == "1800000000.000001"
+        (approval,) = supervisor.find_approvals()
+        await until(lambda: supervisor.get_approval(approval.id).shown)
+        said = f"{time.time() + 1:.6f}"
+        await give(chat, slack.say("do NOT run that", ANA, said, thread="1800000000.000001"))
+        assert supervisor.find_approvals()
+        await give(chat, slack.say("yes", EVE, f"{said}1", thread="1800000000.000001"))
+        assert supervisor.find_approvals()
+        await give(chat, slack.say("yes", ANA, f"{said}2", thread="1800000000.000001"))
+        await until(lambda: ran)
+        await supervisor.cancel(approval.session)  # what was said otherwise begins turns, which ask again
+    assert ran == ["x 1"]
+
+
+async def test_slash_commands_list_and_decide_by_id(slack):
+    """/supervisor pending, approve ID, deny ID REASON: a visible answer to each."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        runs = [await supervisor.start(deployer, target) for target in "xy"]
+        await card_of(slack, 1)
+        first, second = supervisor.find_approvals()
+        listed = await give(chat, slack.command("pending", ANA))
+        assert first.id.encode() in listed.body
+        for text in (f"approve {first.id}", f"deny {second.id} not now", "dance", f"approve {first.id}"):
+            assert (await give(chat, slack.command(text, ANA))).body
+        assert [(await run.result())[0] for run in runs] == ["ok", "denied"]
+    assert ran == ["x 1"]
