@@ -299,12 +299,15 @@ class Supervisor(ABC):
         """Add a standing rule, for calls that begin from now on, in every process; returns it with its id.
 
         One of the same meaning that stands already is returned instead. `rule.scope`: a session, for its whole tree.
-        Raises InvalidInput, NotFound for an unknown session.
+        Raises InvalidInput; NotFound for an unknown session; NotEntitled, where people have roles, for all but operators.
         """
 
     @abstractmethod
     async def revoke(self, rule: str, by: str | None = None) -> None:
-        """Take back a rule of the store, by its id; it does not cover what begins from now on. Raises NotFound."""
+        """Take back a rule of the store, by its id; it does not cover what begins from now on.
+
+        Raises NotFound; NotEntitled as `add_rule`.
+        """
 
     @abstractmethod
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:

@@ -127,6 +127,11 @@ class People:
             return None
         return f"{name} is no approver, and it was asked on behalf of {approval.requester}"
 
+    def why_not_rule(self, name: str) -> str | None:
+        """Return why somebody may not add or revoke rules, None if they may."""
+        person = self.find(name)
+        return None if person is not None and person.is_operator else f"{name} is no operator, and makes no rules"
+
 
 def new_token() -> str:
     """Make a token: 43 characters, 256 random bits."""

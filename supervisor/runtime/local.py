@@ -181,12 +181,18 @@ class LocalSupervisor(Supervisor):
                 raise NotEntitled(why)
         return await decide(self._runner, approval, decision)
 
+    def _name_of_ruler(self, by: str | None) -> str:
+        """Return who changes rules, if they may."""
+        who = check_identity(by if by is not None else current_user())
+        if (why := self.people.why_not_rule(who) if self.people is not None else None) is not None:
+            raise NotEntitled(why)
+        return printable(who)
+
     async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
-        who = printable(check_identity(by if by is not None else current_user()))
+        who = self._name_of_ruler(by)
         if rule.scope is not None:
             rule = msgspec.structs.replace(rule, scope=self.get_row(rule.scope).root)
-        new = named(rule)
-        rules = self._runner.rules
+        new, rules = named(rule), self._runner.rules
         await self._runner.journal.append(lambda view: list(rules.add(view, new, who, self._runner.clock.now())))
         found = rules.book().find_same(new)
         if found is None:
@@ -194,7 +200,7 @@ class LocalSupervisor(Supervisor):
         return found
 
     async def revoke(self, rule: str, by: str | None = None) -> None:
-        who = printable(check_identity(by if by is not None else current_user()))
+        who = self._name_of_ruler(by)
         rules = self._runner.rules
         await self._runner.journal.append(lambda view: list(rules.revoke(view, rule, who, self._runner.clock.now())))
 

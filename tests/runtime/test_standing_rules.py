@@ -6,6 +6,8 @@ from scenes import ForkingStore, events, fork, opened
 
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, Rule, agent, allow, deny, tool
 from supervisor.core import events as e
+from supervisor.core.errors import NotEntitled
+from supervisor.core.people import People, Person
 from supervisor.core.standing import RULES
 
 pytestmark = pytest.mark.anyio
@@ -272,3 +274,17 @@ async def test_a_rule_needs_somebody_who_adds_it():
             with pytest.raises(InvalidInput):
                 await refused
         assert supervisor.rules() == [rule]
+
+
+async def test_where_people_have_roles_rules_are_an_operators():
+    """A4: enforced in the core, whatever surface asks for it."""
+    async with opened() as supervisor:
+        supervisor.people = People([Person(name="ana", roles=("operator",)), Person(name="ben", roles=("approver",))])
+        rule = await supervisor.add_rule(deny(deploy), by="ana")
+        for by in ("ben", "eve"):
+            for refused in (supervisor.add_rule(allow(deploy, STAGING), by=by), supervisor.revoke(rule.id, by=by)):
+                with pytest.raises(NotEntitled):
+                    await refused
+        assert supervisor.rules() == [rule]
+        await supervisor.revoke(rule.id, by="ana")
+        assert supervisor.rules() == []
