@@ -299,7 +299,7 @@ class Supervisor(ABC):
         """Add a standing rule, for calls that begin from now on, in every process; returns it with its id.
 
         One of the same meaning that stands already is returned instead. `rule.scope`: a session, for its whole tree.
-        Raises InvalidInput; NotFound for an unknown session; NotEntitled, where people have roles, for all but operators.
+        Raises InvalidInput; NotFound for an unknown session; where people have roles, NotEntitled but for operators.
         """
 
     @abstractmethod

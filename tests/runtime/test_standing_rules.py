@@ -1,10 +1,25 @@
 """A1, A3, A5, A7, A9, A13, A14, A15: decisions that hold for longer than one call, and the rules that they make."""
 
+import os
+
 import anyio
 import pytest
 from scenes import ForkingStore, events, fork, opened
 
-from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, Rule, agent, allow, deny, tool
+from supervisor import (
+    Approve,
+    Context,
+    Deny,
+    InvalidInput,
+    MemoryStore,
+    NotFound,
+    Rule,
+    ToolContext,
+    agent,
+    allow,
+    deny,
+    tool,
+)
 from supervisor.core import events as e
 from supervisor.core.errors import NotEntitled
 from supervisor.core.people import People, Person
@@ -217,6 +232,28 @@ async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_g
         await supervisor.revoke(rule.id, by="ben")
         (resumed,) = await supervisor.resume(run.session)
         assert (await resumed.result(), ran) == ("denied", [])
+
+
+async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin():
+    """A9: the rules are asked inside the commit of `executing`, the last thing before the effect."""
+
+    @tool(starts_process=True, name="deploy")
+    async def slow(context: ToolContext, target: str) -> str:
+        await supervisor.add_rule(deny("deploy"), by="ben")
+        await context.started(os.getpid(), None)
+        ran.append(target)
+        return target
+
+    @agent
+    async def deploys_slowly(ctx: Context) -> str:
+        return (await ctx.call(slow, "staging")).kind
+
+    async with opened() as supervisor:
+        run = await supervisor.start(deploys_slowly)
+        asked = await anext(run.approvals())
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert (await run.result(), ran) == ("denied", [])
+        assert events(supervisor.store, run.session, e.ToolCallStarted) == []
 
 
 async def test_a_resumed_run_keeps_what_its_program_denied_and_not_what_it_allowed():
