@@ -115,6 +115,7 @@ def _possible():
         yield event_of("RunStarted", message=message)
     yield event_of("MessageSent")
     yield event_of("JobStarted")
+    yield event_of("StateSaved", counts={"ask:which:0": 1})
     for counts in ({}, {"step:f:0": 1}, {"call:t:0": 1, "step:f:0": 2}, {"call:t:0": 2, "timer::0": 1, "spawn:a:0": 2}):
         yield event_of("StateSaved", counts=counts)
     for aside in ({"forgotten": ("step:f:0#1",)}, {"kept": (CALLS[0], "step:f:0#1")}, {"kept": ("spawn:a:0#1",)}):

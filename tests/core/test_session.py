@@ -101,7 +101,9 @@ def test_a_draft_never_changes_what_it_was_copied_from(events, data):
 
 
 @FEW
-@given(journals(), st.dictionaries(st.sampled_from(["call:t:0", "step:f:0", "timer::0"]), st.integers(0, 3)))
+@given(
+    journals(), st.dictionaries(st.sampled_from(["call:t:0", "ask:which:0", "step:f:0", "timer::0"]), st.integers(0, 3))
+)
 def test_a_save_forgets_exactly_what_its_counts_say(events, counts):
     """What lies behind it, and what waits for its result, is kept, in the same order; the rest of the state, too."""
     state, saved = replay("s", events), event_of("StateSaved", counts=counts, state=msgspec.Raw(b"[8]"))
