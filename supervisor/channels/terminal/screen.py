@@ -103,7 +103,7 @@ def _reach(approval: Approval, scope: str) -> str:
     """Say for whom, and until when, a scope wider than once holds."""
     whose = {
         "session": f"in session {visible(approval.root_session)}, for all of its agents",
-        "always": "in every session of this store, for every agent",
+        "always": "in any session of this store, for any agent",
     }[scope]
     return f"{whose}, until somebody revokes it"
 
