@@ -95,9 +95,8 @@ SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.numb
 SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finished IS NULL),
        (SELECT count(*) FROM approval WHERE status = 'pending');
 
--- owner_of_tree: who has, or had, a tree; the owner's own row may be gone
-SELECT t.owner, coalesce(o.host, '?'), coalesce(o.pid, 0), coalesce(o.since, 0)
-  FROM tree AS t LEFT JOIN owner AS o ON o.id = t.owner WHERE t.root = ?;
+-- owner_of_tree: who has, or had, a tree
+SELECT o.id, o.host, o.pid, o.since FROM tree AS t CROSS JOIN owner AS o ON o.number = t.owner WHERE t.root = ?;
 
 -- owners: everybody who has owned a tree; few, since the dead ones are forgotten
 SELECT id, host, pid, since FROM owner;
@@ -106,13 +105,13 @@ SELECT id, host, pid, since FROM owner;
 INSERT OR IGNORE INTO owner (id, host, pid, since) VALUES (?, ?, ?, ?);
 
 -- own: give a tree to an owner, whoever had it
-INSERT OR REPLACE INTO tree (root, owner) VALUES (?, ?);
+INSERT OR REPLACE INTO tree (root, owner) SELECT ?, number FROM owner WHERE id = ?;
 
 -- disown: give up a tree that is still ours
-DELETE FROM tree WHERE root = ? AND owner = ?;
+DELETE FROM tree WHERE root = ? AND owner = (SELECT number FROM owner WHERE id = ?);
 
 -- clear_owners: forget the owners, but one, that nothing refers to
-DELETE FROM owner WHERE id <> ? AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = owner.id);
+DELETE FROM owner WHERE id <> ? AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = owner.number);
 
 -- size_of_tree: how many entries a tree has, and how many bytes they are
 SELECT count(*), coalesce(sum(length(e.body)), 0) FROM session AS t CROSS JOIN event AS e ON e.session = t.number

@@ -57,19 +57,21 @@ CREATE INDEX approval_of_session ON approval (session);
 -- Who runs a tree. A row counts only while its owner lives.
 CREATE TABLE tree (
     root  TEXT PRIMARY KEY,
-    owner TEXT NOT NULL
+    owner INTEGER NOT NULL   -- its number: a name of 32 letters, twice for each tree, would be a tenth of the store
 ) WITHOUT ROWID;
 
 -- Whether anything still refers to an owner.
 CREATE INDEX tree_of_owner ON tree (owner);
 
--- The processes that have owned trees; the id is also the name of the lock file that one holds while it lives.
+-- The processes that have owned trees; the id is also the name of the lock file that one holds while it lives. One that
+-- a tree refers to is never removed, so that its number does not come to mean another.
 CREATE TABLE owner (
-    id    TEXT PRIMARY KEY,
-    host  TEXT NOT NULL,
-    pid   INTEGER NOT NULL,
-    since INTEGER NOT NULL
-) WITHOUT ROWID;
+    number INTEGER PRIMARY KEY,
+    id     TEXT NOT NULL UNIQUE,
+    host   TEXT NOT NULL,
+    pid    INTEGER NOT NULL,
+    since  INTEGER NOT NULL
+);
 
 -- Sessions with the bodies of the events that they point to.
 CREATE VIEW session_full AS

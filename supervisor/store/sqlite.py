@@ -42,11 +42,10 @@ R = TypeVar("R")
 _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be looked into only before the first."""
 
-CHECKPOINT_PAGES: Final = 1000
+CHECKPOINT_PAGES: Final = 500
 """How much is written between two checkpoints: about 4 MiB, as SQLite itself would have it."""
 LARGE_LOG: Final = 64 * 2**20
 """Bytes from which on the log is cut back, which holds up writers for as long as it takes."""
-_PAGE: Final = 4096
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for another process that recovers the log of one that died
 
 
@@ -151,7 +150,7 @@ class SqliteStore(Store):
                 raise IllegalEvent(f"session {row.session} has no beginning")
             body = body_of(row)
             entries.append((last, numbers[row.session], row.session if is_first else None, body))
-            self._pages += 2 + len(body) // _PAGE
+            self._pages += 2 + len(body) // schema.PAGE
             draft.take(row)
         self._change("append", entries)
         self._put(draft)
