@@ -111,14 +111,12 @@ class Context(ABC):
         schema: Any = None,
         expires_in: float | None = None,
     ) -> Any:
-        """Ask a person, and wait for the answer, for days if need be: one of `choices`, a value of the type `schema`,
-        or free text. Durable, with the life of an approval.
+        """Ask a person, with the life of an approval: for one of `choices`, a value of the type `schema`, or free text.
 
         `schema`: a type that JSON can hold (`bool`, a dataclass, a Struct); answers are checked against its JSON
         schema, so that they can be given where the type cannot be imported.
         `expires_in`: seconds after which nobody can answer any more; default: the agent's `approval_expires_in`.
-        Raises QuestionUnanswered if it expires, is withdrawn, or somebody declines to answer, and InvalidInput if the
-        answer fits the schema, but not the type: both the same in every attempt.
+        Raises QuestionUnanswered if nobody answers, and InvalidInput if the answer fits the schema, but not the type.
         """
 
     @abstractmethod
