@@ -6,6 +6,7 @@ Rules
   expired or withdrawn; 202 recorded, and nobody can say yet.
 """
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +21,10 @@ from supervisor.channels.web.schemas import (
     CancelBody,
     DecisionBody,
     EventDocument,
+    HeardDocument,
     MessageBody,
     MessageDocument,
     PageQuery,
-    ReceiptDocument,
     SessionDocument,
     SessionQuery,
     StartBody,
@@ -35,13 +36,14 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.documents import (
     approval_document,
     event_document,
-    receipt_document,
+    heard_document,
     session_document,
     verdict_document,
 )
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.values import Answer, Approve, Decision, Deny, SessionView, Verdict
+from supervisor.core.words import read_word
 
 _STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
@@ -91,8 +93,20 @@ async def get_transcript(call: Call) -> Response:
 
 async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
-    receipt = await call.supervisor.send(call.path("id"), body.text, call.person.name)
-    return document(receipt_document(receipt))
+    session, now = call.path("id"), datetime.now(UTC)
+    if not call.person.is_operator and not _may_mean_a_decision(call, session, body.text):
+        raise Problem(
+            403, f"{call.person.name} is no operator: only words that decide are heard, where something waits"
+        )
+    seen_at = min(body.shown_before or now, now)
+    return document(heard_document(await call.supervisor.hear(session, body.text, call.person.name, seen_at)))
+
+
+def _may_mean_a_decision(call: Call, session: str, text: str) -> bool:
+    """Whether a message can be a decision of this person's, and will not be sent to the agent as chat."""
+    pending = call.supervisor.get_session(session).pending_approvals
+    people, name = call.site.guard.people, call.person.name
+    return read_word(text) is not None and any(people.why_not_decide(name, each) is None for each in pending)
 
 
 async def cancel_session(call: Call) -> Response:
@@ -262,11 +276,10 @@ ENDPOINTS: Final = (
         method="POST",
         path="/api/sessions/{id}/messages",
         name="sendMessage",
-        summary="Say something to a session; the receipt says what became of it",
+        summary="Say something to a session: a chat word decides, anything else is sent; the answer says what it was",
         handle=send_message,
-        need="operator",
         body=MessageBody,
-        answers={200: ReceiptDocument},
+        answers={200: HeardDocument},
     ),
     Endpoint(
         method="POST",

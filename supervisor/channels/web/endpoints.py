@@ -137,10 +137,12 @@ async def _body(request: Request, endpoint: Endpoint) -> Any:
     if not raw and endpoint.may_omit_body:
         raw = b"{}"
     try:
-        return msgspec.json.decode(raw, type=endpoint.body)
-    except msgspec.ValidationError as error:
-        raise Problem(422, f"the body does not fit: {error}") from None
+        value = msgspec.json.decode(raw)  # first as a whole: what does not fit may end in what is no JSON
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem(400, f"the body is no JSON: {error}") from None
     except RecursionError:
         raise Problem(400, "the body is no JSON that anybody reads: it is nested too deeply") from None
+    try:
+        return msgspec.convert(value, endpoint.body)
+    except msgspec.ValidationError as error:
+        raise Problem(422, f"the body does not fit: {error}") from None

@@ -2,6 +2,7 @@
 values themselves, so that a field added there is in the schema, too.
 """
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec.structs import fields
 
 from supervisor.core.rules import Rule, RuleKind
 from supervisor.core.values import Approval, Message, Receipt, Scope, SessionStatus, SessionView, Verdict
+from supervisor.core.words import Heard
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -33,7 +35,11 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class MessageBody(In, frozen=True, kw_only=True):
+    """Say something. A chat word decides, as the whole message; a bare one only what was shown before `shown_before`
+    (default: now), which is when the client last looked."""
+
     text: Annotated[str, Meta(min_length=1)]
+    shown_before: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class DecisionBody(In, frozen=True, kw_only=True):
@@ -133,6 +139,9 @@ def list_of(kind: Any) -> Any:
 ApprovalDocument = _document(Approval, position=...)
 SessionDocument = _document(SessionView, pending_approvals=list_of(ApprovalDocument), position=...)
 ReceiptDocument = _document(Receipt, waiting_for=list_of(ApprovalDocument))
+HeardDocument = _document(
+    Heard, receipt=ReceiptDocument | None, approvals=list_of(ApprovalDocument), verdicts=list[Verdict], rules=list[Rule]
+)
 VerdictDocument = _document(Verdict)
 RuleDocument = _document(Rule)
 MessageDocument = _document(Message)

@@ -1,0 +1,190 @@
+"""The contract of the HTTP API, beside what OpenAPI says."""
+
+import json
+
+import anyio
+import pytest
+from sites import world
+
+from supervisor import Approve, Deny
+
+pytestmark = pytest.mark.anyio
+NOTE = {"agent": "noting", "input": {"bread": "/dev/null"}}
+
+
+async def test_starting_is_idempotent_by_its_session():
+    """201, then 200 for the same again; another input or agent under the id is a conflict, an unknown agent a 422."""
+    async with world() as here, here.client("olga") as client:
+        body = {**NOTE, "session": "mine"}
+        answers = [await client.post("/api/sessions", json=body) for _ in range(2)]
+        assert [(each.status_code, each.json()) for each in answers] == [(201, {"id": "mine"}), (200, {"id": "mine"})]
+        for changed, status in [({"input": {}}, 409), ({"agent": "chief"}, 409), ({"agent": "nobody"}, 422)]:
+            assert (await client.post("/api/sessions", json={**body, **changed})).status_code == status
+        view = (await client.get("/api/sessions/mine")).json()
+        assert view.keys() >= {"id", "agent", "parent", "root", "status", "outcome", "pending_approvals"}
+        assert (await client.get("/api/approvals")).json().keys() == {"items", "next"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"\xff", 400),
+        (b"", 400),
+        (b"[]", 422),
+        (b"{}", 422),
+        (b'{"agent": 1}', 422),
+        (b'{"agent": 1', 400),
+        (b"[" * 10**5, 400),
+    ],
+)
+async def test_what_is_no_json_and_what_does_not_fit_are_told_apart(body, status):
+    """400 and 422, as problem details."""
+    async with world() as here, here.client("olga") as client:
+        answer = await client.post("/api/sessions", content=body)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert answer.json().keys() >= {"type", "title", "status", "detail"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [
+        (Approve(by="ana"), {"decision": "approve"}, 200),
+        (Approve(by="ana"), {"decision": "deny"}, 409),
+        (Deny(by="ana"), {"decision": "deny", "reason": "another"}, 200),
+        (Deny(by="ana"), {"decision": "approve"}, 409),
+        (None, {"decision": "approve"}, 410),
+        (Approve(by="ana"), {"decision": "maybe"}, 422),
+        (Approve(by="ana"), {"decision": "approve", "reason": "why"}, 422),
+    ],
+)
+async def test_the_first_decision_wins_and_the_second_is_told_who_made_it(first, second, status):
+    """A3: 200, 409, 410; and 404 for what nobody asked."""
+    async with world() as here, here.client("olga") as client:
+        asked = await here.ask()
+        if first is None:
+            await here.supervisor.cancel(asked.session, by="olga")
+        else:
+            await here.supervisor.decide(asked.id, first)
+        answer = await client.post(f"/api/approvals/{asked.id}/decision", json=second)
+        assert answer.status_code == status
+        if status == 409:
+            assert answer.json()["verdict"]["by"] == "ana"
+        assert (await client.post("/api/approvals/none/decision", json={"decision": "deny"})).status_code == 404
+
+
+async def test_with_several_pending_a_session_is_approved_by_id_only():
+    """422 names them; nothing ever decides whatever waits (A2)."""
+    async with world() as here, here.client("olga") as client:
+        answer = await client.post("/api/sessions", json={"agent": "asking_many", "input": 2, "session": "two"})
+        while len(here.supervisor.find_approvals()) < 2:
+            await anyio.sleep(0.01)
+        answer = await client.post("/api/sessions/two/approve")
+        assert (answer.status_code, len(answer.json()["pending"])) == (422, 2)
+        chosen = answer.json()["pending"][1]
+        other = await here.ask()
+        answer = await client.post("/api/sessions/two/approve", json={"approval": other.id})
+        assert answer.status_code == 404
+        assert (await client.post("/api/sessions/two/approve", json={"approval": chosen})).status_code == 200
+        assert here.supervisor.get_approval(chosen).status == "approved"
+        assert (await client.post("/api/sessions/none/approve")).status_code == 404
+
+
+async def test_words_decide_for_who_may_and_everything_else_needs_an_operator():
+    """A12 in the API's messages; an approver's chat does not reach the agent."""
+    async with world() as here, here.client("ana") as ana, here.client("olga") as olga:
+        asked = await here.ask()
+        path = f"/api/sessions/{asked.session}/messages"
+        assert (await ana.post(path, json={"text": "do NOT run that"})).status_code == 403
+        heard = (await olga.post(path, json={"text": "do NOT run that"})).json()
+        assert (heard["kind"], heard["receipt"]["kind"]) == ("sent", "kept")
+        assert [each["id"] for each in heard["receipt"]["waiting_for"]] == [asked.id]
+        assert here.supervisor.get_approval(asked.id).status == "pending"
+        heard = (await ana.post(path, json={"text": f"no {asked.id}"})).json()
+        assert (heard["kind"], heard["verdicts"][0]["kind"]) == ("decided", "won")
+        assert here.supervisor.get_approval(asked.id).by == "ana"
+        assert (await ana.post(path, json={"text": "yes"})).status_code == 403
+
+
+async def test_a_question_is_answered_and_edited_arguments_are_checked():
+    """An answer has a value that fits; arguments replace all of the call's (A8)."""
+    async with world() as here, here.client("ana") as client:
+        run = await here.supervisor.start(here.site.agents["wondering"], ["tea", "coffee"])
+        question = await anext(run.approvals())
+        path = f"/api/approvals/{question.id}/decision"
+        for body, status in [
+            ({"decision": "answer"}, 422),
+            ({"decision": "answer", "value": "milk"}, 422),
+            ({"decision": "approve"}, 422),
+            ({"decision": "answer", "value": "tea"}, 200),
+        ]:
+            assert (await client.post(path, json=body)).status_code == status
+        asked = await here.ask()
+        path = f"/api/approvals/{asked.id}/decision"
+        for arguments, status in [({"text": "x"}, 422), ({"text": "x", "file": "/dev/null", "z": 1}, 422)]:
+            body = {"decision": "approve", "arguments": arguments}
+            assert (await client.post(path, json=body)).status_code == status
+        body = {"decision": "approve", "arguments": {"text": "milk", "file": "/dev/null"}}
+        assert (await client.post(path, json=body)).status_code == 200
+        assert (await here.supervisor.outcome(asked.session)).value == "noted milk"
+
+
+async def test_pages_hold_everything_once():
+    """`next` leads from page to page; filters leave out what is not meant."""
+    async with world() as here, here.client("ana") as client:
+        for number in range(5):
+            await here.ask(text=f"{number}")
+        await here.supervisor.start(here.site.agents["chatting"], "hello")
+
+        async def all_of(path, **filters):
+            found, after = [], 0
+            while after is not None:
+                page = (await client.get(path, params={"limit": 2, "after": after, **filters})).json()
+                assert len(page["items"]) <= 2
+                found, after = found + [each["id"] for each in page["items"]], page["next"]
+            return found
+
+        assert await all_of("/api/approvals") == [each.id for each in here.supervisor.find_approvals()]
+        everything = [view.id for view in here.supervisor.find_sessions()]
+        assert await all_of("/api/sessions") == everything
+        assert await all_of("/api/sessions", agent="chatting") == everything[-1:]
+        assert await all_of("/api/sessions", status="waiting_approval") == everything[:-1]
+        journal = (await client.get(f"/api/sessions/{everything[0]}/journal", params={"limit": 2})).json()
+        assert len(journal["items"]) == 2
+        assert journal["next"] == journal["items"][-1]["position"]
+        assert (await client.get("/api/sessions", params={"limit": 0})).status_code == 422
+        assert (await client.get("/api/sessions", params={"nonsense": 1})).status_code == 422
+
+
+async def test_rules_are_listed_added_and_revoked():
+    """A7: whoever looks sees where each comes from; one that is revoked covers nothing."""
+    async with world() as here, here.client("olga") as client:
+        added = await client.post("/api/rules", json={"kind": "allow", "tool": "note", "pattern": '{"text": "x"}'})
+        assert (added.status_code, added.json()["by"]) == (201, "olga")
+        assert (await client.get("/api/rules")).json()["items"] == [added.json()]
+        assert (await client.delete(f"/api/rules/{added.json()['id']}")).status_code == 204
+        assert (await client.get("/api/rules")).json()["items"] == []
+        assert (await client.delete(f"/api/rules/{added.json()['id']}")).status_code == 404
+        assert (await client.post("/api/rules", json={"kind": "allow", "tool": "a*"})).status_code == 422
+
+
+async def test_numbers_for_prometheus_say_what_waits():
+    """Gauges of the store, counters of this process."""
+    async with world() as here, here.client("olga") as client:
+        asked = await here.ask()
+        await client.post(f"/api/approvals/{asked.id}/decision", json={"decision": "deny"})
+        await here.ask()
+        text = (await client.get("/metrics")).text
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        assert values["supervisor_approvals_pending"] == "1"
+        assert values['supervisor_decisions_total{verdict="won"}'] == "1"
+        assert values['supervisor_http_requests_total{method="POST",status="200"}'] == "1"
+
+
+async def test_a_path_knows_its_methods():
+    """405 names them; what is not there is 404, as a problem."""
+    async with world() as here, here.client("olga") as client:
+        answer = await client.put("/api/sessions")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+        answer = await client.get("/api/nothing")
+        assert (answer.status_code, json.loads(answer.text)["status"]) == (404, 404)
