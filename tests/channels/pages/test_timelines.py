@@ -54,6 +54,8 @@ def test_a_run_that_left_memory_still_waits_for_the_same():
     awake = e.AttemptStarted(at=at(81), host="box", pid=2)
     found = lane("s", rows(*began(), asked(5), *slept, awake, ended(90)), NOW).intervals
     assert [(each.kinds, each.is_asleep) for each in found][1:3] == [(("person",), False), (("person",), True)]
+    decided_and_nobody_there = told(*began(), asked(5), *slept)[-1]
+    assert decided_and_nobody_there == (("away",), 20)
 
 
 def test_a_back_off_is_a_timer_in_which_nothing_runs():

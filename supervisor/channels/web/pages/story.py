@@ -124,6 +124,9 @@ class _Teller:
             case e.RunStarted(message=str() as message) | e.OperationFinished(message=str() as message):
                 if message in self._heard:
                     self._heard[message].state = ""
+            case e.MessageUndelivered():
+                if event.message in self._heard:
+                    self._heard[event.message].state = "unheard"
             case e.RunStarted():
                 self._add("heard", event.at, "started it with", _text(event.input), by=self._requester)
             case e.MessageSent():
@@ -152,6 +155,9 @@ class _Teller:
         match event:
             case e.AttemptStarted():
                 self._add("life", event.at, f"works in process {event.pid} on {event.host}")
+            case e.RunRestarted():
+                title = f"{event.kind}; it runs again (restart {event.number})"
+                self._add("life", event.at, title, event.cause, state="error")
             case e.CancelRequested():
                 self._add("life", event.at, "is being cancelled", event.reason or "", by=event.by, state="cancelled")
             case e.RunFinished():

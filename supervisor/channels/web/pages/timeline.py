@@ -63,6 +63,7 @@ _PROGRESS: Final = (
     e.QuestionAsked,
     e.StateSaved,
     e.MessageSent,
+    e.RunRestarted,
     e.RunFinished,
 )
 """What the run itself did; the rest of a journal happens to it."""
@@ -157,6 +158,8 @@ class _Reader:
         self._open: dict[str, Kind] = {}
         self._children: set[str] = set()
         self._asleep: tuple[str, ...] | None = None
+        self._is_called = False
+        """What it slept for has come, and nobody runs it yet."""
         self._unsure: list[int] = []
         """Stretches in which nothing was open: until the run's next entry it is not known whether it worked."""
         self._attempts = 0
@@ -174,6 +177,8 @@ class _Reader:
                 self._settle(self._awaited(key))
         elif isinstance(event, e.AttemptStarted):
             self._unsure.clear()
+        if self._asleep is not None and e.answers(event) in self._asleep:
+            self._asleep, self._is_called = None, True
         self._note(event)
 
     def finish(self, now: datetime) -> list[Interval]:
@@ -190,6 +195,8 @@ class _Reader:
             kinds = {"rest"}
         elif self._asleep is not None:
             kinds |= {self._awaited(key) for key in self._asleep}
+        elif self._is_called and not kinds:
+            kinds = {"away"}
         elif not kinds - {"tool"} and is_new_attempt:
             kinds = {"child" if self._children else "away"}
         elif not kinds:
@@ -217,7 +224,7 @@ class _Reader:
                 self._is_over, self._attempts = False, 0
             case e.AttemptStarted():
                 self._attempts += 1
-                self._asleep = None
+                self._asleep, self._is_called = None, False
             case e.RunPassivated():
                 self._asleep = event.waiting_for
             case e.RunRestarted():
@@ -227,7 +234,7 @@ class _Reader:
             case e.OperationStarted(kind="sleep"):
                 self._open[event.operation] = "timer"
             case e.ToolCallStarted():
-                self._open[event.operation] = "tool"
+                self._open[event.operation] = "tool" if event.child is None else "child"
             case _ if isinstance(event, _CLOSING):
                 self._open.pop(event.operation, None)
             case e.OperationFinished():
