@@ -165,6 +165,11 @@ class _Teller:
                 self._add("life", event.at, event.kind, text, state=event.kind)
             case e.ImportStarted():
                 self._add("life", event.at, f"imported from {event.format}", event.file)
+            case _:
+                self._work(event)
+
+    def _work(self, event: e.AnyEvent) -> None:
+        match event:
             case e.OperationFinished(kind="spawn", child=str()):
                 self._add("child", event.at, "started", session=event.child, by=self._name(event.child or ""))
             case e.ChildEnded():
