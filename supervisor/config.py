@@ -148,17 +148,29 @@ def read_configuration(file: Path) -> Configuration:
     """Read and check a file. Raises InvalidInput, naming the file and the key or the line."""
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
-        configuration = msgspec.convert({**document, "folder": str(file.resolve().parent)}, Configuration)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}; `supervisor init` writes one") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file} is no TOML: {error}") from None
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise InvalidInput(f"{file}: {where.rstrip('`').lstrip('.') or 'top level'}: {what}") from None
+    for table, kind in (("agents", AgentPart), ("people", PersonPart)):  # their names are keys, too
+        parts = document.get(table)
+        for name, part in parts.items() if isinstance(parts, dict) else ():
+            _convert(file, f"{table}.{name}", part, kind)
+    folder = str(file.resolve().parent)
+    configuration: Configuration = _convert(file, "", {**document, "folder": folder}, Configuration)
     for key, problem in _problems(configuration):
         raise InvalidInput(f"{file}: {key}: {problem}")
     return configuration
+
+
+def _convert(file: Path, place: str, value: Any, kind: Any) -> Any:
+    """Return a part of the file as its type. Raises InvalidInput, naming the key."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        key = f"{place}{where.rstrip('`')}".lstrip(".")
+        raise InvalidInput(f"{file}: {key or 'top level'}: {what}") from None
 
 
 def make_rule(part: RulePart) -> Rule:

@@ -12,7 +12,7 @@ from supervisor.cli.options import JsonOption
 from supervisor.core.errors import InvalidInput
 
 DEFAULT: Final = Path("supervisor.toml")
-_EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
+EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
 # Paths count from this file's folder. What is commented out shows defaults, or examples.
 
 # The store's file.
@@ -78,7 +78,7 @@ def init(file: Path = DEFAULT, /) -> int:
     """
     try:
         with file.open("x", encoding="utf-8") as new:
-            new.write(_EXAMPLE)
+            new.write(EXAMPLE)
     except FileExistsError:
         raise InvalidInput(f"{file} exists; it was left as it is") from None
     print(file)

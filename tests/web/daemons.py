@@ -45,7 +45,7 @@ class DaemonProcess:
         return subprocess.Popen(
             [sys.executable, "-m", "supervisor", *arguments, "--store", str(self.store)],
             cwd=self.folder,
-            env={**ours, "SUPERVISOR_TOKEN": TOKEN, **env},
+            env={name: value for name, value in {**ours, "SUPERVISOR_TOKEN": TOKEN, **env}.items() if value},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

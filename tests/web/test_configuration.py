@@ -1,0 +1,155 @@
+"""supervisor.toml: what is wrong is said with its key; what is right decides who may do what."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from daemons import AGENTS, until
+
+from supervisor.cli.configuring import EXAMPLE
+from supervisor.cli.serving import read_token
+from supervisor.config import read_configuration
+from supervisor.core.errors import InvalidInput
+from supervisor.core.people import hash_token
+
+RIGHT = f"""
+store = "kept.db"
+[server]
+port = 0
+[agents.notes]
+import = "{AGENTS}:noting"
+inactivity_timeout = 5.0
+approvers = ["cleo"]
+rules = [{{ kind = "deny", tool = "shell", pattern = "rm" }}]
+[[rules]]
+kind = "ask_for"
+tool = "deploy"
+approvers = ["ana"]
+[people.ana]
+roles = ["approver"]
+tokens = ["{hash_token("ana's token")}"]
+[people.cleo]
+roles = ["approver"]
+tokens = [{{ hash = "{hash_token("cleo's token")}", expires_at = 2100-01-01T00:00:00Z }}]
+identities = {{ slack = "U1" }}
+"""
+
+
+def write(tmp_path, text: str):
+    file = tmp_path / "supervisor.toml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[server]\nport = 'x'", "server.port"),
+        ("[server]\nport = 99999", "server.port"),
+        ("[server]\nprt = 1", "server"),
+        ("sto re = 1", "line 1"),
+        ("[server]\nhost = '0.0.0.0'", "server.host"),
+        ("[server]\npublic_url = 'example.org'", "server.public_url"),
+        ("[[rules]]\nkind = 'maybe'\ntool = 'x'", "rules[0].kind"),
+        ("[[rules]]\nkind = 'allow'\ntool = 'shell'\npattern = 'python *'", "rules[0]"),
+        ("[[rules]]\nkind = 'ask_for'\ntool = 'x'\napprovers = ['nobody']", "rules[0].approvers"),
+        ("[[rules]]\nkind = 'deny'\ntool = 'x'\napprovers = ['a']\n[people.a]", "rules[0].approvers"),
+        ("[agents.x]\nimport = 'x:y'\napprovers = ['nobody']", "agents.x.approvers"),
+        ("[people.a]\ntokens = ['secret']", "people.a.tokens[0]"),
+        ("[people.a]\nroles = ['king']", "people.a.roles[0]"),
+        (f"[people.a]\ntokens = ['{hash_token('x')}']\n[people.b]\ntokens = ['{hash_token('x')}']", "people.b"),
+        ("[people.a]\nidentities = {slack = 'U1'}\n[people.b]\nidentities = {slack = 'U1'}", "people.b"),
+        ("[channels.fax]", "channels"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, text, key):
+    """The file, and the key or the line."""
+    with pytest.raises(InvalidInput) as raised:
+        read_configuration(write(tmp_path, text))
+    assert "supervisor.toml" in str(raised.value)
+    assert key in str(raised.value)
+
+
+def test_what_is_right_comes_to_people_rules_and_reservations(tmp_path):
+    """Paths count from the file's folder; approvers reserve decisions."""
+    configuration = read_configuration(write(tmp_path, RIGHT))
+    assert configuration.path(configuration.store) == tmp_path / "kept.db"
+    assert configuration.agents["notes"].limits == {"inactivity_timeout": 5.0}
+    assert [(each.approvers, each.agent) for each in configuration.reservations()] == [
+        (("ana",), None),
+        (("cleo",), "notes"),
+    ]
+    ana, cleo = configuration.persons()
+    assert (ana.is_operator, cleo.identities) == (False, {"slack": "U1"})
+    assert cleo.tokens[0].expires_at == datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def supervisor(tmp_path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "supervisor", *arguments]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+
+def test_the_example_is_right_and_says_what_there_is(tmp_path):
+    """`init` writes it once; `check` finds nothing wrong, also with everything in it that is commented out."""
+    assert supervisor(tmp_path, "init").returncode == 0
+    assert supervisor(tmp_path, "init").returncode == 2
+    assert supervisor(tmp_path, "check").returncode == 0
+    (tmp_path / "agents.py").write_text(
+        "from supervisor import *\n@agent\nasync def janitor(ctx: Context) -> None: ..."
+    )
+    made = json.loads(supervisor(tmp_path, "token", "--json").stdout)
+    assert made["hash"] == hash_token(made["token"])
+    lines = [line.removeprefix("# ") if " = " in line or line[2:3] == "[" else line for line in EXAMPLE.splitlines()]
+    whole = "\n".join(lines).replace('["sha256:..."]', f'["{made["hash"]}"]')
+    checked = supervisor(tmp_path, "check", str(write(tmp_path, whole)))
+    assert (checked.returncode, "1 agent" in checked.stdout) == (0, True), checked
+
+
+def test_nobody_is_served_elsewhere_than_on_loopback_who_is_not_configured(tmp_path):
+    """Refused before anything is opened; the port is not bound, the store not made."""
+    done = supervisor(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0", "--store", "s.db")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_configured_people_are_let_in_and_their_agents_offered(daemon, tmp_path):
+    """The agent has its configured name and approvers; the operator's token counts beside people's."""
+    daemon.start("--config", str(write(tmp_path, RIGHT)))
+    with daemon.client() as operator, daemon.client("ana's token") as ana, daemon.client("cleo's token") as cleo:
+        body = {"agent": "notes", "input": {"x": "/dev/null"}, "session": "reserved"}
+        assert ana.post("/api/sessions", json=body).status_code == 403
+        assert operator.post("/api/sessions", json=body).status_code == 201
+        while not (pending := operator.get("/api/approvals").json()["items"]):
+            pass
+        path = f"/api/approvals/{pending[0]['id']}/decision"
+        assert ana.post(path, json={"decision": "approve"}).status_code == 403
+        assert cleo.post(path, json={"decision": "approve"}).status_code == 200
+    refused = json.loads(supervisor(tmp_path, "audit", "--store", str(daemon.store), "--json").stdout)
+    assert [each["by"] for each in refused if each["event"] == "DecisionRefused"] == ["ana"]
+
+
+def test_the_printed_link_logs_in(daemon):
+    """As notebooks do, where no token was given; it leaves the address bar at once."""
+    daemon.start(SUPERVISOR_TOKEN="")
+    link = until(lambda: re.search(r"http\S+/login\?token=\S+", daemon.log.read_text()))[0]
+    with daemon.client(None) as client:
+        answer = client.get(link)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert client.get("/api/sessions").status_code == 200
+        assert client.get(f"{link}x").status_code in (401, 303)
+
+
+def test_a_token_is_in_the_environment_of_nothing_that_runs_here(monkeypatch, tmp_path):
+    """T4: it is taken out before anything else is imported; a file goes before the variable, and must be there."""
+    monkeypatch.setenv("SUPERVISOR_TOKEN", "from the environment")
+    file = tmp_path / "token"
+    file.write_text("from the file\n")
+    assert read_token(file) == "from the file"
+    assert "SUPERVISOR_TOKEN" not in os.environ
+    assert read_token(None) is None
+    with pytest.raises(InvalidInput):
+        read_token(tmp_path / "nowhere")
