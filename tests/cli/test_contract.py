@@ -121,6 +121,15 @@ def test_commands_import_nothing_that_takes_long():
     assert found.strip() == "[]"
 
 
+def test_a_command_that_serves_nobody_imports_no_server(tmp_path: Path):
+    """Not even one that opens a store."""
+    served = "{'starlette', 'hypercorn', 'httpx', 'jinja2', 'slack_sdk', 'cryptography'}"
+    code = f"import sys, supervisor.cli as cli; cli.main(sys.argv[1:]); print(sorted({served} & sys.modules.keys()))"
+    command = ["run", f"{AGENTS}:printing", "{}", "--store", str(tmp_path / "s.db")]
+    found = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True).stdout
+    assert found.split()[-1] == "[]"
+
+
 def test_the_version_is_the_distributions(supervisor):
     """`supervisor --version` says which program this is."""
     answer = supervisor("--version")
