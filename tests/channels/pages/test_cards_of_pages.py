@@ -138,13 +138,13 @@ def test_edits_are_shown_as_what_they_change_and_long_ones_as_they_are():
 def test_a_pattern_is_shown_where_it_is_granted():
     """A7: what will not be asked again is on the card, word by word, before it is granted."""
     view = card_view(an_approval(), NOW)
-    assert [(grant.scope, grant.pattern) for grant in view.grants] == [
-        ("session", "shell rm 'a b'"),
+    assert [(grant.words, grant.pattern) for grant in view.grants] == [
+        ("for the session", "shell rm 'a b'"),
         ("always", "shell rm *"),
     ]
     text = Reader(page_of(an_approval())).text
     assert "shell rm *" in text
-    assert "cleanup" in view.grants[0].effect
+    assert [grant.value for grant in view.grants] == ["1", "2"]
 
 
 def test_a_decided_card_offers_nothing():

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from supervisor.channels import cards
 from supervisor.channels.cards import (
     NUMBERS,
     ago,
@@ -61,10 +62,9 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """A way to approve that also allows later calls. `value` is what the form sends: the option's place."""
 
     value: str
-    scope: str
     words: str
-    effect: str
     pattern: str
+    effect: str
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -95,8 +95,6 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     tone: Literal["pending", "approved", "denied", "gone"]
     ending: str
     decided_at: datetime | None
-    allowed: str
-    """What the decision allows from now on, if it is more than this call."""
     effects: dict[str, str]
     """What each choice does, by its word, as on every other surface."""
     is_question: bool
@@ -106,6 +104,8 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[Grant, ...]
     edit_text: str
     """The arguments as JSON, to be edited."""
+    has_masked: bool
+    """Whether some of them are not shown; an edit that leaves the mask leaves the value."""
     refusal: str | None
     """Why whoever looks may not decide it, None if they may."""
 
@@ -143,13 +143,13 @@ def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) 
         tone=_TONES.get(approval.status, "gone"),
         ending="" if is_pending else decided(replace(approval, decided_at=None), now),
         decided_at=approval.decided_at,
-        allowed=_allowed(approval),
         effects={choice.word: choice.effect for choice in make_card(approval, now).choices},
         is_question=is_question,
         replies=tuple(_replies(approval)) if is_question else (),
         escalated_to=approval.escalated_to,
-        grants=tuple(grants(approval)) if is_pending else (),
+        grants=tuple(wider(approval)) if is_pending else (),
         edit_text=json_text(approval.arguments, indent=2) if is_pending and not is_question else "",
+        has_masked=bool(approval.secret),
         refusal=refusal if is_pending else None,
     )
 
@@ -175,14 +175,6 @@ def _replies(approval: Approval) -> list[Reply]:
         choices = enumerate(approval.choices)
         return [Reply(str(place), quoted(choice), NUMBERS[place : place + 1]) for place, choice in choices]
     return [Reply("yes", "yes", "y"), Reply("no", "no", "n")] if is_yes_or_no(approval.schema) else []
-
-
-def _allowed(approval: Approval) -> str:
-    if approval.decision != "approve" or approval.scope in (None, "once"):
-        return ""
-    pattern = approval.pattern if approval.pattern is not None else "any arguments"
-    reach = f"in session {approval.root_session}" if approval.scope == "session" else "everywhere"
-    return f"{approval.tool} {pattern}, {reach}"
 
 
 def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
@@ -212,24 +204,25 @@ def _fact(label: str, text: str, language: Language) -> Fact:
     return Fact(label=label, spans=tuple(spans(text, language)), language=language, lines=text.count("\n") + 1)
 
 
-def grants(approval: Approval) -> list[Grant]:
-    """Return the options beyond this one call, in the words of what will not be asked again (A7)."""
-    return [_grant(place, option, approval) for place, option in enumerate(approval.options) if option.scope != "once"]
+def wider(approval: Approval) -> list[Grant]:
+    """Return the ways to approve that go beyond this one call, in the words of what will not be asked again (A7)."""
+    found = [grant for scope in _REACH for grant in cards.grants(approval, scope)]
+    return [_grant(approval, grant) for grant in found]
 
 
-def _grant(place: int, option: Option, approval: Approval) -> Grant:
-    whose = {
-        "session": ("for the session", f"in the session {approval.root_session} and all below it"),
-        "always": ("always", "in every session, until somebody revokes the rule"),
-    }
-    words, reach = whose.get(option.scope, (option.scope, option.scope))
-    pattern = f"{approval.tool} {option.pattern}" if option.pattern is not None else f"{approval.tool}, any arguments"
+_REACH: Final[dict[str, tuple[str, str]]] = {
+    "session": ("for the session", "in this session, for all of its agents"),
+    "always": ("always", "in any session of this store, for any agent"),
+}
+
+
+def _grant(approval: Approval, grant: cards.Grant) -> Grant:
+    words, reach = _REACH[grant.option.scope]
     return Grant(
-        value=str(place),
-        scope=option.scope,
+        value=str(approval.options.index(grant.option)),
         words=words,
-        pattern=pattern,
-        effect=f"runs it, and whatever matches this is not asked again {reach}",
+        pattern=f"{approval.tool} {grant.pattern}",
+        effect=f"{grant.covers}; not asked again {reach}, until somebody revokes it",
     )
 
 
@@ -247,8 +240,8 @@ MOST_CARDS: Final = 50
 def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Callable[[Approval], str | None]) -> Inbox:
     """Return the page of what is pending. `first`: the oldest; `pending`: how many there are in all; `refusal`: why the
     reader may not decide an approval."""
-    cards = tuple(card_view(each, now, refusal=refusal(each)) for each in first)
-    return Inbox(cards=cards, left_out=max(0, pending - len(first)))
+    shown = tuple(card_view(each, now, refusal=refusal(each)) for each in first)
+    return Inbox(cards=shown, left_out=max(0, pending - len(first)))
 
 
 def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:

@@ -159,8 +159,6 @@ async def decide(visit: Visit) -> Response:
         return _card(visit, approval, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
     approval = visit.supervisor.get_approval(approval.id)
     told = "" if verdict.kind == "won" else cards.told(verdict, visit.now)
-    if verdict.kind == "won" and verdict.rule is not None:
-        told = f"From now on this is a rule, {verdict.rule}; whoever is an operator can revoke it."
     if not verdict.running and verdict.kind in ("won", "same", "recorded"):
         told = "Kept; nobody runs this session now, and it counts when somebody does."
     return _card(visit, approval, STATUS[verdict.kind], told=told)
