@@ -127,6 +127,24 @@ def test_whoever_was_offline_sees_what_happened_meanwhile(one_daemon, person):
     assert streams[-1].headers["last-event-id"].isdecimal()
 
 
+def test_whoever_is_signed_out_or_has_an_old_page_is_told_and_loses_nothing(one_daemon, person):
+    """What was typed is still there, and nothing was decided."""
+    start(one_daemon, "old", {"cake": "/dev/null"})
+    ana = person(one_daemon)
+    cake = ana.see(ana.card("cake"))
+    cake.locator("summary", has_text="Deny…").click()
+    cake.get_by_label("Why not?").fill("too sweet")
+    ana.page.evaluate("document.querySelectorAll('[name=csrf]').forEach((each) => { each.value = 'old' })")
+    cake.get_by_role("button", name="Deny").click()
+    ana.see(cake.locator(".problem"))
+    ana.context.clear_cookies()
+    cake.get_by_role("button", name="Deny").click()
+    ana.see(ana.page.get_by_role("link", name="Sign in again"))
+    assert cake.get_by_label("Why not?").input_value() == "too sweet"
+    with one_daemon.client() as client:
+        assert len(pending_of(client, "old")) == 1
+
+
 def test_a_person_decides_with_the_keyboard_alone(one_daemon, person, tmp_path):
     """No key decides a card that has not the focus; what appears takes none; a decided card is not decided again."""
     file = tmp_path / "notes"

@@ -15,7 +15,18 @@
   const QUIET = 40000; // ms without a sign of life after which a connection counts as lost; the server beats every 15 s
 
   const announce = (text) => { $("news").textContent = text; };
-  const toLogin = () => location.assign("/login?next=" + encodeURIComponent(location.pathname));
+
+  // Nobody is sent away from what they are typing: the page says that they are signed out, and where to sign in.
+  let isOut = false;
+  function signedOut() {
+    isOut = true;
+    const link = document.createElement("a");
+    link.href = "/login?next=" + encodeURIComponent(location.pathname);
+    link.textContent = "Sign in again";
+    $("connection").replaceChildren("You are signed out; what you see may be old. ", link);
+    $("connection").hidden = false;
+    throw new Error("signed out");
+  }
 
   // Times are told anew, in the reader's own time zone.
   function tellTimes() {
@@ -38,7 +49,7 @@
 
   async function load(url, options = {}) {
     const response = await fetch(url, { credentials: "same-origin", redirect: "follow", ...options });
-    if (response.status === 401 || new URL(response.url).pathname === "/login") { toLogin(); throw new Error("login"); }
+    if (response.status === 401 || new URL(response.url).pathname === "/login") signedOut();
     const found = new DOMParser().parseFromString(await response.text(), "text/html");
     return [found, response];
   }
@@ -65,7 +76,7 @@
   function put(id, found) {
     const fresh = found.getElementById("card-" + id);
     const old = cardOf(id);
-    if (fresh === null) return;
+    if (fresh === null) return false;
     const node = document.adoptNode(fresh);
     if (old === null) {
       cards.append(node);
@@ -77,6 +88,7 @@
     }
     tellTimes();
     count(parseInt(found.getElementById("count").textContent, 10));
+    return true;
   }
 
   async function changed(approval) {
@@ -127,16 +139,21 @@
     const card = form.closest("[data-card]");
     card.querySelector(".unsent")?.remove();
     try {
-      const [found] = await send(form, button);
-      put(card.dataset.card, found);
-    } catch (error) {
-      if (error.message === "login") return;
-      const line = document.createElement("p");
-      line.className = "problem unsent";
-      line.setAttribute("role", "alert");
-      line.textContent = "Not sent: there is no connection. Nothing was decided; try again.";
-      card.querySelector(".choices").before(line);
+      const [found, response] = await send(form, button);
+      const why = found.querySelector("main p")?.textContent ?? response.statusText;
+      if (!put(card.dataset.card, found)) complain(card, `Not counted: ${why}`);
+    } catch {
+      complain(card, isOut ? "Not sent: you are signed out. Nothing was decided."
+        : "Not sent: there is no connection. Nothing was decided; try again.");
     }
+  }
+
+  function complain(card, text) {
+    const line = document.createElement("p");
+    line.className = "problem unsent";
+    line.setAttribute("role", "alert");
+    line.textContent = text;
+    card.querySelector(".choices").before(line);
   }
 
   async function say(form, button) {
@@ -145,8 +162,8 @@
       $("reply").textContent = found.getElementById("reply")?.textContent ?? found.querySelector(".empty p")?.textContent;
       if (response.ok) $("text").value = "";
       refresh(found);
-    } catch (error) {
-      if (error.message !== "login") $("reply").textContent = "Not sent: there is no connection. Try again.";
+    } catch {
+      $("reply").textContent = isOut ? "Not sent: you are signed out." : "Not sent: there is no connection. Try again.";
     }
   }
 
@@ -254,13 +271,14 @@
 
   function lost() {
     isLost = true;
+    if (isOut) return;
     $("connection").textContent = "Connection lost, trying again. What you see may be old.";
     $("connection").hidden = false;
   }
 
   function connected() {
     if (isLost) announce("Connected again; what you see is up to date.");
-    isLost = false;
+    isLost = isOut = false;
     $("connection").hidden = true;
     if (page === "session") refreshSoon(0);
   }
@@ -283,7 +301,7 @@
     try {
       const headers = { Accept: "text/event-stream", ...(cursor && { "Last-Event-ID": cursor }) };
       const response = await fetch(document.body.dataset.stream, { headers, signal: stop.signal, cache: "no-store" });
-      if (response.status === 401) { toLogin(); return; }
+      if (response.status === 401) signedOut();
       if (!response.ok) throw new Error(response.statusText);
       connected();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
