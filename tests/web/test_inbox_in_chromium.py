@@ -206,6 +206,17 @@ def test_a_page_without_scripts_decides_too(one_daemon, person, tmp_path):
     assert "denied" in outcome(one_daemon, "plain")
 
 
+def test_very_many_at_once_are_counted_and_some_are_shown(one_daemon, person):
+    """A page takes as many cards as a person can look through, and says how many there are behind them."""
+    ana = person(one_daemon)
+    ana.see(ana.page.locator("#empty"))
+    with one_daemon.client() as client:
+        client.post("/api/sessions", json={"agent": "asking_many", "input": 130, "session": "many"}).raise_for_status()
+    ana.see(ana.page.locator("#waiting"), "130 decisions")
+    ana.see(ana.page.locator("#left-out"), "80 more")
+    assert ana.page.locator("[data-card]").count() == 50
+
+
 def test_hostile_text_stays_text_and_fits_a_phone(one_daemon, person):
     """What an agent writes neither runs, nor widens the page, nor hides itself."""
     nasty = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\x1b[2J" + "x" * 400

@@ -95,9 +95,10 @@
     const old = cardOf(approval.id);
     const isPending = approval.status === "pending";
     if (old && (isPending ? old.dataset.tone === "pending" : old.dataset.tone !== "pending")) return;
-    if (!old && (page !== "inbox" || !isPending || isFull())) { await recount(); return; }
+    if (!old && (page !== "inbox" || !isPending || isFull())) { recount(); return; }
     const [found, response] = await load("/approvals/" + approval.id);
     if (!response.ok) throw new Error(response.statusText); // it comes again, with the stream
+    if (old && found.getElementById("card-" + approval.id)?.dataset.tone === "pending") return;
     put(approval.id, found);
     const card = cardOf(approval.id);
     if (card && isPending) announce("New: " + card.getAttribute("aria-label"));
@@ -114,12 +115,11 @@
 
   let recounting = null;
   function recount() {
-    recounting ??= new Promise((done) => setTimeout(done, 500)).then(async () => {
+    recounting ??= setTimeout(async () => {
       recounting = null;
-      const [found] = await load("/count");
-      count(parseInt(found.getElementById("count").textContent, 10));
-    });
-    return recounting;
+      try { count(parseInt((await load("/count"))[0].getElementById("count").textContent, 10)); }
+      catch { /* the stream says that the connection is lost */ }
+    }, 500);
   }
 
   // -- forms ---------------------------------------------------------------------------------------------------------
@@ -228,6 +228,7 @@
   // -- a session's page ----------------------------------------------------------------------------------------------
 
   function refresh(found) {
+    if (found.body.dataset.page !== "session") return; // an error
     for (const fresh of [...found.querySelectorAll("[data-card]")]) {
       if (cardOf(fresh.dataset.card)) continue;
       put(fresh.dataset.card, found);
@@ -277,7 +278,7 @@
   }
 
   function connected() {
-    if (isLost) announce("Connected again; what you see is up to date.");
+    if (isLost) announce("Connected again.");
     isLost = isOut = false;
     $("connection").hidden = true;
     if (page === "session") refreshSoon(0);
