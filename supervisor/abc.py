@@ -212,6 +212,8 @@ class Channel(ABC):
     """
 
     name: str
+    card_timeout: float = 30.0
+    """Seconds that showing or retiring one card may take."""
 
     @abstractmethod
     async def serve(self, supervisor: "Supervisor") -> None:

@@ -15,11 +15,12 @@ import msgspec
 
 from supervisor.abc import Supervisor
 from supervisor.channels.cards import ago, path_text, summary, told, visible
+from supervisor.channels.lengths import fit, fit_lines
 from supervisor.channels.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.people import People, Person
 from supervisor.core.questions import is_yes_or_no
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, Approve
 
 
 class Entitled(msgspec.Struct, frozen=True):
@@ -45,17 +46,25 @@ class Reply:
     def __init__(self) -> None:
         self.payload: dict[str, Any] | None = None
         self.is_late = False
+        self._is_dropped = False
         self._ready = anyio.Event()
 
     def give(self, payload: dict[str, Any] | None) -> None:
         self.payload = payload
         self._ready.set()
 
+    def drop(self) -> None:
+        """We are leaving, and what was asked for is not done."""
+        self._is_dropped = not self._ready.is_set()
+        self._ready.set()
+
     async def wait(self, seconds: float) -> bool:
-        """Whether it came in time; from then on it is late."""
+        """Whether it came in time; from then on it is late. Raises ClosedResourceError if it was dropped."""
         with anyio.move_on_after(seconds):
             await self._ready.wait()
         self.is_late = not self._ready.is_set()
+        if self._is_dropped:
+            raise anyio.ClosedResourceError
         return not self.is_late
 
 
@@ -95,21 +104,27 @@ class Answering:
     async def decide(self, supervisor: Supervisor, who: Entitled, code: str, text: str | None, now: datetime) -> Result:
         """Decide what a press means; `text`: what was written into its form. Raises StoreError."""
         try:
-            verdict = await supervisor.decide(who.approval.id, decision_of(code, who.approval, who.name, text))
+            decision = decision_of(code, who.approval, who.name, text)
+            if isinstance(decision, Approve) and decision.scope != "once":
+                why = self._people.why_not_decide(who.name, who.approval, decision.scope)
+                if why is not None:  # whatever supervisor is behind the channel (A4)
+                    await supervisor.refuse_decision(who.approval.id, who.name, why)
+                    raise InvalidInput(why)
+            verdict = await supervisor.decide(who.approval.id, decision)
         except (InvalidInput, NotEntitled) as error:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
         is_stale = verdict.kind not in ("won", "recorded")
-        return Result(f"{told(verdict, now)}. {who.approval.id}", is_stale=is_stale)
+        return Result(f"{who.approval.id}: {told(verdict, now)}", is_stale=is_stale)
 
-    async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime) -> str:
+    async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime, room: int) -> str:
         """Take a slash command, and return what to answer: pending, approve ID, deny ID REASON, answer ID TEXT.
 
-        Raises StoreError.
+        `room`: UTF-16 units that a list may have. Raises StoreError.
         """
         verb, _, rest = text.strip().partition(" ")
         approval_id, _, words = rest.strip().partition(" ")
         if verb.lower() in ("", "pending"):
-            return self._pending(supervisor, identity, now)
+            return self._pending(supervisor, identity, now, room)
         code = _VERBS.get(verb.lower())
         if code is None or not approval_id:
             return "Say: pending, approve ID, deny ID REASON, or answer ID TEXT. pending lists what waits, with ids."
@@ -122,7 +137,7 @@ class Answering:
             code = EXPLAIN
         return (await self.decide(supervisor, found, code, words.strip(), now)).text
 
-    def _pending(self, supervisor: Supervisor, identity: str, now: datetime) -> str:
+    def _pending(self, supervisor: Supervisor, identity: str, now: datetime, room: int) -> str:
         person = self.find_person(identity)
         if isinstance(person, str):
             return person
@@ -130,8 +145,11 @@ class Answering:
         for approval in supervisor.find_approvals():
             may = "" if self._people.why_not_decide(person.name, approval) is None else ", for somebody else"
             when = ago(approval.created_at, now)
-            lines.append(f"{approval.id}  {path_text(approval.path)}: {summary(approval)}, {when}{may}")
-        return "\n".join(lines) or "Nothing waits for a person."
+            what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
+            lines.append(f"{approval.id}  {what}, {when}{may}")
+        return fit_lines(lines, room) or "Nothing waits for a person."
 
 
+LINE: Final = 200
+"""UTF-16 units of what is said about one of many."""
 _VERBS: Final = {"approve": APPROVE, "yes": APPROVE, "deny": DENY, "reject": DENY, "no": DENY, "answer": REPLY}

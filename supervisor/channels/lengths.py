@@ -5,6 +5,7 @@ Rules
 - What is cut says so, and how much is missing. Ids are never cut: whoever places one leaves room for it.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 Facts = tuple[tuple[str, str], ...]
@@ -52,6 +53,18 @@ def fit_facts(facts: Facts, room: int) -> tuple[Facts, bool]:
             room -= sum(length(part) for part in short)
             shown.append(short)
     return tuple(shown), is_cut
+
+
+def fit_lines(lines: Sequence[str], room: int) -> str:
+    """Return as many lines as fit, each whole, and how many do not: a list is cut between two ids, never within one."""
+    shown: list[str] = []
+    room -= _ROOM_FOR_REMARK
+    for line in lines:
+        room -= length(line) + 1
+        if room < 0:
+            return "\n".join([*shown, f"… {len(lines) - len(shown)} more not shown"])
+        shown.append(line)
+    return "\n".join(shown)
 
 
 def _beginning(text: str, room: int) -> str:

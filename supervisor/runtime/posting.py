@@ -6,8 +6,11 @@ Runs beside the order of A1, after the approval's commit, and never delays it.
 Rules
 - Only approvals of trees that this process owns; all that are pending are posted when a tree is taken up, with the card
   that an earlier process left, so that the channel can renew it rather than leave it looking live (R3).
-- A channel that raises, or takes longer than POST_TIMEOUT, is passed over, and the journal says so (A11). With none
-  left the call stays pending: command line, inbox and status show that no card could be posted.
+- A channel that raises, or takes longer than its `card_timeout`, is passed over, and the journal says so (A11). With
+  none left the call stays pending: command line, inbox and status show that no card could be posted.
+- A channel has AT_ONCE cards in hand; the others wait their turn, for which no clock runs, so that a thousand at once
+  are not too many for a platform that takes one a second.
+- A card that cannot be retired is tried again until it is; what is left when the process ends, a later start does (R3).
 - `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: where calls are
   approved it is asked as ever, and where they are denied nobody is asked, which the agent is told (QuestionUnanswered).
 - Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): the store dies with
@@ -36,7 +39,9 @@ from supervisor.runtime.streams import Inbox
 
 log = FactLog(__name__)
 
-POST_TIMEOUT = 30.0  # seconds that a channel may take to show or retire one card
+AT_ONCE = 4  # cards that a channel is given at the same time
+RETIRE_AGAIN = 5.0  # seconds until a card that could not be retired is tried again; doubled each time, up to
+RETIRE_SELDOM = 600.0  # seconds
 NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer
 Unattended = Literal["ask", "approve", "deny"]
 
@@ -75,6 +80,7 @@ class Posting:
         self._supervisor = supervisor
         self._sweep = sweep
         self._channels = {channel.name: channel for channel in channels}
+        self._turns = {name: anyio.CapacityLimiter(AT_ONCE) for name in self._channels}
         self._answer = _ANSWERS.get(unattended)
         self._cards: dict[str, dict[str, str]] = {}
         """Approval -> channel -> card of what is pending and shown."""
@@ -145,10 +151,12 @@ class Posting:
         """Show an approval on the first channel that can; where an earlier process has shown it, before all others."""
         cards = self._cards[approval.id] = self._find_cards(approval)
         for name in sorted(self._channels, key=lambda name: name not in cards):
-            if self._is_decided(approval):
-                self._cards.pop(approval.id, None)
-                return
-            if await self._show(approval, name, cards.get(name)):
+            async with self._turns[name]:
+                if self._is_decided(approval):
+                    self._cards.pop(approval.id, None)
+                    return
+                is_shown = await self._show(approval, name, cards.get(name))
+            if is_shown:
                 return
         log.warning("card.not_posted", approval=approval.id, session=approval.session)
 
@@ -160,8 +168,9 @@ class Posting:
     async def _show(self, approval: Approval, name: str, old: str | None) -> bool:
         """Post a card, or renew the old one; False if the channel cannot."""
         try:
-            with anyio.fail_after(POST_TIMEOUT):
-                card = await self._channels[name].post(approval, old)
+            channel = self._channels[name]
+            with anyio.fail_after(channel.card_timeout):
+                card = await channel.post(approval, old)
         except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
             log.warning("card.failed", channel=name, approval=approval.id, error=repr(error))
             await self._note(approval, _failed(self._runner, approval, name, error))
@@ -170,7 +179,7 @@ class Posting:
             now = self._runner.clock.now()
             await self._note(approval, e.CardPosted(at=now, approval=approval.id, channel=name, card=card))
         if self._is_decided(approval):
-            await self._retire(approval, name, card)
+            self._runner.start_soon(self._retire, approval, name, card)
         else:
             self._cards.setdefault(approval.id, {})[name] = card
         return True
@@ -201,13 +210,17 @@ class Posting:
         now = self._supervisor.store.get_approval(approval.id)
         return now is None or now.status != "pending"
 
-    async def _retire(self, approval: Approval, name: str, card: str) -> None:
+    async def _retire(self, approval: Approval, name: str, card: str, again_in: float = RETIRE_AGAIN) -> None:
+        """Retire a card; if that cannot be done now, later, which holds up nobody who leaves."""
         now = self._supervisor.store.get_approval(approval.id) or approval
         try:
-            with anyio.fail_after(POST_TIMEOUT):
-                await self._channels[name].retire(now, card)
-        except Exception as error:  # noqa: BLE001 # a card that cannot be retired is said, not fatal
-            log.warning("card.not_retired", channel=name, approval=approval.id, error=repr(error))
+            async with self._turns[name]:
+                with anyio.fail_after(self._channels[name].card_timeout):
+                    await self._channels[name].retire(now, card)
+        except Exception as error:  # noqa: BLE001 # a channel may raise anything; nothing else waits for this
+            log.warning("card.not_retired", channel=name, approval=approval.id, error=repr(error), again_in=again_in)
+            later = partial(self._retire, approval, name, card, min(RETIRE_SELDOM, 2 * again_in))
+            self._runner.alarm.at(anyio.current_time() + again_in, partial(self._runner.start_soon, later))
         else:
             await self._note(now, e.CardRetired(at=self._runner.clock.now(), approval=approval.id, channel=name))
 

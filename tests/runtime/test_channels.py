@@ -28,6 +28,9 @@ class Wall(Channel):
         self.fails = fails
         self.hangs = hangs
         self.posted: list[tuple[str, str | None]] = []
+        self.takes = 0.0  # seconds, one card after the other
+        self.door = anyio.Lock()
+        self.is_away = False  # when a card is to be retired
         self.retired: list[tuple[str, str]] = []
         self.news = anyio.Event()
 
@@ -39,11 +42,15 @@ class Wall(Channel):
             raise ConnectionError("no network")
         if self.hangs:
             await anyio.sleep_forever()
+        async with self.door:
+            await anyio.sleep(self.takes)
         self.posted.append((approval.id, card))
         self._tell()
         return f"card of {self.name}"
 
     async def retire(self, approval, card) -> None:
+        if self.is_away:
+            raise ConnectionError("no network")
         self.retired.append((approval.status, card))
         self._tell()
 
@@ -204,3 +211,46 @@ async def test_a_decision_anywhere_retires_every_card():
         await supervisor.decide(asked.id, Deny(by="ana"))
     assert (chat.retired, page.retired) == ([("denied", "card of chat")], [("denied", "card of page")])
     assert [each.shown for each in store.find_approvals(pending=False)] == [()]
+
+
+async def test_many_cards_at_once_wait_for_their_turn():
+    """A11: a platform that takes a card a second is not given up because a hundred wait for it."""
+    slow, second = Wall("slow"), Wall("second")
+    slow.takes = 5.0
+    async with opened(channels=[slow, second]) as supervisor:
+        runs = [await supervisor.start(deployer, str(number)) for number in range(100)]
+        while len(slow.posted) < len(runs):
+            await slow.news.wait()
+        for approval, _ in slow.posted:
+            await supervisor.decide(approval, Approve(by="ana"))
+        assert [await run.result() for run in runs] == ["ok"] * len(runs)
+    assert second.posted == []
+
+
+async def test_a_card_that_cannot_be_retired_is_retired_later():
+    """R3: while the channel cannot be reached the card waits, nobody else does; then it is retired, once."""
+    wall, store = Wall("wall"), MemoryStore()
+    async with opened(store, channels=[wall]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await wall.news.wait()
+        wall.is_away = True
+        await supervisor.decide(wall.posted[0][0], Approve(by="ana"))
+        assert await run.result() == "ok"
+        await anyio.sleep(3600)
+        assert (wall.retired, events(store, run.session, e.CardRetired)) == ([], [])
+        wall.is_away = False
+        await wall.news.wait()
+        await anyio.sleep(3600)
+        assert (len(wall.retired), len(events(store, run.session, e.CardRetired))) == (1, 1)
+
+
+async def test_nobody_waits_at_the_end_for_a_card_that_cannot_be_retired():
+    """R8: a program leaves; the card is left to a later start."""
+    wall, store = Wall("wall"), MemoryStore()
+    async with opened(store, channels=[wall]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await wall.news.wait()
+        wall.is_away = True
+        await supervisor.decide(wall.posted[0][0], Approve(by="ana"))
+        assert await run.result() == "ok"
+    assert [approval.shown for approval in store.find_shown()] == [("wall",)]

@@ -13,6 +13,7 @@ Rules
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -39,7 +40,6 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 ACK: Final = 1.5  # seconds until Discord gets its answer, whatever is still to be done
-PAGE: Final = 100  # messages looked through at once
 CONTENT: Final = 2000
 CLOCKS_DIFFER: Final = timedelta(seconds=60)  # how far our clock may be ahead of Discord's
 UNKNOWN_WEBHOOK: Final = 10015  # Discord has not yet taken in that we deferred
@@ -88,6 +88,7 @@ class Discord(Channel):
     """
 
     name = "discord"
+    card_timeout = 120.0  # Discord may tell us to wait
 
     def __init__(
         self,
@@ -128,7 +129,14 @@ class Discord(Channel):
         if card is not None and await self._update(card, message):
             return card
         once = {"nonce": approval.id[:25], "enforce_nonce": True}  # for minutes: a request that is made again, too
-        posted = await self._rest.call("POST", f"/channels/{self._conversation}/messages", {**message, **once})
+        path = f"/channels/{self._conversation}/messages"
+        try:
+            posted = await self._rest.call("POST", path, {**message, **once})
+        except OSError:  # it may be there, although we were not told
+            found = await self._find_card(approval)
+            if found is None:
+                raise
+            return found
         return f"{self._conversation}:{posted['id']}"
 
     async def retire(self, approval: Approval, card: str) -> None:
@@ -147,21 +155,20 @@ class Discord(Channel):
 
     async def _find_card(self, approval: Approval) -> str | None:
         """Return the card that a process posted which died before it could say so."""
-        before: dict[str, str] = {}
-        while True:
-            path = f"/channels/{self._conversation}/messages"
-            page = await self._rest.call("GET", path, params={"limit": PAGE, **before})
-            for message in page:
-                if datetime.fromisoformat(message["timestamp"]) < approval.created_at - CLOCKS_DIFFER:
-                    return None
-                is_ours = message["author"]["id"] == self._application or message["author"].get("bot")
-                if is_ours and any(
-                    (embed.get("footer") or {}).get("text") == approval.id for embed in message["embeds"]
-                ):
-                    return f"{self._conversation}:{message['id']}"
-            if len(page) < PAGE:
-                return None
-            before = {"before": page[-1]["id"]}
+        since = approval.created_at - CLOCKS_DIFFER
+        try:
+            async with aclosing(self._rest.messages(self._conversation)) as messages:
+                async for message in messages:
+                    if datetime.fromisoformat(message["timestamp"]) < since:
+                        return None
+                    is_ours = message["author"]["id"] == self._application or message["author"].get("bot")
+                    if is_ours and any(
+                        (embed.get("footer") or {}).get("text") == approval.id for embed in message["embeds"]
+                    ):
+                        return f"{self._conversation}:{message['id']}"
+        except DiscordRefused as error:  # rather two cards than none
+            log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
+        return None
 
     # -- what people do ----------------------------------------------------------------------------------------------
 
@@ -186,14 +193,20 @@ class Discord(Channel):
             return WebhookReply(400, msgspec.json.encode({"error": f"this is no interaction: {error}"}))
         if payload.get("type") == interactions.PING:
             return WebhookReply(body=msgspec.json.encode(interactions.PONG))
-        if self._tasks is None:
+        try:
+            return WebhookReply(body=msgspec.json.encode(await self.take(payload)))
+        except anyio.ClosedResourceError:
             return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
-        return WebhookReply(body=msgspec.json.encode(await self.take(payload)))
 
     async def take(self, payload: Payload) -> Payload:
-        """Take what somebody did, and return what Discord is answered: within ACK seconds, whatever is to be done."""
+        """Take what somebody did, and return what Discord is answered: within ACK seconds, whatever is to be done.
+
+        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2).
+        """
+        if self._tasks is None:
+            raise anyio.ClosedResourceError
         act = interactions.read(payload)
-        if act is None or self._tasks is None:
+        if act is None:
             return interactions.told("This is nothing that this supervisor knows.")
         reply = Reply()
         self._tasks.start_soon(self._take_one, act, reply)
@@ -212,6 +225,9 @@ class Discord(Channel):
                 text = found if isinstance(found, str) else "That took too long for a form to open; press it again."
             else:
                 text = await self._pressed(act)
+        except anyio.get_cancelled_exc_class():
+            reply.drop()
+            raise
         except StoreError as error:
             log.error("act.refused", channel=self.name, reason=str(error))
             text = f"Nothing was decided: {error}"
@@ -221,11 +237,11 @@ class Discord(Channel):
         text = fit(visible(text, lines=True), CONTENT)
         if not reply.is_late:
             reply.give(interactions.told(text))
-            return
-        try:
-            await self._tell_later(act.token, text)
-        except (DiscordRefused, OSError) as error:  # what was decided stands; only the telling failed
-            log.warning("answer.not_told", channel=self.name, error=repr(error))
+        else:
+            try:
+                await self._tell_later(act.token, text)
+            except (DiscordRefused, OSError) as error:  # what was decided stands; only the telling failed
+                log.warning("answer.not_told", channel=self.name, error=repr(error))
 
     async def _tell_later(self, token: str, text: str) -> None:
         """Put an answer where Discord shows that we are thinking."""
@@ -254,18 +270,26 @@ class Discord(Channel):
 
     async def _pressed(self, act: Press) -> str:
         assert self._supervisor is not None
+        assert self._tasks is not None
         found = await self._answering.find_entitled(self._supervisor, act.approval, act.user)
         if isinstance(found, str):
             return found
         result = await self._answering.decide(self._supervisor, found, act.code, act.text, _now())
         if result.is_stale and act.card:
-            await self.retire(self._supervisor.get_approval(act.approval), act.card)
+            self._tasks.start_soon(self._retire_pressed, self._supervisor.get_approval(act.approval), act.card)
         return result.text
+
+    async def _retire_pressed(self, approval: Approval, card: str) -> None:
+        """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it."""
+        try:
+            await self.retire(approval, card)
+        except (DiscordRefused, OSError) as error:
+            log.warning("card.not_retired", channel=self.name, approval=approval.id, error=repr(error))
 
     async def _commanded(self, command: Command) -> str:
         assert self._supervisor is not None
         said = " ".join([command.name, *(command.options.get(name, "") for name in ("id", "text", "reason"))])
-        return await self._answering.say(self._supervisor, said, command.user, _now())
+        return await self._answering.say(self._supervisor, said, command.user, _now(), CONTENT)
 
 
 async def register(rest: DiscordRest, application: str) -> int:

@@ -12,7 +12,7 @@ Rules
 from datetime import datetime
 from typing import Any, Final
 
-from supervisor.channels.cards import decided, make_card, summary
+from supervisor.channels.cards import decided, headline, make_card, summary
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of
 from supervisor.core.errors import InvalidInput
@@ -65,7 +65,7 @@ def card_message(approval: Approval, now: datetime, link: str | None = None) -> 
 def retired_message(approval: Approval, now: datetime) -> Message:
     """Return what stands there when nobody needs to decide any more: nothing on it can be pressed."""
     embed = {
-        "title": fit(_inert(make_card(approval, now).headline), TITLE, remark=False),
+        "title": fit(_inert(headline(approval)), TITLE, remark=False),
         "description": _block(f"{summary(approval, 200)}\n{decided(approval, now)}", DESCRIPTION),
         "color": _YES if approval.status in ("approved", "answered") else _NO,
         "footer": {"text": approval.id},

@@ -3,7 +3,7 @@
 A request that is limited (429) waits as long as Discord says, and is made again; what Discord refuses raises.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import httpx
 from supervisor.core.errors import SupervisorError
 
 REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
+PAGE: Final = 100  # messages in one answer
 AGENT: Final = "DiscordBot (subagent-supervisor, 0.1)"  # Discord asks for this form
 GONE: Final = (10003, 10008)  # the channel, the message
 
@@ -59,18 +60,32 @@ class DiscordRest:
         with anyio.CancelScope(shield=True):
             await self._client.aclose()
 
+    async def messages(self, channel: str) -> AsyncGenerator[dict[str, Any], None]:
+        """Iterate over a channel's messages, the newest first."""
+        before: dict[str, str] = {}
+        while True:
+            page = await self.call("GET", f"/channels/{channel}/messages", params={"limit": PAGE, **before})
+            for message in page:
+                yield message
+            if len(page) < PAGE:
+                return
+            before = {"before": page[-1]["id"]}
+
     async def call(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, str | int] | None = None
     ) -> Any:
-        """Make a request. Raises DiscordRefused, or OSError if Discord cannot be reached."""
+        """Make a request. Raises DiscordRefused, or OSError if Discord cannot be reached, or is not well: then nobody
+        knows whether it has done what it was asked."""
         while True:
             try:
                 response = await self._client.request(method, path, json=body, params=params)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 raise OSError(f"Discord cannot be reached: {error!r}") from error
             if response.status_code != 429:
                 break
             await anyio.sleep(_seconds_to_wait(response))
+        if response.status_code >= 500:
+            raise OSError(f"Discord cannot answer now: {response.status_code}")
         if response.is_success:
             return response.json() if response.content else None
         raise _refusal(f"{method} {path.split('/')[1]}", response)  # a path may hold an interaction's token

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.cards import decided, make_card, path_text, summary
+from supervisor.channels.cards import decided, headline, make_card, path_text, summary, visible
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of
 from supervisor.core.values import Approval
@@ -24,6 +24,7 @@ SECTION: Final = 3000
 BUTTON: Final = 75
 BUTTONS: Final = 20  # in a row of ours; Slack allows 25
 ROWS: Final = 5
+CONTEXT: Final = 2000
 CONFIRM: Final = 300
 FORM_TEXT: Final = 3000
 TITLE: Final = 24
@@ -40,7 +41,7 @@ def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> l
     presses, missing = _that_fit(approval)
     rows = [presses[first : first + BUTTONS] for first in range(0, len(presses), BUTTONS)]
     blocks = [
-        _header("A question for you" if approval.kind == "question" else f"Approve {approval.tool}?"),
+        _header("A question for you" if approval.kind == "question" else f"Approve {visible(approval.tool)}?"),
         _section(card.headline),
         _facts(facts),
     ]
@@ -62,9 +63,9 @@ def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> l
 
 def retired_blocks(approval: Approval, now: datetime) -> list[Block]:
     """Return the blocks of an approval that nobody needs to decide any more: nothing on it can be pressed."""
-    block = _section(f"{make_card(approval, now).headline}\n{summary(approval, 200)}")
+    block = _section(f"{fit(headline(approval), 500)}\n{summary(approval, 200)}")
     block["block_id"] = block_id(approval.id)
-    return [block, _context(f"{decided(approval, now)}. {approval.id}")]
+    return [block, _context(decided(approval, now), approval.id)]
 
 
 def card_text(approval: Approval) -> str:
@@ -89,7 +90,7 @@ def form_view(code: str, approval: Approval, place: dict[str, str]) -> Block:
         "action_id": "text",
         "multiline": True,
         "max_length": FORM_TEXT,
-        "initial_value": form.text,
+        **({"initial_value": form.text} if form.text else {}),
     }
     return {
         "type": "modal",
@@ -182,5 +183,5 @@ def _section(text: str) -> Block:
     return {"type": "section", "text": _plain(text, SECTION)}
 
 
-def _context(text: str) -> Block:
-    return {"type": "context", "elements": [_plain(text, SECTION)]}
+def _context(*texts: str) -> Block:
+    return {"type": "context", "elements": [_plain(text, CONTEXT) for text in texts]}

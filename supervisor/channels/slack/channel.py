@@ -41,6 +41,8 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 ACK: Final = 2.0  # seconds until Slack gets its answer, whatever is still to be done
+WHISPER: Final = 20_000  # UTF-16 units in one answer
+LIST: Final = 3000  # before <, > and & are written as entities
 CLOCKS_DIFFER: Final = 60.0  # seconds that our clock may be ahead of Slack's
 GONE: Final = (
     "message_not_found",
@@ -63,6 +65,7 @@ class Slack(Channel):
     """
 
     name = "slack"
+    card_timeout = 120.0  # Slack may tell us to wait for a minute
 
     def __init__(
         self,
@@ -100,7 +103,14 @@ class Slack(Channel):
             return card
         conversation, thread = self._place_of(approval)
         where = {"channel": conversation, **({"thread_ts": thread} if thread else {})}
-        posted = await self._web.write("chat.postMessage", **where, **message, unfurl_links=False, unfurl_media=False)
+        quiet = {"unfurl_links": False, "unfurl_media": False}
+        try:
+            posted = await self._web.write("chat.postMessage", **where, **message, **quiet)
+        except OSError:  # it may be there, although we were not told
+            found = await self._find_card(approval)
+            if found is None:
+                raise
+            return found
         return f"{posted['channel']}:{posted['ts']}"
 
     async def retire(self, approval: Approval, card: str) -> None:
@@ -121,10 +131,13 @@ class Slack(Channel):
         """Return the card that a process posted which died before it could say so."""
         conversation, thread = self._place_of(approval)
         since = approval.created_at.timestamp() - CLOCKS_DIFFER
-        async with aclosing(self._web.messages(conversation, thread, since)) as messages:
-            async for message in messages:
-                if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
-                    return f"{conversation}:{message['ts']}"
+        try:
+            async with aclosing(self._web.messages(conversation, thread, since)) as messages:
+                async for message in messages:
+                    if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
+                        return f"{conversation}:{message['ts']}"
+        except SlackRefused as error:  # rather two cards than none
+            log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
         return None
 
     def _place_of(self, approval: Approval) -> tuple[str, str | None]:
@@ -161,15 +174,21 @@ class Slack(Channel):
             return WebhookReply(400, msgspec.json.encode({"error": str(error)}))
         if payload.get("type") == "url_verification":
             return WebhookReply(body=msgspec.json.encode({"challenge": payload.get("challenge")}))
-        if self._tasks is None:
+        try:
+            answer = await self.take(payload)
+        except anyio.ClosedResourceError:
             return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
-        answer = await self.take(payload)
         return WebhookReply(body=b"" if answer is None else msgspec.json.encode(answer))
 
     async def take(self, payload: Payload) -> Payload | None:
-        """Take what somebody did, and return what Slack is answered: within ACK seconds, whatever is to be done."""
+        """Take what somebody did, and return what Slack is answered: within ACK seconds, whatever is to be done.
+
+        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2).
+        """
+        if self._tasks is None:
+            raise anyio.ClosedResourceError
         act = read(payload)
-        if act is None or self._tasks is None:
+        if act is None:
             return None
         reply = Reply()
         self._tasks.start_soon(self._take_one, act, reply)
@@ -191,7 +210,10 @@ class Slack(Channel):
                     if reply.is_late:
                         await self._whisper(act, text)
                     else:
-                        reply.give({"response_type": "ephemeral", "text": inert(text)})
+                        reply.give({"response_type": "ephemeral", "text": fit(inert(text), WHISPER)})
+        except anyio.get_cancelled_exc_class():
+            reply.drop()
+            raise
         except StoreError as error:
             log.error("act.refused", channel=self.name, reason=str(error))
             await self._whisper(act, f"Nothing was decided: {error}")
@@ -216,8 +238,16 @@ class Slack(Channel):
             return result.text
         await self._whisper(press, result.text)
         if result.is_stale:
-            await self.retire(self._supervisor.get_approval(press.approval), f"{press.conversation}:{press.message}")
+            card = f"{press.conversation}:{press.message}"
+            await self._retire_pressed(self._supervisor.get_approval(press.approval), card)
         return None
+
+    async def _retire_pressed(self, approval: Approval, card: str) -> None:
+        """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it."""
+        try:
+            await self.retire(approval, card)
+        except (SlackRefused, OSError) as error:
+            log.warning("card.not_retired", channel=self.name, approval=approval.id, error=repr(error))
 
     async def _open_form(self, press: Press, approval: Approval) -> None:
         try:
@@ -225,13 +255,25 @@ class Slack(Channel):
         except InvalidInput as error:
             await self._whisper(press, visible(str(error)))
         else:
-            await self._web.write("views.open", trigger_id=press.trigger, view=view)
+            try:
+                await self._web.write("views.open", trigger_id=press.trigger, view=view)
+            except (SlackRefused, OSError) as error:  # Slack lets a form be opened for 3 s only
+                log.warning("form.not_opened", channel=self.name, approval=approval.id, error=repr(error))
+                await self._whisper(press, "The form did not open in time, and nothing was decided: press it again.")
 
     async def _whisper(self, act: Press | Words | Command, text: str) -> None:
         """Tell the one who acted, and nobody else; what was decided stands also where they cannot be told."""
-        where = act.conversation or self._conversation
+        text = fit(inert(text), WHISPER)
+        where = {"channel": act.conversation or self._conversation, "user": act.user}
+        if isinstance(act, Words) and act.thread != act.message:
+            where["thread_ts"] = act.thread
         try:
-            await self._web.write("chat.postEphemeral", channel=where, user=act.user, text=inert(text))
+            try:
+                await self._web.write("chat.postEphemeral", **where, text=text)
+            except SlackRefused:  # the app is not in that conversation
+                if isinstance(act, Words) or not act.reply_to:
+                    raise
+                await self._web.respond(act.reply_to, text)
         except (SlackRefused, OSError) as error:
             log.warning("answer.not_told", channel=self.name, error=repr(error))
 
@@ -242,13 +284,13 @@ class Slack(Channel):
             answer = await self._talk.hear(self._supervisor, self._web, words, person)
             if answer is not None:
                 await self._whisper(words, visible(answer, lines=True))
-        elif words.is_mention:
+        elif words.is_mention or (self._talk is not None and self._talk.knows(self._supervisor, words)):
             nobody = "This supervisor has no agent for Slack; cards can be decided here."
             await self._whisper(words, person if isinstance(person, str) else nobody)
 
     async def _commanded(self, command: Command) -> str:
         assert self._supervisor is not None
-        return await self._answering.say(self._supervisor, command.text, command.user, _now())
+        return await self._answering.say(self._supervisor, command.text, command.user, _now(), LIST)
 
 
 def _now() -> datetime:

@@ -5,11 +5,16 @@ Rules
 - Bots' own messages, edits and joins are nobody's words.
 """
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 
 Payload = dict[str, Any]
+
+AGAIN: Final = "delivered_again"
+"""Set in a payload by those who know it from around the payload: a header, an envelope."""
+_LINK: Final = re.compile(r"<((?:https?://|mailto:)[^|>]+)(?:\|[^>]*)?>")
 
 
 class Press(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,10 +27,13 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     trigger: str = ""
     text: str | None = None
+    reply_to: str = ""
+    """Where an answer for this person alone can be sent, also from conversations that the app is not in."""
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody said something: to the app (`is_mention`), or in a thread. `event` is Slack's id of the delivery."""
+    """Somebody said something: to the app (`is_mention`), or in a thread. `is_again`: Slack has delivered it before,
+    and was not told that it came."""
 
     user: str
     text: str
@@ -33,7 +41,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     thread: str
     is_mention: bool
-    event: str
+    is_again: bool = False
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +50,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     text: str
     conversation: str
+    reply_to: str = ""
 
 
 def read(payload: Payload) -> Press | Words | Command | None:
@@ -53,12 +62,13 @@ def read(payload: Payload) -> Press | Words | Command | None:
             case {"type": "view_submission", "view": view}:
                 return _sent(payload, view)
             case {"type": "event_callback", "event": {"type": "app_mention" | "message"} as event}:
-                return _words(event, str(payload.get("event_id", "")))
+                return _words(event, bool(payload.get(AGAIN)))
             case {"command": str(), "user_id": str()}:
                 return Command(
                     user=payload["user_id"],
                     text=payload.get("text", ""),
                     conversation=payload["channel_id"],
+                    reply_to=payload.get("response_url", ""),
                 )
             case _:
                 return None
@@ -76,6 +86,7 @@ def _press(payload: Payload, action: Payload) -> Press | None:
         conversation=payload["channel"]["id"],
         message=payload["container"]["message_ts"],
         trigger=payload["trigger_id"],
+        reply_to=payload.get("response_url", ""),
     )
 
 
@@ -94,15 +105,21 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
     )
 
 
-def _words(event: Payload, event_id: str) -> Words | None:
+def _words(event: Payload, is_again: bool) -> Words | None:
     if event.get("bot_id") or event.get("subtype") or "user" not in event:
         return None
     return Words(
         user=event["user"],
-        text=event["text"],
+        text=plain_text(event["text"]),
         conversation=event["channel"],
         message=event["ts"],
         thread=event.get("thread_ts") or event["ts"],
         is_mention=event["type"] == "app_mention",
-        event=event_id,
+        is_again=is_again,
     )
+
+
+def plain_text(text: str) -> str:
+    """Return what somebody typed: Slack writes links as <URL|LABEL>, and &, < and > as entities."""
+    typed = _LINK.sub(r"\1", text)
+    return typed.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from slack_sdk.signature import SignatureVerifier
 
+from supervisor.channels.slack.payloads import AGAIN
 from supervisor.core.errors import InvalidInput
 
 
@@ -26,10 +27,10 @@ def is_genuine(verifier: SignatureVerifier, headers: Mapping[str, str], body: by
 
 def payload_of(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """Return a verified request's payload; raises InvalidInput for what is none."""
-    kind = {name.lower(): value for name, value in headers.items()}.get("content-type", "")
+    named = {name.lower(): value for name, value in headers.items()}
     try:
-        if kind.startswith("application/json"):
-            return msgspec.json.decode(body, type=dict[str, Any])
+        if named.get("content-type", "").startswith("application/json"):
+            return {**msgspec.json.decode(body, type=dict[str, Any]), AGAIN: "x-slack-retry-num" in named}
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
         return msgspec.json.decode(fields["payload"], type=dict[str, Any]) if "payload" in fields else fields
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:

@@ -18,6 +18,7 @@ from slack_sdk.socket_mode.client import BaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
+from supervisor.channels.slack.payloads import AGAIN as DELIVERED_AGAIN
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -35,9 +36,9 @@ async def listen(app_token: str, web: WebClient, take: Take) -> None:
 
         def receive(connection: BaseSocketModeClient, request: SocketModeRequest) -> None:
             try:
-                answer = portal.call(take, request.payload)
-            except (CancelledError, RuntimeError):  # we are leaving: Slack is not told that it was taken
-                return
+                answer = portal.call(take, {**request.payload, DELIVERED_AGAIN: bool(request.retry_attempt)})
+            except (CancelledError, RuntimeError, anyio.ClosedResourceError):  # we are leaving: Slack is not told that
+                return  # it was taken
             connection.send_socket_mode_response(
                 SocketModeResponse(envelope_id=request.envelope_id, payload=answer or None)
             )

@@ -6,7 +6,8 @@ What has been told is known from the thread itself: each message of ours carries
 So a process that died between telling and noting it tells nothing twice, and leaves out nothing (R9).
 
 Rules
-- Slack delivers a message again if it is not acknowledged in time; one that was heard is not heard again.
+- Slack delivers a message again if it is not acknowledged in time, and says so; one that was heard is not heard again,
+  neither by this process nor by a later one, which finds in the journal what it said or decided.
 - Chat words in a thread are decisions, of whoever may make them (A12).
 - A thread that no session was begun in is none of our business.
 """
@@ -14,7 +15,7 @@ Rules
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -31,6 +32,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError
 from supervisor.core.people import Person
 from supervisor.core.rows import Row
+from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -39,6 +41,10 @@ R = TypeVar("R")
 
 REMEMBERED: Final = 10_000  # messages that were heard
 TEXT: Final = 3000  # UTF-16 units in one block
+CLOCKS_DIFFER: Final = timedelta(seconds=2)  # how far our clock may be behind Slack's
+_ELSEWHERE: Final = (
+    "No session began in this thread. Mention me in a message of its own: its thread will be the session."
+)
 _MENTION: Final = re.compile(r"^\s*<@[A-Z0-9]+>:?")
 _SESSION: Final = re.compile(r"slack-([a-z0-9]+)-(\d+\.\d+)")
 
@@ -70,15 +76,18 @@ class Talk:
         Returns what to tell them alone. Raises StoreError.
         """
         session = self.session_of(words.conversation, words.thread)
-        is_known = self._is_there(supervisor, session)
+        is_known = self.knows(supervisor, words)
         key = (words.conversation, words.message)
         is_beginning = words.message == words.thread
         if key in self._heard or is_known == is_beginning or not (is_known or words.is_mention):
-            return None  # delivered again, as a message and as a mention perhaps; or nothing that is said to us
+            is_lost = words.is_mention and not is_known and not is_beginning
+            return _ELSEWHERE if is_lost else None  # delivered again, or as a mention, too; or not said to us
+        if is_known and words.is_again and _was_heard(supervisor, session, words, person):
+            return None
         self._heard[key] = None
         while len(self._heard) > REMEMBERED:
             self._heard.popitem(last=False)
-        text = _MENTION.sub("", words.text).strip()
+        text = _without_mention(words)
         try:
             if is_known:
                 return await self._reply(supervisor, session, text, words, person)
@@ -92,16 +101,16 @@ class Talk:
         return None
 
     async def _reply(self, supervisor: Supervisor, session: str, text: str, words: Words, person: Person) -> str | None:
-        said_at = datetime.fromtimestamp(float(words.message), UTC)
-        heard = await supervisor.hear(session, text, person.name, said_at, channel="slack")
+        heard = await supervisor.hear(session, text, person.name, said_at_of(words), channel="slack")
         if heard.receipt is None:
             return "\n".join(heard_lines(heard, datetime.now().astimezone()))
         waits = [f"{summary(approval)} ({approval.id})" for approval in heard.receipt.waiting_for]
         return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
 
-    def _is_there(self, supervisor: Supervisor, session: str) -> bool:
+    def knows(self, supervisor: Supervisor, words: Words) -> bool:
+        """Whether something was said in the thread of a session."""
         try:
-            supervisor.get_session(session)
+            supervisor.get_session(self.session_of(words.conversation, words.thread))
         except NotFound:
             return False
         return True
@@ -170,6 +179,28 @@ class Talk:
         return {
             block.get("block_id", "") async for message in web.messages(*place) for block in message.get("blocks") or ()
         }
+
+
+def _was_heard(supervisor: Supervisor, session: str, words: Words, person: Person) -> bool:
+    """Whether a process that is gone heard what Slack delivers again: it was said, or it decided something (A12)."""
+    said_at, said = said_at_of(words) - CLOCKS_DIFFER, _without_mention(words)
+    for row in supervisor.journal(session):
+        match row.event:
+            case e.MessageReceived(at=at, by=person.name, text=text) if at >= said_at:
+                if text == said:
+                    return True
+            case _:
+                pass
+    decided = supervisor.find_approvals(pending=False, root=session) if read_word(said) is not None else ()
+    return any(each.by == person.name and each.decided_at and each.decided_at >= said_at for each in decided)
+
+
+def said_at_of(words: Words) -> datetime:
+    return datetime.fromtimestamp(float(words.message), UTC)
+
+
+def _without_mention(words: Words) -> str:
+    return _MENTION.sub("", words.text).strip()
 
 
 def words_of(row: Row) -> str | None:

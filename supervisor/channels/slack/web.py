@@ -6,12 +6,14 @@ time. Slack says how fast is too fast: a call that is limited (429) waits as lon
 
 from collections.abc import AsyncGenerator
 from functools import partial
+from http.client import HTTPException
 from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
+from slack_sdk.webhook import WebhookClient
 
 from supervisor.core.errors import SupervisorError
 
@@ -32,8 +34,10 @@ _ADVICE: Final = {
     "channel_not_found": "; is the conversation's id right, and is the app in it? (/invite it there)",
     "not_in_channel": "; invite the app to the conversation (/invite)",
     "invalid_auth": "; is the bot token (xoxb-...) right?",
-    "missing_scope": "; give the app the scopes that README.md lists, and install it again",
+    "missing_scope": "; give the app the scopes of docs/slack-manifest.yaml, and install it again",
 }
+_PASSING: Final = ("internal_error", "fatal_error", "service_unavailable", "request_timeout")
+"""What Slack's servers say of themselves, not of the request."""
 
 
 class SlackWeb:
@@ -44,12 +48,21 @@ class SlackWeb:
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def write(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """Call a method that takes JSON. Raises SlackRefused, or OSError if Slack cannot be reached."""
+        """Call a method that takes JSON. Raises SlackRefused, or OSError if Slack cannot be reached, or is not well:
+        then nobody knows whether it has done what it was asked."""
         return await self._call(method, json=arguments)
 
     async def read(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method that only reads: these take no JSON. Raises as `write` does."""
         return await self._call(method, params=arguments)
+
+    async def respond(self, url: str, text: str) -> None:
+        """Tell one person alone, by the address that came with what they did. Raises as `write` does."""
+        answer = WebhookClient(url, timeout=REQUEST_TIMEOUT)
+        send = partial(answer.send, text=text, response_type="ephemeral", replace_original=False)
+        response = await anyio.to_thread.run_sync(send)
+        if response.status_code != 200:
+            raise SlackRefused("response_url", f"{response.status_code} {response.body[:100]}")
 
     async def messages(
         self, conversation: str, thread: str | None, oldest: float = 0.0
@@ -77,8 +90,13 @@ class SlackWeb:
                 response = await anyio.to_thread.run_sync(call, limiter=self._limiter)
             except SlackApiError as error:
                 wait = _seconds_to_wait(error)
+                reason = str(error.response.get("error", error))
+                if wait is None and (error.response.status_code >= 500 or reason in _PASSING):
+                    raise OSError(f"Slack cannot answer now: {error.response.status_code} {reason[:100]}") from None
                 if wait is None:
-                    raise SlackRefused(method, str(error.response.get("error", error))) from None
+                    raise SlackRefused(method, reason) from None
+            except HTTPException as error:
+                raise OSError(f"Slack's answer broke off: {error!r}") from error
             else:
                 answer = response.data
                 assert isinstance(answer, dict)

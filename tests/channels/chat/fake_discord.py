@@ -28,6 +28,7 @@ class FakeDiscord:
         self.commands = []
         self.calls = []
         self.limited = 0  # how many of the next requests are answered with 429
+        self.unwell = 0  # how many of the next requests are done, and then answered with 502 and a page
         self.url = ""
         self._ids = itertools.count(1000)
         self._tokens = itertools.count(1)
@@ -116,6 +117,9 @@ def serving(discord):
                 params = dict(parse_qsl(url.query))
                 status, answer = discord.answer(self.command, url.path, params, json.loads(body or b"null"))
             raw = json.dumps(answer).encode()
+            if discord.unwell > 0:
+                discord.unwell -= 1
+                status, raw = 502, b"<html>Bad Gateway"
             self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(raw)))

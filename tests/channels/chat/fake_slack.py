@@ -24,6 +24,7 @@ class FakeSlack:
         self.calls = []
         self.limited = 0  # how many of the next requests are answered with 429
         self.refusals = {}  # method -> error
+        self.unwell = 0  # how many of the next requests are done, and then answered with 502 and a page
         self._clock = itertools.count(1)
         self.url = ""
 
@@ -46,8 +47,12 @@ class FakeSlack:
                 return {"ok": True, "ts": ts}
         return {"ok": False, "error": "message_not_found"}
 
-    def chat_postEphemeral(self, channel, user, text):  # noqa: N802 # Slack's names
+    def chat_postEphemeral(self, channel, user, text, thread_ts=None):  # noqa: N802 # Slack's names
         self.whispers.append((user, text))
+        return {"ok": True}
+
+    def respond(self, text, response_type, replace_original):
+        self.whispers.append((response_type, text))
         return {"ok": True}
 
     def views_open(self, trigger_id, view):
@@ -90,16 +95,18 @@ class FakeSlack:
         payload = {"type": "view_submission", "user": {"id": user}, "view": filled}
         return signed(urlencode({"payload": json.dumps(payload)}), "application/x-www-form-urlencoded")
 
-    def say(self, text, user, ts, thread=None, channel="C1", mention=False):
-        """Say something, in a thread or to the app."""
+    def say(self, text, user, ts, thread=None, channel="C1", mention=False, again=False):
+        """Say something, in a thread or to the app; `again`: as Slack delivers what nobody acknowledged."""
         kind = "app_mention" if mention else "message"
         event = {"type": kind, "user": user, "text": text, "channel": channel, "ts": ts}
         event |= {"thread_ts": thread} if thread else {}
-        return signed(json.dumps({"type": "event_callback", "event_id": f"Ev{ts}", "event": event}), "application/json")
+        headers, body = signed(json.dumps({"type": "event_callback", "event": event}), "application/json")
+        return (headers | {"x-slack-retry-num": "1"} if again else headers), body
 
     def command(self, text, user, channel="C1"):
         """Use the slash command."""
         fields = {"command": "/supervisor", "text": text, "user_id": user, "channel_id": channel}
+        fields["response_url"] = f"{self.url}respond"
         return signed(urlencode(fields), "application/x-www-form-urlencoded")
 
 
@@ -125,11 +132,14 @@ def serving(slack):
             if slack.limited > 0:
                 slack.limited -= 1
                 status, headers, answer = 429, {"Retry-After": "0"}, {"ok": False, "error": "ratelimited"}
-            elif self.headers.get("authorization") != f"Bearer {TOKEN}":
+            elif self.headers.get("authorization") != f"Bearer {TOKEN}" and not url.path.endswith("/respond"):
                 answer = {"ok": False, "error": "invalid_auth"}
             else:
                 answer = slack.answer(url.path.rsplit("/", 1)[1], arguments)
             raw = json.dumps(answer).encode()
+            if slack.unwell > 0:
+                slack.unwell -= 1
+                status, raw = 502, b"<html>Bad Gateway"
             self.send_response(status)
             for name, value in {"content-type": "application/json", "content-length": len(raw), **headers}.items():
                 self.send_header(name, str(value))

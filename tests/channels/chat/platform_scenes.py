@@ -39,6 +39,11 @@ async def asker(ctx: Context, choices: list[str] | None) -> str:
     return await ctx.ask("Which environment?", choices=choices)
 
 
+@agent
+async def failer(ctx: Context, text: str) -> str:
+    raise ValueError(text)
+
+
 @asynccontextmanager
 async def opened(channel, store=None, platform=None):
     """Open a supervisor that asks on one channel, and on nothing else."""

@@ -203,3 +203,33 @@ def test_a_public_key_that_is_none_is_said(discord):
     """Configuration is checked before anything is opened."""
     with pytest.raises(InvalidInput):
         Discord(token=TOKEN, application="9", public_key="abc", conversation="7", people=people("discord"))
+
+
+async def test_a_card_whose_answer_was_lost_is_not_posted_twice(discord):
+    """A11: Discord took it and then failed; it is found, and no other channel is asked."""
+    discord.unwell = 1
+    async with opened(channel(discord), platform="discord") as supervisor:
+        await supervisor.start(deployer, "x")
+        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        assert len(discord.messages) == 1
+        await supervisor.decide(approval.id, Approve(by="ana"))
+
+
+async def test_what_is_pressed_before_we_serve_is_not_taken(discord):
+    """R2: Discord is told so, and whoever pressed sees that it failed."""
+    assert (await channel(discord).webhooks()[0].receive(*discord.command("pending", ANA))).status == 503
+
+
+async def test_a_long_list_is_cut_between_two_ids(discord):
+    """Discord takes 2,000 characters: as many lines as fit, each whole, and how many more there are."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        for number in range(20):
+            await supervisor.start(deployer, f"{number} {'x' * 300}")
+        await card_of(discord, 19)
+        lines = (await give(chat, discord.command("pending", ANA)))["data"]["content"].split("\n")
+        ids = {approval.id for approval in supervisor.find_approvals()}
+        assert 1 < len(lines) < 20
+        assert {line.split()[0] for line in lines[:-1]} <= ids
+        for each in ids:
+            await supervisor.decide(each, Deny(by="ana"))

@@ -6,10 +6,10 @@ import time
 import anyio
 import pytest
 from fake_slack import SECRET, TOKEN, FakeSlack, serving, signed
-from platform_scenes import ANA, EVE, STRANGER, asker, deployer, opened, people, ran, until
+from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened, people, ran, until
 
 from supervisor import Approve, Deny, MemoryStore
-from supervisor.channels.slack import Slack, Talk
+from supervisor.channels.slack import Slack, Talk, payloads
 
 pytestmark = pytest.mark.anyio
 
@@ -244,3 +244,147 @@ async def test_slash_commands_list_and_decide_by_id(slack):
             assert (await give(chat, slack.command(text, ANA))).body
         assert [(await run.result())[0] for run in runs] == ["ok", "denied"]
     assert ran == ["x 1"]
+
+
+async def test_a_card_whose_answer_was_lost_is_not_posted_twice(slack):
+    """A11: Slack took it and then failed; it is found, and no other channel is asked."""
+    slack.unwell = 1
+    async with opened(channel(slack), platform="slack") as supervisor:
+        await supervisor.start(deployer, "x")
+        approval = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        assert len(slack.messages["C1"]) == 1
+        await supervisor.decide(approval[0].id, Approve(by="ana"))
+
+
+async def test_a_conversation_that_may_not_be_read_gets_its_card(slack):
+    """A11: without the scope for it no card can be looked for; rather two of them than none."""
+    async with opened(channel(slack), platform="slack") as supervisor:
+        await supervisor.start(deployer, "x")
+        await card_of(slack)
+        slack.refusals = {"conversations.history": "missing_scope"}
+        assert await channel(slack).post(supervisor.find_approvals()[0], None)
+        await supervisor.decide(supervisor.find_approvals()[0].id, Approve(by="ana"))
+
+
+async def test_a_form_that_slack_did_not_open_is_said(slack):
+    """A trigger lives for 3 s: whoever pressed is told that nothing happened, and presses again."""
+    chat = channel(slack)
+    slack.refusals = {"views.open": "expired_trigger_id"}
+    async with opened(chat, platform="slack") as supervisor:
+        await supervisor.start(deployer, "x")
+        card = await card_of(slack)
+        await give(chat, slack.press(card, "edit", ANA))
+        assert [user for user, _ in slack.whispers] == [ANA]
+        await give(chat, slack.press(card, "deny", ANA))
+
+
+async def test_who_may_not_make_rules_makes_none_whatever_supervisor_is_behind(slack):
+    """A4: a requester may approve their own call once, and not for good; the channel holds it, too."""
+    chat = channel(slack)
+    async with opened(chat) as supervisor:  # it knows nobody
+        run = await supervisor.start(deployer, "x", requester="eve")
+        card = await card_of(slack)
+        await give(chat, slack.press(card, next(code for code in codes(card) if code == "approve.1"), EVE))
+        assert (len(supervisor.find_approvals()), supervisor.rules()) == (1, [])
+        await give(chat, slack.press(card, "approve.0", EVE))
+        assert await run.result() == ["ok", "deployed x"]
+
+
+async def test_what_is_pressed_while_we_leave_is_not_taken(slack, monkeypatch):
+    """R2: Slack is told to try again, rather than that all is well; the approval stays pending."""
+    chat, store = channel(slack), MemoryStore()
+    answers = []
+    async with anyio.create_task_group() as tasks, opened(chat, store, platform="slack") as supervisor:
+        await supervisor.start(deployer, "x")
+        press = slack.press(await card_of(slack), "approve.0", ANA)
+        begun = anyio.Event()
+
+        async def never(*_):
+            begun.set()
+            await anyio.sleep_forever()
+
+        async def act():
+            answers.append((await give(chat, press)).status)
+
+        monkeypatch.setattr(supervisor, "decide", never)
+        tasks.start_soon(act)
+        await begun.wait()
+    answers.append((await give(chat, press)).status)
+    assert answers == [503, 503]
+    assert [approval.status for approval in store.find_approvals()] == ["pending"]
+
+
+THREAD = "1800000000.000001"
+
+
+async def test_a_stranger_in_a_thread_is_told_that_nobody_hears_them(slack):
+    """A4: whoever is not configured is answered, alone, and neither decides nor speaks to the agent."""
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        await card_of(slack)
+        await give(chat, slack.say("yes", STRANGER, f"{time.time() + 1:.6f}", thread=THREAD))
+        assert [user for user, _ in slack.whispers] == [STRANGER]
+        await give(chat, slack.say("<@UBOT> hi", ANA, f"{time.time():.6f}", thread="1.2", mention=True))
+        assert len(slack.whispers) == 2
+        await supervisor.cancel(supervisor.find_approvals()[0].session)
+
+
+@pytest.mark.parametrize("text", ["yes", "run a &amp;&amp; b"])
+async def test_what_is_delivered_again_to_the_next_process_is_heard_once(slack, text):
+    """Slack delivers again what a process took and died of: the journal says that it was heard."""
+    store, said_at = MemoryStore(), f"{time.time() + 1:.6f}"
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, store, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        await give(chat, slack.say(text, ANA, said_at, thread=THREAD))
+        heard = [row.event for row in supervisor.journal(approval.session)]
+        assert any(getattr(event, "text", "") == "run a && b" for event in heard) == (text != "yes")
+        later = channel(slack, talk=Talk(deployer))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(later.serve, supervisor)
+            await until(lambda: later._tasks is not None)
+            before = messages_of(supervisor, approval.session)
+            await give(later, slack.say(text, ANA, said_at, thread=THREAD, again=True))
+            assert messages_of(supervisor, approval.session) == before
+            tasks.cancel_scope.cancel()
+        await supervisor.cancel(approval.session)
+
+
+def messages_of(supervisor, session):
+    return [row.event for row in supervisor.journal(session) if type(row.event).__name__ == "MessageReceived"]
+
+
+async def test_a_turn_is_told_once_and_so_is_a_failure(slack):
+    """R9: also while Slack is unwell, and by a later process, which finds in the thread what was told."""
+    chat = channel(slack, talk=Talk(failer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (session,) = supervisor.find_sessions()
+        slack.unwell = 1
+        await until(lambda: said(slack))
+        later = Talk(failer)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(later.tell_all, supervisor, chat._web)
+            calls = len(slack.calls)
+            await until(lambda: slack.calls[calls:].count("conversations.replies"))
+            tasks.cancel_scope.cancel()
+        assert supervisor.get_session(session.id).status == "error"
+        assert len(said(slack)) == 1
+
+
+def said(slack):
+    return [message for message in slack.messages.get("C1", []) if message["blocks"][0]["block_id"].startswith("said:")]
+
+
+async def test_an_answer_reaches_who_asked_where_the_app_is_not(slack):
+    """A slow answer to a slash command from a conversation that the app is not in goes by the command's own address."""
+    chat = channel(slack)
+    slack.refusals = {"chat.postEphemeral": "channel_not_found"}
+    async with opened(chat, platform="slack"):
+        command = payloads.read(
+            {"command": "/x", "user_id": ANA, "channel_id": "C9", "response_url": f"{slack.url}respond"}
+        )
+        await chat._whisper(command, "done")
+    assert slack.whispers == [("ephemeral", "done")]
