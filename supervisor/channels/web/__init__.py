@@ -4,14 +4,14 @@
     site       what is served, and what handlers share           endpoints one table: routes, checks, OpenAPI
     api        sessions, approvals, decisions                    events    server-sent events
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
-    problems   errors as RFC 9457                                pages     pages for browsers
+    problems   errors as RFC 9457                                pages     pages for browsers: models and routes
+    rendering  templates/ and static/ become pages, harmless
 
 How to add
 - **An endpoint of the API**: an `Endpoint` in a table (`api.ENDPOINTS`, ...). Role, CSRF, types and OpenAPI follow.
-- **A page**: a plain Starlette `Route` in `pages.routes(site)`. `site.guard.identify(request)` tells who asks, None if
-  nobody does (`login.ask_to_log_in(request)` answers that); `identity.csrf` goes into the page, and back with every
-  post: in the header `x-csrf-token`, or in a form's field that is given to `site.guard.check_csrf`. The page's script
-  uses the API under the same cookie. A page has a content security policy of its own, as a header.
+- **A page**: a line in `pages.routes.PAGES`, a function of a `Visit` (who asks, the form they sent, the supervisor), and a
+  template; the model behind it is pure. Every form carries `csrf`. `rendering` escapes everything, and gives each page its
+  content security policy; the page's script uses the API under the same cookie.
 - **Routes of another channel** (webhooks of chat platforms): channels do not know each other, so a channel declares
   `webhooks()` (abc.Channel): a path below /channels/NAME, and an async function of headers and body that returns a
   `WebhookReply`. The composition root (daemon.py) hands them over; here they are mounted behind the border, without a
