@@ -366,7 +366,7 @@ def heard_lines(heard: Heard, now: datetime) -> list[str]:
             lines.append("no tool is allowed for the session: you may not grant that here")
         return lines or ["nothing waits for you here"]
     if heard.kind == "listed":
-        lines.append("nothing was decided; say which one:" if heard.approvals else "nothing waits for you here")
+        lines.append("nothing was decided; this waits for you:" if heard.approvals else "nothing waits for you here")
         for approval in heard.approvals:
             how = f"answer it by its id, {approval.id}" if is_open_question(approval) else f"yes {approval.id}"
             lines.append(f"  {headline(approval)}: {summary(approval)}  ({how})")
@@ -393,4 +393,4 @@ def told(verdict: Verdict, now: datetime) -> str:
         case "gone":
             return f"not counted: the question is {verdict.status or 'gone'}{when}; nothing runs"
         case _:
-            return "not counted: this store holds no such approval"
+            return "not counted: there is no such approval here"

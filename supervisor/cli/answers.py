@@ -6,7 +6,7 @@ Rules
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from supervisor.core.documents import (
     session_document,
     verdict_document,
 )
-from supervisor.core.values import SessionView
+from supervisor.core.values import Approval, SessionView
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,6 +42,7 @@ __all__ = [
     "session_document",
     "stdout_for_json",
     "verdict_document",
+    "ways_to_decide",
 ]
 
 
@@ -69,6 +70,15 @@ def print_value(value: Any) -> None:
 def say(text: str) -> None:
     """Say something to the person, on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def ways_to_decide(waiting: Iterable[Approval], option: str) -> str:
+    """Return the commands that decide what waits; `option` names the store. Empty if nothing waits."""
+    kinds = {approval.kind for approval in waiting if approval.status == "pending"}
+    ways = [f"supervisor approve ID{option}"] if "call" in kinds else []
+    ways += [f"supervisor answer ID VALUE{option}"] if "question" in kinds else []
+    ways += [f"supervisor deny ID --reason TEXT{option}"] if kinds else []
+    return "    or    ".join(ways)
 
 
 def open_console() -> "Console":

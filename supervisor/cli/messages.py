@@ -107,6 +107,6 @@ def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:
         say("It waits for a person first:")
         for approval in receipt.waiting_for:
             say(f"  {approval.id}  {headline(approval)}: {summary(approval)}")
-        say(f"supervisor approve ID{place.option}    or    supervisor deny ID --reason TEXT{place.option}")
+        say(answers.ways_to_decide(receipt.waiting_for, place.option))
     if not receipt.running:
         say(f"Nobody runs this session now; the message is kept. To go on: supervisor resume {view.root}{place.option}")

@@ -75,9 +75,8 @@ def approvals(
         answers.print_json([answers.approval_document(approval) for approval in found])
     elif found:
         _print_approvals(found)
-        asks = any(approval.kind == "question" for approval in found)
-        answer = f"    or    supervisor answer ID VALUE{place.option}" if asks else ""
-        say(f"\nsupervisor approve ID{place.option}    or    supervisor deny ID --reason TEXT{place.option}{answer}")
+        if ways := answers.ways_to_decide(found, place.option):
+            say(f"\n{ways}")
     else:
         say(f"Nothing waits for a person in {place.path}.")
     return Exit.DONE

@@ -285,7 +285,8 @@ def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exi
         say(f"\n{visible(view.path[-1])} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
         for approval in view.pending_approvals:
             say(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
-        say(f"Decide: supervisor approve ID{option}    then go on: supervisor resume {view.id}{option}")
+        say(f"Decide: {answers.ways_to_decide(view.pending_approvals, option)}")
+        say(f"then go on: supervisor resume {view.id}{option}")
         return Exit.WAITING
     kind = view.outcome["kind"]
     if kind == "succeeded" and view.outcome.get("cause"):

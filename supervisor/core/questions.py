@@ -69,7 +69,7 @@ def check_answer(asked: Approval, value: Any) -> msgspec.Raw:
     plain = msgspec.json.decode(raw)
     if asked.choices is not None:
         if plain not in asked.choices:
-            raise InvalidInput(f"{_short(plain)} is none of the choices: {', '.join(asked.choices)}")
+            raise InvalidInput(f"{_short(plain)} is none of the choices: {', '.join(map(_short, asked.choices))}")
     elif asked.schema is not None:
         if (problem := misfit(plain, asked.schema)) is not None:
             raise InvalidInput(f"that is no answer to the question: {problem}")
@@ -81,10 +81,11 @@ def check_answer(asked: Approval, value: Any) -> msgspec.Raw:
 def read_answer(asked: Approval, text: str) -> Any:
     """Return the value that typed text means: itself for choices and free text, JSON where a schema asks for it.
 
-    Yes and no are answers to a question of true or false, and a text needs no quotes. Raises InvalidInput.
+    Yes and no are answers to a question of true or false, and a text needs no quotes. A choice may be given as a JSON
+    string, too: some have characters that nobody can type. Raises InvalidInput.
     """
     if asked.schema is None:
-        return text
+        return _choice(text, asked.choices or ())
     if is_yes_or_no(asked.schema) and text.strip().lower() in _YES_AND_NO:
         return _YES_AND_NO[text.strip().lower()]
     try:
@@ -94,6 +95,17 @@ def read_answer(asked: Approval, text: str) -> Any:
             return text
         raise InvalidInput(f"the answer is no JSON ({error}), which this question asks for") from None
     return text if misfit(value, asked.schema) is not None and misfit(text, asked.schema) is None else value
+
+
+def _choice(text: str, choices: Sequence[str]) -> str:
+    """Return the choice that a JSON string names, and any other text as it is."""
+    if text in choices or not text.startswith('"'):
+        return text
+    try:
+        named = msgspec.json.decode(text, type=str)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return text
+    return named if named in choices else text
 
 
 def is_yes_or_no(schema: Mapping[str, Any] | None) -> bool:

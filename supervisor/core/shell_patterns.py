@@ -146,7 +146,7 @@ def normalise(kind: str, pattern: str) -> str:
 
 _HELP: Final = (
     "a pattern is an exact command, or the first words of one and ' *', where the program does not run what its "
-    "further words say, and its own command is named (git status *); leave it out for a rule on any command"
+    "further words say, and its own command is named (git status *)"
 )
 
 

@@ -5,7 +5,8 @@ Rules
   it. Otherwise nothing is decided, and the reply lists what waits, with ids.
 - Here is the session and all below it. What waits for somebody else does not count, and nobody decides it here.
 - Yes and no answer a question of true or false; every other question wants its own answer.
-- "approve all" is on the calls that wait when it is heard, each decided by itself; questions are not among them.
+- "approve all" is on the calls that wait when it is heard, each decided by itself; questions are not among them, and
+  where nothing else waits they are listed.
 - "for session" allows these tools with any arguments in the tree, by rules that are listed and can be revoked; where
   people have roles, for whoever may grant that (core/people.py). Rules that deny or ask still do.
 - Where nothing waits for this person, yes and no are chat.
@@ -86,6 +87,8 @@ async def _approve_all(
 ) -> Heard:
     """Approve every call that waits; `may_allow`: and allow their tools, if this person may; None: nobody said so."""
     calls = tuple(each for each in waiting if each.kind == "call")
+    if waiting and not calls:
+        return Heard(kind="listed", approvals=waiting)
     verdicts = [await supervisor.decide(each.id, Approve(by=by)) for each in calls]
     counted = [verdict.kind in ("won", "same", "recorded") for verdict in verdicts]
     tools = dict.fromkeys(each.tool for each, is_counted in zip(calls, counted, strict=True) if is_counted)

@@ -90,3 +90,17 @@ async def questioning(ctx: Context) -> list[str]:
     except QuestionUnanswered as unanswered:
         name = f"nobody: {unanswered.why}"
     return [where, str(really), str(sum(counts.values())), name]
+
+
+@agent
+async def choosing(ctx: Context, choices: list[str]) -> list[str]:
+    """Asks once for each choice, all at once."""
+    chosen = [""] * len(choices)
+
+    async def one(inner: Context, n: int) -> None:
+        chosen[n] = await inner.ask(f"Number {n}?", choices=choices)
+
+    async with ctx.task_group() as group:
+        for n in range(len(choices)):
+            group.start_soon(one, n)
+    return chosen

@@ -1,5 +1,7 @@
 """`supervisor answer`: questions from the command line."""
 
+import json
+import shlex
 from pathlib import Path
 
 AGENTS = Path(__file__).with_name("agents.py")
@@ -56,3 +58,17 @@ def test_nobody_is_asked_where_the_run_was_started_so(supervisor):
     assert (answer.code, pending(supervisor)["status"]) == (3, "pending")
     answer = supervisor("run", f"{AGENTS}:questioning", "--session", "t", "--approve", "none")
     assert (answer.code, "none" in answer.err) == (1, True), answer
+
+
+def test_every_command_on_a_card_does_what_it_says_whatever_the_choice_is(supervisor):
+    """What nobody can type, and what looks like an option, too; and what is said to decide a question answers it."""
+    choices = ["yes\x1b[2J", "no\nno", "--by=root", "it's"]
+    asked = supervisor("run", f"{AGENTS}:choosing", json.dumps(choices), "--session", "s")
+    assert (asked.code, "\x1b" in asked.err, "supervisor approve" in asked.err) == (3, False, False)
+    assert "supervisor approve" not in supervisor("approvals").err
+    lines = [line.partition(": supervisor ")[2] for line in asked.err.splitlines() if ": supervisor answer" in line]
+    commands = [shlex.split(line) for line in lines if " VALUE" not in line]
+    assert len(commands) == len(choices) ** 2
+    for n in range(len(choices)):
+        assert supervisor(*commands[n * len(choices) + n]).code == 0
+    assert supervisor("resume", "s", "--json").json["outcome"]["value"] == choices

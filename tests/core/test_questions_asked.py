@@ -108,6 +108,8 @@ def asked(choices=None, schema=None):
         (None, None, "yes", "yes"),
         (None, None, '{"a": 1}', '{"a": 1}'),
         (["1", "2"], None, "1", "1"),
+        (["a\x1b", "a"], None, '"a\\u001b"', "a\x1b"),
+        (['"a"', "a"], None, '"a"', '"a"'),
         (None, bool, " Yes ", True),
         (None, bool, "n", False),
         (None, bool, "true", True),

@@ -180,7 +180,9 @@ async def test_yes_answers_a_question_of_yes_or_no_and_nothing_else_is_an_answer
         (why,) = await shown(supervisor, "s", 2)
         heard = await supervisor.hear("s", "because", "ana", EVER)
         assert (heard.kind, heard.receipt.kind, heard.receipt.waiting_for[0].id) == ("sent", "kept", why.id)
-        assert (await supervisor.hear("s", "yes", "ana", EVER)).kind == "listed"
+        for word in ("yes", "approve all", "approve all for session"):
+            heard = await supervisor.hear("s", word, "ana", EVER)
+            assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [why.id])
         await supervisor.decide(why.id, Answer("so", "ana"))
         assert await run.result() == "Truesobecause"
         assert (await supervisor.hear("s", "no", "ana", EVER)).receipt.kind == "begun"

@@ -28,6 +28,7 @@ from supervisor.abc import Activities, Channel, Supervisor
 from supervisor.channels.cards import (
     NUMBERS,
     decided,
+    json_text,
     make_card,
     path_text,
     plain,
@@ -323,7 +324,7 @@ class Terminal(Channel):
             answer = f"supervisor answer {approval.id}"
             few = approval.choices if approval.choices and len(approval.choices) <= len(NUMBERS) else ()
             return {
-                **{quoted(choice): f"{answer} {visible(shlex.quote(choice))}{end}" for choice in few},
+                **{quoted(choice): f"{answer} {shlex.quote(_typed(choice))}{end}" for choice in few},
                 **{word: f"{answer} {word}{end}" for word in ("yes", "no")},
                 "answer": f"{answer} VALUE{end}",
                 "decline": f"supervisor deny {approval.id} --reason TEXT{end}",
@@ -334,6 +335,11 @@ class Terminal(Channel):
             "deny": f"supervisor deny {approval.id} --reason TEXT{end}",
             "wider": f"supervisor approve {approval.id} --scope session|always{end}",
         }
+
+
+def _typed(choice: str) -> str:
+    """Return what to type for a choice: a JSON string where nobody can type it, or it would be taken for an option."""
+    return json_text(choice) if choice.startswith("-") or choice != visible(choice) else choice
 
 
 def _now() -> datetime:

@@ -1,0 +1,220 @@
+"""What each rule says by itself, where several of them meet: questions, rules, sub-agents, restarts, chat words."""
+
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+from scenes import ForkingStore, names, opened
+
+from supervisor import (
+    Answer,
+    Approve,
+    Context,
+    Deny,
+    InvalidInput,
+    MemoryStore,
+    QuestionUnanswered,
+    ToolCall,
+    agent,
+    allow,
+    deny,
+    tool,
+)
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+EVER = datetime.max.replace(tzinfo=UTC)
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    ran.clear()
+
+
+@tool
+async def deploy(target: str) -> str:
+    ran.append(target)
+    return target
+
+
+@agent
+async def deploys(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+@agent
+async def researcher(ctx: Context, topic: str) -> str:
+    return f"{topic}: {await ctx.ask('Which one?', choices=['a', 'b'])}"
+
+
+@agent(tools=[researcher])
+async def thinks(ctx: Context) -> str:
+    """A model's loop: two turns of it, each with a sub-agent as a tool, under the same id."""
+    said = [(await ctx.call(ToolCall("1", "researcher", {"topic": topic}))).content for topic in ("x", "y")]
+    return " ".join(said)
+
+
+async def asked_by(run):
+    return await anext(run.approvals())
+
+
+async def leave_at_once(store, agent, *args):
+    """Start it, leave as soon as it asks, and return its session and what it asks."""
+    with anyio.CancelScope() as leave:
+        async with opened(store) as supervisor:
+            run = await supervisor.start(agent, *args)
+            asked = await asked_by(run)
+            leave.cancel()
+    return run.session, asked
+
+
+async def test_a_question_of_a_called_sub_agent_finds_its_parent_asleep_and_after_any_crash():
+    """R1, R2, A14: the answer wakes the sub-agent, its outcome the parent; the same from whatever a crash has left."""
+    store = ForkingStore()
+    async with opened(store, passivate_after=60) as supervisor:
+        run = await supervisor.start(thinks, session="s")
+        for _ in range(2):
+            asked = await asked_by(run)
+            await anyio.sleep(DAY)
+            assert supervisor._runner.live == {}
+            assert (asked.root_session, asked.path) == ("s", ("thinks", "researcher"))
+            await supervisor.decide(asked.id, Answer("b", "ana"))
+            await anyio.sleep(1)
+        assert await run.result() == "x: b y: b"
+    for copy, _ in store.copies:
+        before = {approval.id for approval in copy.find_approvals(pending=False)}
+        async with opened(copy, passivate_after=60) as supervisor:
+            for again in await supervisor.resume():
+                async for asked in again.approvals():
+                    await supervisor.decide(asked.id, Answer("b", "ana"))
+                assert await again.result() == "x: b y: b"
+        every = [approval.id for approval in copy.find_approvals(pending=False)]
+        assert len(every) == len({*every}) == (2 if copy.find_sessions() else 0)
+        assert before <= {*every}
+
+
+async def test_what_is_allowed_for_good_while_fifty_ask_the_same_decides_one_of_them():
+    """A13, A7: each waits for its own; one rule, however often it is granted; who begins now is not asked."""
+    async with opened() as supervisor:
+        runs = [await supervisor.start(deploys, "x") for _ in range(50)]
+        asked = [await asked_by(run) for run in runs]
+        verdict = await supervisor.decide(asked[0].id, Approve(by="ana", scope="always"))
+        assert {each.id for each in supervisor.find_approvals()} == {each.id for each in asked[1:]}
+        for each in asked[1:25]:
+            await supervisor.decide(each.id, Approve(by="ben", scope="always"))
+        for each in asked[25:]:
+            await supervisor.decide(each.id, Deny(by="ben"))
+        assert [await run.result() for run in runs] == ["ok"] * 25 + ["denied"] * 25
+        assert [rule.id for rule in supervisor.rules()] == [verdict.rule]
+        assert await (await supervisor.start(deploys, "x")).result() == "ok"
+        assert len(ran) == 26
+
+
+@pytest.mark.parametrize("then", ["revoke", "deny"])
+async def test_what_happens_to_a_rule_between_its_decision_and_the_effect(then):
+    """A9: the call itself was approved, and runs though its rule is gone; unless a deny has come, which wins."""
+    store = MemoryStore()
+    session, asked = await leave_at_once(store, deploys, "x")
+    async with opened(store) as supervisor:
+        verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="always"))
+        await (supervisor.revoke(verdict.rule, "ben") if then == "revoke" else supervisor.add_rule(deny(deploy), "ben"))
+        (run,) = await supervisor.resume(session)
+        assert (await run.result(), ran) == (("ok", ["x"]) if then == "revoke" else ("denied", []))
+        later = await supervisor.start(deploys, "x")
+        if then == "revoke":
+            await supervisor.decide((await asked_by(later)).id, Deny(by="ana"))
+        assert await later.result() == "denied"
+
+
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_what_was_edited_is_granted_once_only(scope):
+    """A5, A8: nobody was offered a rule on it; the refusal decides nothing, and the edit alone goes."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deploys, "x")
+        asked = await asked_by(run)
+        with pytest.raises(InvalidInput):
+            await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}, scope=scope))
+        assert (supervisor.rules(), len(supervisor.find_approvals())) == ([], 1)
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}))
+        assert (await run.result(), ran) == ("ok", ["y"])
+
+
+@pytest.mark.parametrize("early", [0.0, 0.000002, 1.0])
+@pytest.mark.parametrize("passivate_after", [1.0, 10 * DAY])
+async def test_a_decision_in_the_instant_of_its_expiry_is_one_or_the_other(early, passivate_after):
+    """A3, A10: whoever is first, the journal has one end of the question, the person and the agent hear the same."""
+
+    @agent
+    async def hurries(ctx: Context) -> str:
+        try:
+            return await ctx.ask("Well?", expires_in=DAY)
+        except QuestionUnanswered as unanswered:
+            return unanswered.reason
+
+    async with opened(passivate_after=passivate_after) as supervisor:
+        run = await supervisor.start(hurries)
+        asked = await asked_by(run)
+        await anyio.sleep((asked.expires_at - asked.created_at).total_seconds() - early)
+        verdict = await supervisor.decide(asked.id, Answer("yes", "ana"))
+        assert verdict.kind == ("won" if early == 1.0 else verdict.kind)
+        assert await run.result() == {"won": "yes", "gone": "expired"}[verdict.kind]
+        ends = [
+            name for name in names(supervisor.store, run.session) if name in ("QuestionAnswered", "ApprovalExpired")
+        ]
+        assert len(ends) == 1
+
+
+async def test_a_chat_word_to_a_sub_agent_decides_what_is_below_it():
+    """A12: not what its parent or siblings ask, though all of it is decided at the root."""
+
+    @agent
+    async def parent(ctx: Context) -> list[str]:
+        kinds: dict[str, str] = {}
+
+        async def own(inner: Context) -> None:
+            kinds["own"] = (await inner.call(deploy, "own")).kind
+
+        async def child(inner: Context, name: str) -> None:
+            kinds[name] = await inner.run(deploys, name)
+
+        async with ctx.task_group() as group:
+            group.start_soon(own)
+            for name in ("a", "b"):
+                group.start_soon(child, name)
+        return [kinds[name] for name in ("own", "a", "b")]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(parent, session="s")
+        reader = run.approvals()
+        asked = {each.arguments["target"]: each for each in [await anext(reader) for _ in range(3)]}
+        heard = await supervisor.hear(asked["a"].session, f"yes {asked['own'].id}", "ana", EVER)
+        assert (heard.kind, heard.verdicts[0].kind, len(supervisor.find_approvals())) == ("listed", "unknown", 3)
+        heard = await supervisor.hear(asked["a"].session, "approve all", "ana", EVER)
+        assert [each.id for each in heard.approvals] == [asked["a"].id]
+        await supervisor.hear("s", f"no {asked['b'].id}", "ana", EVER)
+        await supervisor.hear("s", "approve all", "ana", EVER)
+        assert await run.result() == ["ok", "ok", "denied"]
+
+
+async def test_who_approves_everything_beforehand_neither_widens_rules_nor_answers_questions():
+    """A5, A6, A7: a deny holds, in a sub-agent too; the question waits, since a question has no yes."""
+
+    @agent(rules=[deny(deploy, '{"target":"b"}'), allow(deploy, '{"target":"a"}')])
+    async def below(ctx: Context) -> list[str]:
+        return [(await ctx.call(deploy, target)).kind for target in ("a", "b", "c")]
+
+    @agent(rules=[deny(deploy, '{"target":"a"}')])
+    async def above(ctx: Context) -> list[str]:
+        return [*await ctx.run(below), await ctx.ask("Why?")]
+
+    store = MemoryStore()
+    store.is_durable = True
+    async with opened(store, unattended="approve") as supervisor:
+        run = await supervisor.start(above)
+        reader = run.approvals()
+        while (asked := await anext(reader)).kind == "call":
+            pass
+        assert ran == ["c"]
+        await supervisor.decide(asked.id, Answer("so", "ana"))
+        assert await run.result() == ["denied", "denied", "ok", "so"]
