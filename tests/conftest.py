@@ -1,8 +1,22 @@
 """Both backends: real time by default, virtual time for a module that says `anyio_backend = virtual_backend`."""
 
+import os
+
 import pytest
+from hypothesis import HealthCheck, settings
 
 from supervisor.testing import virtual_asyncio, virtual_trio
+
+# A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
+settings.register_profile(
+    "house", deadline=None, derandomize="CI" in os.environ, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("house")
+
+
+def pytest_collection_modifyitems(items):
+    """Long tests first, so that no worker is left alone with them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE = 30.0  # seconds until a test gives up: a busy machine is no failure
+PATIENCE = 60.0  # seconds until a test gives up: a busy machine is no failure
 
 
 class PtyProgram:

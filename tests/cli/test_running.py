@@ -72,7 +72,7 @@ def test_a_signal_stops_gracefully_and_says_how_to_go_on(supervisor, backend, nu
     process = supervisor.start("run", f"{AGENTS}:asking", '["it"]', "--session", "s", "--wait", "--backend", backend)
     approval = next(line.split()[-1] for line in process.stderr if line.strip().startswith("approval"))
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, "")
     assert "supervisor resume s" in err
     assert "Traceback" not in err
@@ -88,7 +88,7 @@ def test_a_second_signal_stops_at_once_and_loses_nothing(supervisor, backend):
     process.send_signal(signal.SIGINT)
     process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=5)
+    process.communicate(timeout=60)
     assert process.returncode == 143
     assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "interrupted"
 
@@ -114,7 +114,7 @@ def test_a_tree_that_another_process_runs_is_refused_and_can_be_decided(supervis
     assert refused.code == 6
     assert str(process.pid) in refused.err
     assert supervisor("approve", approval).code == 0
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "noted it 1" in out
 

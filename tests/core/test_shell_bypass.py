@@ -68,7 +68,7 @@ class Stage:
             start_new_session=True,
         )
         try:
-            process.wait(10)
+            process.wait(30)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

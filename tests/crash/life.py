@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ import scenario
 from nest import tell
 from scenario import record
 
-from supervisor import Approval, Run, SqliteStore, Supervisor, TreeOwned, Verdict, open_supervisor
+from supervisor import Approval, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, Verdict, open_supervisor
 from supervisor.cli.signals import run_until_stopped
 from supervisor.core.session import replay
 from supervisor.runtime.journal import Journal
@@ -130,7 +130,8 @@ async def _decide(supervisor: Supervisor, approval: Approval, job: Job) -> None:
     decision = scenario.answer_to(approval)
     assert decision is not None
     if approval.choices:  # she says something, too; again if she cannot know whether it was heard
-        await supervisor.send(approval.session, "news", by="ana")
+        with suppress(InvalidInput):  # it is being cancelled; where nobody cancels it is missed afterwards
+            await supervisor.send(approval.session, "news", by="ana")
     verdict = await supervisor.decide(approval.id, decision)
     record(f"{approval.id} {verdict.kind}", "told")
 

@@ -123,7 +123,7 @@ async def test_an_agent_that_takes_no_text_could_never_go_on_with_it():
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_one_process_imports_a_session_at_a_time(tmp_path):
     """A second one is told who does."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with opened(SqliteStore(tmp_path / "s.db")) as one, opened(SqliteStore(tmp_path / "s.db")) as other:
             async with one.importing("s", ORIGIN, chats):
                 with pytest.raises(TreeOwned):

@@ -42,7 +42,7 @@ async def test_an_entry_of_a_newer_program_stops_its_session_and_no_other(tmp_pa
         two = await supervisor.start(asks, "b", session="two")
         asked = [await anext(run.approvals()) for run in (one, two)]
         write_as_a_newer_program(path, "one")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             with pytest.raises(SupervisorError):
                 await one.outcome()
             await supervisor.decide(asked[1].id, Approve(by="ana"))

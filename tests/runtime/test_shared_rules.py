@@ -44,7 +44,7 @@ async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path)
     """A7, A9: allowed there, not asked here; denied there, not run here although it was approved; and revoked again."""
     ran.clear()
     path = tmp_path / "state.db"
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with open_supervisor(path) as here, open_supervisor(path) as there:
             rule = await there.add_rule(allow(deploy, '{"target":"a"}'), by="ana")
             assert await (await here.start(deploys, "a")).result() == "ok"
@@ -85,7 +85,7 @@ async def test_rules_that_a_newer_program_wrote_let_no_call_begin(tmp_path, is_o
 
 
 async def refuses_to_run(supervisor):
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         run = await supervisor.start(deploys, "a")
         with pytest.raises(SupervisorError):
             await run.outcome()

@@ -57,9 +57,9 @@ def no_descriptor_left():
     assert count() <= before + is_first
 
 
-async def run(command, timeout=20.0, **options):
+async def run(command, timeout=30.0, **options):
     """Take a command from the gate to its end."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         async with open_process(command, **options) as process:
             await process.release()
             return await process.wait(timeout)
@@ -67,7 +67,7 @@ async def run(command, timeout=20.0, **options):
 
 async def run_past_deadline(command, folder, **options):
     """Run a command until it has made a file named `ready`, and let its time be over then."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         async with open_process(command, cwd=folder, **options) as process:
             await process.release()
             while not (folder / "ready").exists():

@@ -47,7 +47,7 @@ def let_go(call):
 
 async def told(store, session="s"):
     """Wait until a session was told the end of a job; returns all that it was told."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not (found := events(store, session, e.JobEnded)):
             await anyio.sleep(0.02)
     return found
@@ -78,7 +78,7 @@ def reading(path, look):
 async def test_a_job_begins_and_the_call_returns(call):
     """With its id, its pid and the path of its log; the job is still at work."""
     store = MemoryStore()
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         async with open_supervisor(store, unattended="approve") as supervisor:
             await supervisor.start(sleeper, call, session="s")
             while not events(store, "s", e.ToolCallFinished):
@@ -166,7 +166,7 @@ async def looking_after(ctx: Context, call: dict[str, Any]) -> list[Any]:
 async def test_a_session_lists_reads_and_ends_its_jobs(call):
     """Without asking anybody: it was allowed to begin them. Nobody else's job has a name for it."""
     store = MemoryStore()
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         async with open_supervisor(store, unattended="approve") as supervisor:
             run = await supervisor.start(looking_after, call, session="s")
             assert await run.result() == ["running", "running", "ended", "ended", "error"]
@@ -181,7 +181,7 @@ async def test_a_job_survives_a_crash_and_is_taken_up_again(anyio_backend_name, 
     began = crash_with_job(anyio_backend_name, path, call)
     assert process_state(began.process) in ("S", "R")
     store = SqliteStore(path)
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         async with open_supervisor(store, unattended="approve") as supervisor:
             await supervisor.resume("s")
             await anyio.sleep(0.5)
@@ -198,7 +198,7 @@ async def test_an_end_that_nobody_saw_is_told_at_the_next_start(anyio_backend_na
     path = str(tmp_path / "state.db")
     began = crash_with_job(anyio_backend_name, path, call)
     let_go(call)
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         while find(began.guard) is not None and process_state(began.guard) != "Z":
             await anyio.sleep(0.02)
         store = SqliteStore(path)
@@ -214,7 +214,7 @@ async def test_a_job_that_is_gone_without_a_word_is_lost_once(anyio_backend_name
     began = crash_with_job(anyio_backend_name, path, call)
     os.kill(began.guard, signal.SIGKILL)
     os.killpg(began.process, signal.SIGKILL)
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         while find(began.process) is not None and process_state(began.process) not in ("Z", None):
             await anyio.sleep(0.02)
         for _ in range(2):
@@ -247,7 +247,7 @@ async def talking(ctx: Context, folder: str) -> str:
 async def test_a_job_survives_the_turn_that_began_it(call):
     """The next turn of the conversation finds it running; leaving the supervisor ends it."""
     store = MemoryStore()
-    with anyio.fail_after(40):
+    with anyio.fail_after(60):
         async with open_supervisor(store, unattended="approve") as supervisor:
             run = await supervisor.start(talking, call["cwd"], session="s")
             assert await run.result() == "ok"

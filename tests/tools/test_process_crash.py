@@ -49,7 +49,7 @@ FORKING_OWNER = OWNER.replace(
 
 async def nothing_left(word):
     """Wait until no process has the word."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while processes_with(word):
             await anyio.sleep(0.02)
 
@@ -107,7 +107,7 @@ async def test_a_fork_that_holds_our_sockets_keeps_no_command_alive(marker, tmp_
     owner, (pid, _, warden) = start_owner("asyncio", command, "released", marker, tmp_path, FORKING_OWNER)
     owner.kill()
     owner.wait()
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while find(pid) or find(warden):
             await anyio.sleep(0.02)
     os.kill(int((tmp_path / "fork").read_text()), signal.SIGKILL)
@@ -133,11 +133,11 @@ async def test_a_survivor_is_ended_by_pid_and_start_time(anyio_backend_name, mar
 
 async def test_a_command_whose_warden_is_killed_is_ended_by_its_owner(marker):
     """What nobody can tell is said: no exit code, no signal, and why."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with open_process("sleep 1000", env=os.environ | {"MARKER": marker}) as process:
             await process.release()
             os.kill(find(process.pid).parent, signal.SIGKILL)
-            finished = await process.wait(20)
+            finished = await process.wait(30)
     assert (finished.exit_code, finished.signal, finished.timed_out) == (None, None, False)
     assert finished.trouble
 
@@ -145,7 +145,7 @@ async def test_a_command_whose_warden_is_killed_is_ended_by_its_owner(marker):
 async def test_a_stopped_warden_hangs_nobody(marker, monkeypatch):
     """The wait for a report is bounded, and the command is ended without it."""
     monkeypatch.setattr("supervisor.tools.process._MARGIN", 0.0)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with open_process("sleep 1000", env=os.environ | {"MARKER": marker}, grace=0.1) as process:
             await process.release()
             warden = find(process.pid).parent
@@ -159,15 +159,15 @@ async def test_a_stopped_warden_hangs_nobody(marker, monkeypatch):
 async def test_a_killed_launcher_is_replaced(marker):
     """The commands of before go on, the next one is served by another."""
     env = os.environ | {"MARKER": marker}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with open_process("sleep 0.2; echo first", env=env) as first:
             await first.release()
             before = launcher_pid()
             os.kill(before, signal.SIGKILL)
             async with open_process("echo second", env=env) as second:
                 await second.release()
-                assert (await second.wait(10)).output.text == "second\n"
-            assert (await first.wait(10)).output.text == "first\n"
+                assert (await second.wait(30)).output.text == "second\n"
+            assert (await first.wait(30)).output.text == "first\n"
     assert launcher_pid() != before
 
 
@@ -175,7 +175,7 @@ async def test_a_fork_of_ours_has_a_launcher_of_its_own():
     """A forked child does not share the socket of its parent, and its end is not the parent's."""
     async with open_process(["true"]) as process:
         await process.release()
-        await process.wait(10)
+        await process.wait(30)
     program = (
         "import anyio, os\n"
         "from supervisor.tools.process import open_process\n"
@@ -183,7 +183,7 @@ async def test_a_fork_of_ours_has_a_launcher_of_its_own():
         "async def main():\n"
         "    async with open_process(['true']) as process:\n"
         "        await process.release()\n"
-        "        await process.wait(10)\n"
+        "        await process.wait(30)\n"
         "    return launcher_pid()\n"
         "first = anyio.run(main)\n"
         "if os.fork() == 0:\n"

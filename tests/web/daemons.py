@@ -55,14 +55,14 @@ class DaemonProcess:
         """Send a signal, and return how the process ended."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def client(self, token: str | None = TOKEN, **options: Any) -> httpx.Client:
         headers = {"authorization": f"Bearer {token}"} if token is not None else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30, **options)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
 
 
-def until(condition: Any, seconds: float = 30.0) -> Any:
+def until(condition: Any, seconds: float = 60.0) -> Any:
     """Ask again until there is an answer: what is waited for happens in another process, which sends no event."""
     end = time.monotonic() + seconds
     while not (found := condition()):

@@ -41,7 +41,7 @@ async def site(tmp_path):
     people = People(
         [Person(name=name, roles=roles, tokens=(TokenHash(hash_token(name)),)) for name, roles in names.items()]
     )
-    with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(30):
+    with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(60):
         offered = {spec.name: spec for spec in (noting, chatting)}
         web = make_web(people=people, agents=offered, secret=b"x" * 32, listener=listener, hosts=["localhost"])
         async with open_supervisor(tmp_path / "state.db", channels=[web], people=people) as supervisor:

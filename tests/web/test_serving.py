@@ -41,7 +41,7 @@ def test_a_daemon_that_is_told_to_stop_leaves_everything_pending(daemon):
             assert next(line for line in lines if line.startswith("event:")) == "event: approval"
             daemon.process.send_signal(signal.SIGTERM)
             assert list(lines)[-1] == ""
-    assert daemon.process.wait(30) == 143
+    assert daemon.process.wait(60) == 143
     daemon.start()
     with daemon.client() as client:
         assert pending_of(client, "waiting") == [asked]
@@ -57,6 +57,6 @@ def test_what_another_process_leaves_behind_goes_on_in_the_daemon(daemon, tmp_pa
         (request,) = until(lambda: client.get("/api/sessions/other").is_success and pending_of(client, "other"))
         other.kill()
         other.wait()
-        assert daemon.command("approve", request["id"]).wait(30) == 0
+        assert daemon.command("approve", request["id"]).wait(60) == 0
         view = until(lambda: (v := client.get("/api/sessions/other").json())["outcome"] and v)
     assert (view["outcome"]["value"], file.read_text()) == ("noted eggs", "eggs\n")

@@ -57,7 +57,7 @@ async def opened(channel, store=None, platform=None):
 
 async def until(condition):
     """Return what there is once there is something: it happens in other tasks and threads, which tell nobody."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not (found := condition()):
             await anyio.sleep(0.01)
     return found

@@ -85,7 +85,7 @@ def story(folder: Path, backend: str, mode: str) -> dict:
         return told
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(60)
 
 
 def serve(folder: Path, backend: str, mode: str) -> subprocess.Popen:
