@@ -300,10 +300,10 @@ class Runner:
         if ending.kind != "succeeded" and attempt.state.open_children:
             await self.journal.append(lambda view: list(cancel_children(view, session, self.clock.now())))
         parent = attempt.state.facts.parent
-        if parent is not None and parent in self.live:
-            state = self.live[parent].state
-            if parent in self.endings or state.cancel is not None:
-                return
+        if parent in self.endings:  # it may have left before us, and left its own ending to its parent
+            return
+        if parent in self.live and self.live[parent].state.cancel is not None:
+            return
         if attempt.state.open_children:
             await self.end_tree(session)
         else:
@@ -320,7 +320,10 @@ class Runner:
             return []
 
         def is_running(session: str) -> bool:
-            return session in self.launcher.under_way or (session in self.live and session not in self.endings)
+            if session in self.launcher.under_way:
+                return True
+            # One that somebody else has ended meanwhile has no ending here any more; we may be that one's task.
+            return session in self.live and session not in self.endings and self.live[session].state.is_open
 
         def is_still() -> bool:
             while found and not is_running(found[-1]):
