@@ -31,7 +31,7 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
-from supervisor.cli.signals import run_until_stopped
+from supervisor.cli.signals import bare, run_until_stopped
 from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError
@@ -208,7 +208,7 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
             onlookers.cancel_scope.cancel()
 
     with answers.stdout_for_json(is_json=settings.as_json):
-        stopped = run_until_stopped(_bare(body), settings.backend, terminal.restore)
+        stopped = run_until_stopped(bare(body), settings.backend, terminal.restore)
     if stopped:
         for root in roots:
             say(f"Stopped; nothing is lost. To go on: supervisor resume {root}{settings.place.option}")
@@ -223,21 +223,6 @@ async def _stay(supervisor: "LocalSupervisor", run: Run[Any]) -> None:
     except SupervisorError:
         if run.session not in supervisor.refusals:
             raise
-
-
-def _bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """Take the one error of a command out of the group that a task group makes of it."""
-
-    async def run() -> None:
-        try:
-            await body()
-        except ExceptionGroup as group:
-            error: Exception = group
-            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-                error = error.exceptions[0]
-            raise error from None
-
-    return run
 
 
 def _look(settings: Settings, roots: list[str], refused: Mapping[str, str]) -> list[SessionView]:

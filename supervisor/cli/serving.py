@@ -41,7 +41,7 @@ def serve(
         Files or modules whose agents are offered by their names: FILE.py, MODULE, or FILE.py:NAME for one of them.
     """
     from supervisor.channels.terminal import login_name
-    from supervisor.cli.signals import run_until_stopped
+    from supervisor.cli.signals import bare, run_until_stopped
     from supervisor.config import Configuration, read_configuration
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
     from supervisor.daemon import Daemon, settle
@@ -62,7 +62,7 @@ def serve(
     say(f"Serving {place.path} on {daemon.url} ({names})")
     if made is not None:
         say(f"Open {daemon.url}/login?token={quote(made)}")
-    return run_until_stopped(daemon.run, backend) or Exit.DONE
+    return run_until_stopped(bare(daemon.run), backend) or Exit.DONE
 
 
 def read_token(file: Path | None) -> str | None:

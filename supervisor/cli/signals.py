@@ -49,6 +49,21 @@ def run_until_stopped(
     return 128 + received[0] if received else None
 
 
+def bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """Take the one error of a body out of the group that a task group makes of it."""
+
+    async def run() -> None:
+        try:
+            await body()
+        except ExceptionGroup as group:
+            error: Exception = group
+            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
+            raise error from None
+
+    return run
+
+
 async def _receive(
     scope: anyio.CancelScope,
     received: list[int],

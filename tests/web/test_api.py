@@ -185,6 +185,6 @@ async def test_a_path_knows_its_methods():
     """405 names them; what is not there is 404, as a problem."""
     async with world() as here, here.client("olga") as client:
         answer = await client.put("/api/sessions")
-        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
         answer = await client.get("/api/nothing")
         assert (answer.status_code, json.loads(answer.text)["status"]) == (404, 404)

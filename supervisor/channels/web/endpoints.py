@@ -49,6 +49,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it decides the approval that its path names: then a refusal is kept."""
     media_type: str = "application/json"
 
+    @property
+    def is_stream(self) -> bool:
+        return self.media_type == "text/event-stream"
+
 
 class Call:
     """A request that has passed every check of the table."""
@@ -79,13 +83,15 @@ class Resource:
     def __init__(self, site: "Site", endpoints: Sequence[Endpoint]) -> None:
         self._site = site
         self._endpoints: dict[str, Endpoint] = {endpoint.method: endpoint for endpoint in endpoints}
+        if "GET" in self._endpoints and not self._endpoints["GET"].is_stream:
+            self._endpoints["HEAD"] = self._endpoints["GET"]  # the server leaves the body out
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         endpoint = self._endpoints.get(request.method)
         if endpoint is None:
             self._site.guard.demand(request)
-            known = ", ".join(self._endpoints)
+            known = ", ".join(sorted(self._endpoints))
             raise Problem(405, f"here one can {known}, not {request.method}", headers={"allow": known})
         identity = await self._admit(request, endpoint)
         query = _query(request, endpoint.query)

@@ -8,6 +8,7 @@ Rules
 """
 
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -20,6 +21,9 @@ from starlette.types import ASGIApp
 from supervisor.core.errors import InvalidInput
 
 BACKLOG: Final = 512
+STUCK: Final = 60.0
+"""Seconds after which the kernel drops a client that takes nothing of what was sent to it; connections have this from
+the listening socket. Without it a connection that we have given up would linger until its client takes the rest."""
 GRACE: Final = 3.0
 """Seconds that requests under way may take to end when the server stops."""
 
@@ -33,6 +37,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if sys.platform == "linux":
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STUCK * 1000))
         listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:
