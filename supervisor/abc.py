@@ -281,9 +281,9 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def decide(self, approval: str, decision: Decision) -> Verdict:
+    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> Verdict:
         """Decide an approval or answer a question, once; the first decision wins (A3). The rule that a wider scope
-        stands for is written with the decision, by the one that wins.
+        stands for is written with the decision, by the one that wins. `channel`: where it was made, for the audit.
 
         Raises InvalidInput, deciding nothing, for edited arguments or an answer that do not fit, a scope or pattern
         that was not offered, an answer to a call, an approval of a question (Deny leaves it unanswered), or an empty
@@ -291,7 +291,7 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def refuse_decision(self, approval: str, by: str, reason: str) -> None:
+    async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
         """Note in the audit trail that a channel has refused somebody's decision; nothing else changes (A15)."""
 
     @abstractmethod

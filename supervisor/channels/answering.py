@@ -94,10 +94,12 @@ class Answering:
         person = self.find_person(identity)
         if isinstance(person, str):
             stranger = f"{self._channel} {identity}"
-            await supervisor.refuse_decision(approval.id, stranger, "not among the people of this supervisor")
+            await supervisor.refuse_decision(
+                approval.id, stranger, "not among the people of this supervisor", self._channel
+            )
             return f"Not counted. {person}"
         if (why := self._people.why_not_decide(person.name, approval)) is not None:
-            await supervisor.refuse_decision(approval.id, person.name, why)
+            await supervisor.refuse_decision(approval.id, person.name, why, self._channel)
             return f"Not counted: {visible(why)}. It waits for somebody who may."
         return Entitled(approval, person.name)
 
@@ -108,9 +110,9 @@ class Answering:
             if isinstance(decision, Approve) and decision.scope != "once":
                 why = self._people.why_not_decide(who.name, who.approval, decision.scope)
                 if why is not None:  # whatever supervisor is behind the channel (A4)
-                    await supervisor.refuse_decision(who.approval.id, who.name, why)
+                    await supervisor.refuse_decision(who.approval.id, who.name, why, self._channel)
                     raise InvalidInput(why)
-            verdict = await supervisor.decide(who.approval.id, decision)
+            verdict = await supervisor.decide(who.approval.id, decision, channel=self._channel)
         except (InvalidInput, NotEntitled) as error:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
         is_stale = verdict.kind not in ("won", "recorded")

@@ -171,7 +171,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
             found = supervisor.store.get_approval(approval)
             if found is None:
                 raise _unknown(supervisor, approval)
-            verdict = await supervisor.decide(approval, decision(name, found))
+            verdict = await supervisor.decide(approval, decision(name, found), channel="command line")
             return verdict, supervisor.get_approval(approval)
 
     verdict, found = anyio.run(decide)

@@ -215,13 +215,13 @@ def _approval(event: e.AnyEvent) -> str | None:
             word = "approved" if event.decision == "approve" else "denied"
             edited = ", with other arguments" if event.edited is not None else ""
             wide = {"once": "", "session": " for the session", "always": " for good"}[event.scope]
-            return f"{word}{wide} by {visible(event.by)}{edited}{_because(event.reason)} [{event.approval}]"
+            return f"{word}{wide} by {_by(event)}{edited}{_because(event.reason)} [{event.approval}]"
         case e.DecisionRefused():
-            return f"{visible(event.by)} may not decide{_because(event.reason)} [{event.approval}]"
+            return f"{_by(event)} may not decide{_because(event.reason)} [{event.approval}]"
         case e.QuestionAsked():
             return f"asks {quote(event.question)} [{event.approval}]"
         case e.QuestionAnswered():
-            return f"answered by {visible(event.by)}: {quote(_json(event.value))} [{event.approval}]"
+            return f"answered by {_by(event)}: {quote(_json(event.value))} [{event.approval}]"
         case e.ApprovalExpired():
             return f"nobody decided in time, so it expired [{event.approval}]"
         case e.ApprovalWithdrawn():
@@ -260,6 +260,11 @@ def rule_text(rule: Rule) -> str:
     """Return what a rule says, in one line."""
     pattern = "any arguments" if rule.pattern is None else quote(rule.pattern)
     return f"{rule.kind} {visible(rule.tool)}: {pattern}"
+
+
+def _by(event: e.ApprovalDecided | e.DecisionRefused | e.QuestionAnswered) -> str:
+    """Return who it was, and where."""
+    return visible(event.by) + (f" ({visible(event.channel)})" if event.channel else "")
 
 
 def told_at(row: Row) -> datetime:

@@ -33,6 +33,8 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
     approval: str
     value: Raw
     by: str
+    channel: str | None = None
+    """Where it was given; None: by a program."""
 
 
 class ApprovalDecided(Event, frozen=True, kw_only=True):
@@ -52,6 +54,8 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     arguments: Raw = Raw(b"null")
     secret: tuple[str, ...] = ()
     """Names of the arguments that only the effect may see (core/masking.py)."""
+    channel: str | None = None
+    """Where it was made; None: by a program."""
 
     @property
     def edited(self) -> Raw | None:
@@ -76,6 +80,7 @@ class DecisionRefused(Event, frozen=True, kw_only=True):
     approval: str
     by: str
     reason: str
+    channel: str | None = None
 
 
 class ApprovalExpired(Event, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ class _Answer(msgspec.Struct, frozen=True):
     rule: Rule | None = None
 
 
-async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict:
+async def decide(runner: "Runner", approval: str, decision: Decision, channel: str | None = None) -> Verdict:
     """Decide an approval; see Supervisor.decide."""
     store, by = runner.journal.store, printable(check_identity(decision.by))
     found = store.get_approval(approval)
@@ -74,7 +74,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
             return [(found.session, e.ApprovalExpired(**about))]
         event: e.ApprovalDecided | e.QuestionAnswered
         if answer.decision == "answer":
-            event = e.QuestionAnswered(**about, value=answer.value, by=by)
+            event = e.QuestionAnswered(**about, value=answer.value, by=by, channel=channel)
         else:
             edited: dict[str, Any] = {}
             if answer.edited is not None and isinstance(record.request, e.ToolCallRequested):
@@ -87,6 +87,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision) -> Verdict
                 pattern=None if rule is None else rule.pattern,
                 rule=None if rule is None else (runner.rules.book(view).find_same(rule) or rule).id,
                 reason=answer.reason,
+                channel=channel,
                 **edited,
             )
         won.append(event)

@@ -34,7 +34,7 @@ async def hear(
     channel: str | None,
 ) -> Heard:
     """Decide, list, or send; see Supervisor.hear."""
-    word = read_word(text)
+    word, where = read_word(text), channel or "message"
     if word is None:
         return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
     root = supervisor.get_row(session).root
@@ -43,34 +43,35 @@ async def hear(
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
         may_allow = people is None or all(people.why_not_decide(by, each, "session") is None for each in waiting)
-        return await _approve_all(supervisor, root, by, waiting, may_allow if word.for_session else None)
+        return await _approve_all(supervisor, root, by, waiting, may_allow if word.for_session else None, where)
     if word.approval is not None:
-        return await _decide_one(supervisor, word, by, session, waiting)
+        return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
         return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
     if len(waiting) > 1 or not _was_shown(supervisor, waiting[0], shown_before, channel):
         return Heard(kind="listed", approvals=waiting)
-    return await _decide(supervisor, word, by, waiting[0], waiting)
+    return await _decide(supervisor, word, by, waiting[0], waiting, where)
 
 
 async def _decide_one(
-    supervisor: "LocalSupervisor", word: Word, by: str, session: str, waiting: tuple[Approval, ...]
+    supervisor: "LocalSupervisor", word: Word, by: str, session: str, waiting: tuple[Approval, ...], where: str
 ) -> Heard:
     """Decide what is named, if it was asked here; who may not, is told by `decide`, and it is in the audit trail."""
     assert word.approval is not None
     found = supervisor.store.get_approval(word.approval)
     if found is None or not supervisor.is_below(found.session, session):
         return Heard(kind="listed", approvals=waiting, verdicts=(Verdict(kind="unknown", approval=word.approval),))
-    return await _decide(supervisor, word, by, found, waiting)
+    return await _decide(supervisor, word, by, found, waiting, where)
 
 
 async def _decide(
-    supervisor: "LocalSupervisor", word: Word, by: str, found: Approval, waiting: tuple[Approval, ...]
+    supervisor: "LocalSupervisor", word: Word, by: str, found: Approval, waiting: tuple[Approval, ...], where: str
 ) -> Heard:
     decision = _decision(word, found, by)
     if decision is None:
         return Heard(kind="listed", approvals=waiting or (found,))
-    return Heard(kind="decided", approvals=(found,), verdicts=(await supervisor.decide(found.id, decision),))
+    verdict = await supervisor.decide(found.id, decision, channel=where)
+    return Heard(kind="decided", approvals=(found,), verdicts=(verdict,))
 
 
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
@@ -83,13 +84,18 @@ def _decision(word: Word, found: Approval, by: str) -> Decision | None:
 
 
 async def _approve_all(
-    supervisor: "LocalSupervisor", root: str, by: str, waiting: tuple[Approval, ...], may_allow: bool | None
+    supervisor: "LocalSupervisor",
+    root: str,
+    by: str,
+    waiting: tuple[Approval, ...],
+    may_allow: bool | None,
+    where: str,
 ) -> Heard:
     """Approve every call that waits; `may_allow`: and allow their tools, if this person may; None: nobody said so."""
     calls = tuple(each for each in waiting if each.kind == "call")
     if waiting and not calls:
         return Heard(kind="listed", approvals=waiting)
-    verdicts = [await supervisor.decide(each.id, Approve(by=by)) for each in calls]
+    verdicts = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]
     counted = [verdict.kind in ("won", "same", "recorded") for verdict in verdicts]
     tools = dict.fromkeys(each.tool for each, is_counted in zip(calls, counted, strict=True) if is_counted)
     rules: list[Rule] = []

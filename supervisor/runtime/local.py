@@ -169,7 +169,7 @@ class LocalSupervisor(Supervisor):
         taken = await take_trees(self._runner, roots, only_one=session is not None)
         return [self.get_run(root) for root in taken]
 
-    async def decide(self, approval: str, decision: Decision) -> Verdict:
+    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> Verdict:
         self.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if self.people is not None and found is not None:
@@ -177,9 +177,9 @@ class LocalSupervisor(Supervisor):
             scope = decision.scope if isinstance(decision, Approve) else "once"
             why = self.people.why_not_decide(decision.by, found, scope)
             if why is not None:
-                await self.refuse_decision(approval, decision.by, why)
+                await self.refuse_decision(approval, decision.by, why, channel)
                 raise NotEntitled(why)
-        return await decide(self._runner, approval, decision)
+        return await decide(self._runner, approval, decision, channel)
 
     def _name_of_ruler(self, by: str | None) -> str:
         """Return who changes rules, if they may."""
@@ -209,11 +209,10 @@ class LocalSupervisor(Supervisor):
     ) -> Heard:
         return await hear(self, session, text, check_identity(by), shown_before, channel)
 
-    async def refuse_decision(self, approval: str, by: str, reason: str) -> None:
+    async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
         if (found := self.store.get_approval(approval)) is not None:
-            refused = e.DecisionRefused(
-                at=self._runner.clock.now(), approval=approval, by=printable(by), reason=printable(reason)
-            )
+            about: dict[str, Any] = {"at": self._runner.clock.now(), "approval": approval, "channel": channel}
+            refused = e.DecisionRefused(**about, by=printable(by), reason=printable(reason))
             await self._runner.journal.append(lambda view: [(found.session, refused)])
 
     async def send(self, session: str, text: str, by: str | None = None) -> Receipt:

@@ -46,7 +46,10 @@ async def test_only_who_is_entitled_decides(who, agent, requester, text, decisio
         answer = await client.post(f"/api/approvals/{asked.id}/decision", json=decision)
         assert answer.status_code == status, answer.text
         refused = [row.event for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
-        assert [(each.by, each.approval) for each in refused] == ([(who, asked.id)] if status == 403 else [])
+        expected = [(who, asked.id, "web")] if status == 403 else []
+        assert [(each.by, each.approval, each.channel) for each in refused] == expected
+        decided = [row.event for row in here.supervisor.audit() if isinstance(row.event, e.ApprovalDecided)]
+        assert [(each.by, each.channel) for each in decided] == ([(who, "web")] if status == 200 else [])
         found = here.supervisor.get_approval(asked.id)
         assert (found.status == "pending") == (status == 403)
 

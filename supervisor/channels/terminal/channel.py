@@ -193,7 +193,7 @@ class Terminal(Channel):
 
     async def _decide(self, supervisor: Supervisor, action: Decide) -> None:
         try:
-            verdict = await supervisor.decide(action.approval, action.decision)
+            verdict = await supervisor.decide(action.approval, action.decision, channel=self.name)
         except InvalidInput as error:
             self._desk.message = visible(str(error))
             return

@@ -169,7 +169,7 @@ def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
 
 async def _decide(call: Call, approval: str, decision: Decision) -> Response:
     await _check_may_decide(call, approval, decision)
-    verdict = await call.supervisor.decide(approval, decision)
+    verdict = await call.supervisor.decide(approval, decision, channel="web")
     call.site.tally.decisions[verdict.kind] += 1
     status = _STATUS[verdict.kind]
     if status < 400:
@@ -186,7 +186,7 @@ async def _check_may_decide(call: Call, approval: str, decision: Decision) -> No
     scope = decision.scope if isinstance(decision, Approve) else "once"
     why = call.site.guard.people.why_not_decide(decision.by, found, scope)
     if why is not None:
-        await call.supervisor.refuse_decision(approval, call.person.name, why)
+        await call.supervisor.refuse_decision(approval, call.person.name, why, "web")
         raise Problem(403, why)
 
 

@@ -117,7 +117,7 @@ class Resource:
         """Keep in the audit trail that a decision was refused (A15)."""
         if endpoint.is_decision:
             await self._site.supervisor.refuse_decision(
-                str(request.path_params["id"]), identity.person.name, problem.detail
+                str(request.path_params["id"]), identity.person.name, problem.detail, "web"
             )
 
 

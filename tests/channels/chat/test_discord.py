@@ -122,9 +122,9 @@ async def test_slow_stores_defer_the_answer_and_tell_it_later(discord, monkeypat
         card = await card_of(discord)
         decide, gate = supervisor.decide, anyio.Event()
 
-        async def slowly(*arguments):
+        async def slowly(*arguments, **options):
             await gate.wait()
-            return await decide(*arguments)
+            return await decide(*arguments, **options)
 
         monkeypatch.setattr(supervisor, "decide", slowly)
         assert (await give(chat, discord.press(card, "approve.0", ANA)))["type"] == 5

@@ -185,9 +185,9 @@ async def test_slack_is_answered_in_time_whatever_the_store_does(slack, monkeypa
         card = await card_of(slack)
         decide, gate = supervisor.decide, anyio.Event()
 
-        async def slowly(*arguments):
+        async def slowly(*arguments, **options):
             await gate.wait()
-            return await decide(*arguments)
+            return await decide(*arguments, **options)
 
         monkeypatch.setattr(supervisor, "decide", slowly)
         assert (await give(chat, slack.press(card, "approve.0", ANA))).status == 200
@@ -299,7 +299,7 @@ async def test_what_is_pressed_while_we_leave_is_not_taken(slack, monkeypatch):
         press = slack.press(await card_of(slack), "approve.0", ANA)
         begun = anyio.Event()
 
-        async def never(*_):
+        async def never(*_, **_options):
             begun.set()
             await anyio.sleep_forever()
 

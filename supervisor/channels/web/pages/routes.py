@@ -151,10 +151,12 @@ def _card(
 async def decide(visit: Visit) -> Response:
     approval = visit.supervisor.get_approval(visit.path("id"))
     if (refusal := visit.refusal(approval)) is not None:
-        await visit.supervisor.refuse_decision(approval.id, visit.person.name, refusal)
+        await visit.supervisor.refuse_decision(approval.id, visit.person.name, refusal, "web")
         return _card(visit, approval, 403, problem=f"Not counted: {refusal}")
     try:
-        verdict = await visit.supervisor.decide(approval.id, inbox.decision_of(approval, visit.form, visit.person.name))
+        verdict = await visit.supervisor.decide(
+            approval.id, inbox.decision_of(approval, visit.form, visit.person.name), channel="web"
+        )
     except InvalidInput as error:
         return _card(visit, approval, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
     approval = visit.supervisor.get_approval(approval.id)
@@ -322,7 +324,7 @@ def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]
             except Problem as problem:
                 if show is decide:  # refusals are in the audit trail (A15)
                     refused = request.path_params["id"], identity.person.name, problem.detail
-                    await site.supervisor.refuse_decision(*refused)
+                    await site.supervisor.refuse_decision(*refused, "web")
                 raise
             return await show(Visit(site, request, identity, form))
         except Exception as error:  # noqa: BLE001 # a page says what went wrong; the problem logs what nobody foresaw
