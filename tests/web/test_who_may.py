@@ -127,6 +127,8 @@ async def test_what_a_browser_sends_along_by_itself_decides_nothing():
         ("10.0.0.1:8787", 421),
         ("", 421),
         ("localhost@evil.example", 421),
+        ("localhost:8787@evil.example", 421),
+        ("[::1]", 421),
     ],
 )
 async def test_another_name_for_this_server_is_refused_before_anything_else(host, status):

@@ -3,21 +3,28 @@
 Rules
 - The Host header must name this server (DNS rebinding): a name that is known, or a literal address where the server is
   bound to all of them. An address cannot be rebound, a name can.
-- A body has a bound; a client that lies about its length is cut off where the bound is.
+- A body has a bound; a client that lies about its length is cut off where the bound is. One that takes for ever to send
+  what it announced is not waited for. (For the head of a request the server does not wait either.)
 - Every answer tells browsers not to guess, not to frame, not to tell others where they came from.
 - Whatever is raised below becomes a problem document (channels/web/problems.py).
 """
 
 import ipaddress
+import math
+import re
 from collections.abc import Callable, Collection
 from typing import Final
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.channels.web.problems import Problem, problem_of
 
 MAX_BODY: Final = 4 * 1024 * 1024
+PATIENCE: Final = 30.0
+"""Seconds that a body may take."""
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:@/\[\]]+)(:\d*)?")
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -77,7 +84,10 @@ class Border:
             raise _too_large()
 
     def _is_ours(self, host: str) -> bool:
-        name = host.lower().rpartition(":")[0] if not host.endswith("]") and ":" in host else host.lower()
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        name = found["name"]
         if name in self._hosts:
             return True
         try:
@@ -88,18 +98,23 @@ class Border:
 
 
 class _Bounded:
-    """`receive`, until more has come than a body may have."""
+    """`receive`, until more has come than a body may have, or it has taken longer than it may take."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._length = 0
+        self._deadline = anyio.current_time() + PATIENCE
 
     async def __call__(self) -> Message:
-        message = await self._receive()
-        self._length += len(message.get("body", b""))
-        if self._length > MAX_BODY:
-            raise _too_large()
-        return message
+        with anyio.CancelScope(deadline=self._deadline):
+            message = await self._receive()
+            self._length += len(message.get("body", b""))
+            if self._length > MAX_BODY:
+                raise _too_large()
+            if not message.get("more_body", False):
+                self._deadline = math.inf  # from here on it tells when the client goes
+            return message
+        raise Problem(408, f"a body may take {PATIENCE:g} s", headers={"connection": "close"})
 
 
 def _too_large() -> Problem:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -90,9 +91,7 @@ class Resource:
         request = Request(scope, receive)
         endpoint = self._endpoints.get(request.method)
         if endpoint is None:
-            self._site.guard.demand(request)
-            known = ", ".join(sorted(self._endpoints))
-            raise Problem(405, f"here one can {known}, not {request.method}", headers={"allow": known})
+            raise HTTPException(405, headers={"Allow": ", ".join(self._endpoints)})
         identity = await self._admit(request, endpoint)
         query = _query(request, endpoint.query)
         body = await _body(request, endpoint)

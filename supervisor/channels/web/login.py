@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.rendering import HEADERS, render
@@ -72,6 +73,24 @@ class Nowhere:
         request = Request(scope)
         self._site.guard.demand(request)
         raise Problem(404, f"there is nothing at {request.url.path}; /openapi.json says what there is")
+
+
+class Methods:
+    """The ASGI app around all routes: what a path can do is told to whoever is known."""
+
+    def __init__(self, site: "Site", app: ASGIApp) -> None:
+        self._site = site
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except HTTPException as error:
+            if error.status_code != 405:
+                raise
+            self._site.guard.demand(Request(scope))
+            known = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
+            raise Problem(405, f"here one can {known}, not {scope['method']}", headers={"allow": known}) from None
 
 
 def ask_to_log_in(request: Request) -> Response:

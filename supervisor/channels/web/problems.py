@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from supervisor.core.errors import (
@@ -67,6 +68,8 @@ def problem_of(error: Exception) -> Problem:
         return error
     if isinstance(error, HTTPException):
         return Problem(error.status_code, error.detail, headers=dict(error.headers or {}))
+    if isinstance(error, ClientDisconnect):
+        return Problem(400, "the client went before it had said what it wanted")  # nobody reads it
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return Problem(status, str(error))

@@ -27,6 +27,7 @@ POLICY: Final = (
 HEADERS: Final = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
 """A page that sends no referrer at all sends its forms with the origin "null", too, and those are refused."""
 
+ASSETS: Final = ("inbox.css", "inbox.js", "icon.svg")
 MEDIA_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
@@ -58,9 +59,7 @@ def url(*parts: str) -> str:
 
 @cache
 def asset(name: str) -> tuple[bytes, str]:
-    """Return a file of static/, and a name of this version of it. Raises KeyError for one that is not there."""
-    if name not in {"inbox.css", "inbox.js", "icon.svg"}:
-        raise KeyError(name)
+    """Return a file of static/, one of ASSETS, and a name of this version of it."""
     body = resources.files(__package__).joinpath("static", name).read_bytes()
     return body, hashlib.sha256(body).hexdigest()[:12]
 

@@ -79,4 +79,4 @@ def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Itera
     """Return the whole ASGI app. `more`: routes of other channels, which know themselves whom they listen to."""
     known = [*routes(site), *login.routes(site), *pages.routes(site), *more]
     router = Router(known, redirect_slashes=False, default=login.Nowhere(site))
-    return Border(router, list(hosts), site.tally.answered, any_address=any_address)
+    return Border(login.Methods(site, router), list(hosts), site.tally.answered, any_address=any_address)

@@ -309,7 +309,7 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
 
 def routes(site: "Site") -> list[BaseRoute]:
     pages = [Route(path, _visit(site, show), methods=[method]) for method, path, show in PAGES]
-    return [*pages, Route("/static/{name}", _static, methods=["GET"])]
+    return [*pages, *(Route(f"/static/{name}", _static, methods=["GET"], name=name) for name in rendering.ASSETS)]
 
 
 def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]:
@@ -344,11 +344,8 @@ def _problem(error: Exception) -> Response:
 
 
 async def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    try:
-        body, version = rendering.asset(name)
-    except KeyError:
-        return Response(status_code=404)
+    name = request.url.path.rpartition("/")[2]
+    body, version = rendering.asset(name)
     media_type = rendering.MEDIA_TYPES[name.rpartition(".")[2]]
     kept = "public, max-age=31536000, immutable" if request.query_params.get("v") == version else "no-cache"
     return Response(body, media_type=media_type, headers={"cache-control": kept})

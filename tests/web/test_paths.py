@@ -1,0 +1,106 @@
+"""Every path there is, and those there are not: what is said to whoever is known, and to whoever is not."""
+
+import anyio
+import pytest
+from sites import HOST, world
+from starlette.requests import Request
+
+from supervisor.channels.web.border import PATIENCE, Border
+from supervisor.channels.web.login import read_form
+from supervisor.channels.web.pages.routes import PAGES
+from supervisor.channels.web.rendering import ASSETS
+from supervisor.channels.web.site import endpoints
+
+pytestmark = pytest.mark.anyio
+PUBLIC = {"/health", "/ready", "/login", *(f"/static/{name}" for name in ASSETS)}
+"""What is told to everybody: whether it lives, and the page's login with what it looks like."""
+STRANGE = (
+    "/logout /nowhere /health/ //health /favicon.ico /channels/slack/requests /static/ /static/auth.py "
+    "/static/inbox.js%00 /static/%2e%2e/auth.py /static/..%2fauth.py /static/inbox.css/../../auth.py"
+).split()
+PATHS = sorted({*PUBLIC, *(each.path for each in endpoints()), *(path for _, path, _ in PAGES), *STRANGE})
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
+async def test_without_a_token_every_path_asks_who_one_is(method):
+    """401 or the page's login, whatever there is at a path or not; nothing else is told, and nothing is a fault."""
+    told = set()
+    async with world() as here, here.client() as client:
+        for path in PATHS:
+            answer = await client.request(method, path.replace("{id}", "x"))
+            if answer.status_code == 200:
+                told.add(path)
+            elif answer.status_code == 303:
+                assert answer.headers["location"].startswith("/login")
+            else:
+                assert answer.status_code == 401, path
+                assert answer.headers["content-type"] == "application/problem+json"
+    assert told <= PUBLIC if method in ("GET", "HEAD") else told <= {"/login"}
+    assert method not in ("GET", "HEAD") or told == PUBLIC
+
+
+async def test_every_error_is_a_problem_that_says_what_there_is():
+    """RFC 9457 for 404 and 405; Allow names what the path can do, and all of that it can."""
+    async with world() as here, here.client("olga") as client:
+        for path in PATHS:
+            answer = await client.request("BREW", path.replace("{id}", "x"))
+            assert answer.headers["content-type"] == "application/problem+json", path
+            assert answer.json()["status"] == answer.status_code
+            if answer.status_code == 405:
+                assert {"GET", "POST", "DELETE"} & set(answer.headers["allow"].split(", "))
+                assert ("GET" in answer.headers["allow"]) == ("HEAD" in answer.headers["allow"])
+            else:
+                assert answer.status_code == 404
+
+
+async def test_head_is_get_without_waiting():
+    """An event stream, too, has an end for who asks for its head only."""
+    async with world() as here, here.client("olga") as client:
+        for path in ("/health", "/metrics", "/api/sessions", "/api/events", "/"):
+            assert (await client.head(path)).status_code == 200, path
+
+
+@pytest.fixture
+def told(caplog):
+    """What a border answers to one who speaks as `receive` does, and what it says of that in the log."""
+
+    async def tell(receive):
+        async def app(scope, receive, send):
+            await read_form(Request(scope, receive))
+
+        async def send(message):
+            said.append(message)
+
+        said = []
+        scope = {"type": "http", "method": "POST", "path": "/login", "headers": [(b"host", HOST.encode())]}
+        await Border(app, ["127.0.0.1"], lambda *_: None, any_address=False)(scope, receive, send)
+        return said[0]["status"], caplog.records
+
+    return tell
+
+
+class TestABody:
+    """On the virtual clock."""
+
+    @pytest.fixture
+    def anyio_backend(self, virtual_backend):
+        return virtual_backend
+
+    async def test_one_that_comes_drop_by_drop_is_not_waited_for(self, told):
+        """Slow loris: however steadily it drips, the whole of it has one bound; and it is no fault of ours."""
+        began = anyio.current_time()
+
+        async def drop():
+            await anyio.sleep(1)
+            return {"type": "http.request", "body": b"x", "more_body": True}
+
+        assert await told(drop) == (408, [])
+        assert anyio.current_time() - began == pytest.approx(PATIENCE)
+
+    async def test_a_client_that_goes_is_no_fault(self, told):
+        """Whoever goes in the middle of a body writes nothing into our log."""
+
+        async def gone():
+            return {"type": "http.disconnect"}
+
+        assert await told(gone) == (400, [])
