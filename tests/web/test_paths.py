@@ -14,10 +14,20 @@ from supervisor.channels.web.site import endpoints
 pytestmark = pytest.mark.anyio
 PUBLIC = {"/health", "/ready", "/login", *(f"/static/{name}" for name in ASSETS)}
 """What is told to everybody: whether it lives, and the page's login with what it looks like."""
-STRANGE = (
-    "/logout /nowhere /health/ //health /favicon.ico /channels/slack/requests /static/ /static/auth.py "
-    "/static/inbox.js%00 /static/%2e%2e/auth.py /static/..%2fauth.py /static/inbox.css/../../auth.py"
-).split()
+STRANGE = [
+    "/logout",
+    "/nowhere",
+    "/health/",
+    "//health",
+    "/favicon.ico",
+    "/channels/slack/requests",
+    "/static/",
+    "/static/auth.py",
+    "/static/inbox.js%00",
+    "/static/%2e%2e/auth.py",
+    "/static/..%2fauth.py",
+    "/static/inbox.css/../../auth.py",
+]
 PATHS = sorted({*PUBLIC, *(each.path for each in endpoints()), *(path for _, path, _ in PAGES), *STRANGE})
 
 
