@@ -48,13 +48,16 @@ def test_a_daemon_that_is_told_to_stop_leaves_everything_pending(daemon):
 
 
 def test_what_another_process_leaves_behind_goes_on_in_the_daemon(daemon, tmp_path):
-    """R2: its owner dies; the daemon takes the tree up, and a decision from a shell lets it go on there."""
+    """R2: it is there while another runs it; that one dies; the daemon takes it up, and a shell's decision counts."""
     file = tmp_path / "notes"
     daemon.start()
     asked = json.dumps({"eggs": str(file)})
     other = daemon.command("run", f"{AGENTS}:noting", asked, "--session", "other", "--wait")
     with daemon.client() as client:
         (request,) = until(lambda: client.get("/api/sessions/other").is_success and pending_of(client, "other"))
+        again = {"agent": "noting", "input": json.loads(asked), "session": "other"}
+        assert client.post("/api/sessions", json=again).status_code == 200
+        assert client.post("/api/sessions", json={**again, "input": {}}).status_code == 409
         other.kill()
         other.wait()
         assert daemon.command("approve", request["id"]).wait(60) == 0

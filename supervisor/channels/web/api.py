@@ -41,7 +41,7 @@ from supervisor.core.documents import (
     verdict_document,
 )
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.errors import InvalidInput, NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, Deny, SessionView, Verdict
 from supervisor.core.words import read_word
 
@@ -70,7 +70,10 @@ async def start_session(call: Call) -> Response:
     agent = _agent(call, body.agent)
     values = agent.decode_input(agent.default_input() if body.input is None else to_json(body.input, "the input"))
     was_there = body.session is not None and _is_there(call, body.session)
-    run = await call.supervisor.start(agent, *values, session=body.session, requester=call.person.name)
+    try:
+        run = await call.supervisor.start(agent, *values, session=body.session, requester=call.person.name)
+    except TreeOwned:  # the same, and it runs in another process
+        return document(Started(str(body.session)))
     return document(Started(run.session), 200 if was_there else 201)
 
 
