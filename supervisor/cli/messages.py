@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from supervisor.channels.cards import headline, heard_lines, summary, visible
+from supervisor.channels.replies import receipt_text
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
@@ -95,14 +96,8 @@ async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[Heard,
 
 
 def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:
-    became = {
-        "delivered": "was waiting for it",
-        "begun": "begins a turn with it",
-        "kept": "gets it when it asks for a message, or as its next turn",
-    }
-    if view.parent is not None:
-        became["kept"] = "gets it if it asks for a message before it ends; if not, that is said in its story"
-    print(f"{visible(view.path[-1])} [{view.id}] {became[receipt.kind]}")
+    became = receipt_text(receipt, is_sub_agent=view.parent is not None)
+    print(f"{visible(view.path[-1])} [{view.id}] {became}")
     if receipt.waiting_for:
         say("It waits for a person first:")
         for approval in receipt.waiting_for:

@@ -7,6 +7,7 @@ said, with the commands that decide it, and the exit code is 3.
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import anyio
@@ -163,7 +164,7 @@ def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
 
 
 def _one(settings: Settings, begin: Begin) -> int:
-    stopped, views = _drive(settings, begin)
+    stopped, views = _drive(settings, begin, is_alone=True)
     refused = {} if stopped else settings.refusals.get(views[0].id, {})
     if views and views[0].id in refused and views[0].outcome is None:
         # The disk took no more, for example: not a session that waits, but one that was stopped and can go on.
@@ -171,7 +172,7 @@ def _one(settings: Settings, begin: Begin) -> int:
     return stopped or _report(settings, views, as_list=False)
 
 
-def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionView]]:
+def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple[int | None, list[SessionView]]:
     """Run what `begin` starts; returns the exit code of a signal, and the roots as they are afterwards."""
     if settings.approve == "all":
         refuse_inside_call("--approve all")
@@ -199,8 +200,10 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
                 roots.extend(run.session for run in runs)
                 if has_tree:
                     terminal.show_tree(supervisor.watch_activity(roots))
+                prints_result = is_alone and not settings.as_json
+                tell = partial(follow, say=terminal.say, wants=wants, prints_result=prints_result)
                 for root in roots:
-                    onlookers.start_soon(follow, supervisor, root, opened_at, terminal.say, wants)
+                    onlookers.start_soon(tell, supervisor, root, opened_at)
                 if stays:
                     for run in runs:
                         await _stay(supervisor, run)
@@ -217,9 +220,12 @@ def _drive(settings: Settings, begin: Begin) -> tuple[int | None, list[SessionVi
 
 
 async def _stay(supervisor: "LocalSupervisor", run: Run[Any]) -> None:
-    """Wait for a run's end; one that cannot run here keeps nobody, and ends no other: it is said in the report."""
+    """Wait until a session is at rest; one that cannot run here keeps nobody, and ends no other: it is said in the
+    report."""
     try:
         await run.outcome()
+        while supervisor.get_row(run.session).outcome is None:  # what somebody said has begun the next turn
+            await supervisor.outcome(run.session)
     except SupervisorError:
         if run.session not in supervisor.refusals:
             raise

@@ -19,28 +19,27 @@ import signal
 import sys
 import tempfile
 import threading
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from supervisor.abc import Activities, Channel, Supervisor
 from supervisor.channels.cards import (
-    NUMBERS,
     decided,
-    json_text,
     make_card,
     path_text,
     plain,
-    quoted,
     summary,
     told,
     visible,
 )
-from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
+from supervisor.channels.terminal.commands import commands
+from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
+from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines
 from supervisor.core.activity import Activity
-from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.values import Approval
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class Terminal(Channel):
         if self._is_open:
             self._draw()
         elif is_new and not self.is_interactive:
-            self.say(plain(make_card(approval, _now()), self._commands(approval)))
+            self.say(plain(make_card(approval, _now()), commands(approval, self._store)))
         return self.name
 
     async def retire(self, approval: Approval, card: str) -> None:
@@ -172,6 +171,8 @@ class Terminal(Channel):
         finally:
             self._is_open = False
             self._erase()
+            if (talk := self._desk.talk) is not None and talk.text.strip():
+                self.say(f"! not said any more: {visible(talk.text)}", "bold red")
 
     async def _listen(self, fd: int, supervisor: Supervisor) -> None:
         decoder = KeyDecoder()
@@ -187,6 +188,10 @@ class Terminal(Channel):
                     await self._edit(action)
                 case ShowWhole(approval=approval):
                     self._show_whole(approval)
+                case OpenTalk(session=session):
+                    self._open_talk(supervisor, session)
+                case Say() as action:
+                    await self._say(supervisor, action)
                 case None:
                     pass
             self._draw()
@@ -200,6 +205,25 @@ class Terminal(Channel):
         self._desk.remove(action.approval, anyio.current_time())
         if verdict.kind not in ("won", "recorded"):
             self.say(f"! {told(verdict, _now())} [{action.approval}]", "bold red")
+
+    def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:
+        """Begin to say something: to the tree of the card that is shown, or to the one that runs."""
+        here = f"process {os.getpid()} on {os.uname().nodename} "
+        if (found := session or find_tree(supervisor, self._seen, here)) is None:
+            self.say("Nothing runs here that could be talked to.", "bold red")
+        else:
+            self._desk.talk = Talk(found, "", anyio.current_time())
+
+    async def _say(self, supervisor: Supervisor, said: Say) -> None:
+        """Decide, or send, and print what became of it; what is refused can be said again (A12)."""
+        began_at = _now() - timedelta(seconds=anyio.current_time() - said.began)
+        try:
+            heard = await supervisor.hear(said.session, said.text, self._desk.by, began_at, channel=self.name)
+        except SupervisorError as error:
+            self._desk.message = visible(str(error))
+            self._desk.talk = Talk(said.session, said.text, anyio.current_time())
+            return
+        self.say("\n".join(reply_lines(said, heard, _now())))
 
     async def _edit(self, action: OpenEditor) -> None:
         """Let the person's editor have the terminal, with the arguments in a file that nobody else can read."""
@@ -273,7 +297,7 @@ class Terminal(Channel):
     def _draw(self) -> None:
         if not self._is_open:
             return
-        if not self._desk.pending and not self._seen:
+        if not self._desk.pending and not self._seen and self._desk.talk is None:
             self._erase()
             return
         from supervisor.channels.terminal.screen import as_renderable, draw_region
@@ -317,29 +341,6 @@ class Terminal(Channel):
         live, self._live, self._painted = self._live, None, None
         if live is not None:
             live.stop()
-
-    def _commands(self, approval: Approval) -> dict[str, Any]:
-        end = "" if self._store is None else f" --store {shlex.quote(self._store)}"
-        if approval.kind == "question":
-            answer = f"supervisor answer {approval.id}"
-            few = approval.choices if approval.choices and len(approval.choices) <= len(NUMBERS) else ()
-            return {
-                **{quoted(choice): f"{answer} {shlex.quote(_typed(choice))}{end}" for choice in few},
-                **{word: f"{answer} {word}{end}" for word in ("yes", "no")},
-                "answer": f"{answer} VALUE{end}",
-                "decline": f"supervisor deny {approval.id} --reason TEXT{end}",
-            }
-        return {
-            "approve": f"supervisor approve {approval.id}{end}",
-            "edit": f"supervisor approve {approval.id} --edit JSON{end}",
-            "deny": f"supervisor deny {approval.id} --reason TEXT{end}",
-            "wider": f"supervisor approve {approval.id} --scope session|always{end}",
-        }
-
-
-def _typed(choice: str) -> str:
-    """Return what to type for a choice: a JSON string where nobody can type it, or it would be taken for an option."""
-    return json_text(choice) if choice.startswith("-") or choice != visible(choice) else choice
 
 
 def _now() -> datetime:

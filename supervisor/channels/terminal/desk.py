@@ -7,6 +7,7 @@ Rules
   `settle` seconds, and it was shown whole. A key meant for a card that has just gone never hits the next one.
 - Several keys in one read are a paste or type-ahead, never a decision.
 - A question's choices have the number keys; cards that have none keep them for selecting.
+- A word that is said and would decide is held to the same: what the person could not have read by then is not decided.
 - Edited arguments are shown on the card before they can be approved.
 - What is granted for longer than once is shown on a card of its own first, and chosen there by its number; edited
   arguments are approved once.
@@ -17,12 +18,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.channels.cards import NUMBERS, Grant, grants, json_text, visible
-from supervisor.channels.terminal.line import Line
+from supervisor.channels.terminal.line import PASTED, Line
+from supervisor.channels.terminal.talk import Say, Talk
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
+from supervisor.core.words import read_word
 
-KEYS: Final = "a s w e d v r and 1-9"
+KEYS: Final = "a s w e d v r t and 1-9"
 Wider = Literal["session", "always"]
 
 
@@ -42,7 +45,13 @@ class ShowWhole(msgspec.Struct, frozen=True):
     approval: str
 
 
-Action = Decide | OpenEditor | ShowWhole
+class OpenTalk(msgspec.Struct, frozen=True):
+    """The person wants to say something, to this session; None: to whatever runs here."""
+
+    session: str | None
+
+
+Action = Decide | OpenEditor | ShowWhole | OpenTalk | Say
 
 
 class Desk:
@@ -64,6 +73,8 @@ class Desk:
         self.line: Line | None = None
         """What the person is typing for the selected card, if they are."""
         self.typing: Literal["arguments", "reason", "answer"] = "reason"
+        self.talk: Talk | None = None
+        """What the person is saying to a session, if they are; cards come and go meanwhile."""
         self._selected_at = 0.0
 
     @property
@@ -101,11 +112,14 @@ class Desk:
 
     def press(self, keys: list[str], now: float) -> Action | None:
         """Take the keys of one read; returns what the channel is to do about them."""
+        if self.talk is not None:
+            return self._talk(self.talk, keys, now)
         if self.selected is None:
-            return None
+            self.message = ""
+            return OpenTalk(None) if keys == ["t"] else None
         if self.line is not None:
             return self._type(self.selected, self.line, keys, now)
-        if len(keys) != 1:
+        if len(keys) != 1 or keys[0].startswith(PASTED):
             self.message = "Several keys came at once, so none of them counts. Press one."
             return None
         self.message = ""
@@ -131,6 +145,8 @@ class Desk:
                 self.line, self.typing = Line(self.drafts.get(selected) or json_text(arguments)), "arguments"
             case "v":
                 return ShowWhole(selected)
+            case "t":
+                return OpenTalk(self.pending[selected].root_session)
             case "r" if self.edited.pop(selected, None) is not None:
                 self._select(selected, now)
             case other:
@@ -167,6 +183,24 @@ class Desk:
                 case None:
                     pass
         return None
+
+    def _talk(self, talk: Talk, keys: list[str], now: float) -> Say | None:
+        """Take keys of what is being said; a paste in it stays in it."""
+        self.message = ""
+        done = talk.press(keys, now)
+        if done is None or (done == "accept" and talk.text.strip() and not self._is_read(talk, now)):
+            return None
+        self.talk = None
+        return Say(talk.session, talk.text, talk.began) if done == "accept" and talk.text.strip() else None
+
+    def _is_read(self, talk: Talk, now: float) -> bool:
+        """Whether what is said decides nothing that the person could not have read when they began to say it."""
+        word, approval = read_word(talk.text), self.approval
+        is_bare = word is not None and word.approval is None and not word.all
+        if not is_bare or approval is None or approval.root_session != talk.session or self._may_decide(talk.began):
+            return True
+        talk.began = now  # they have been told, so Enter says it once more
+        return False
 
     def edit(self, approval: str, text: str, now: float) -> None:
         """Take edited arguments; what cannot be arguments is said, and kept as a draft."""

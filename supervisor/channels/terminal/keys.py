@@ -2,6 +2,7 @@
 
 Rules
 - What one read brings stays together: several keys at once are a paste or type-ahead, and whoever listens can tell.
+- What the terminal brackets as a paste is one key, however many reads it takes: nothing in it is a key press.
 - A lone ESC is told from the beginning of a sequence by a short silence.
 - The terminal gets its old mode back on every way out that a process has: leaving the block, an exception, and the
   signals whose default action would end or suspend the process. A handler of somebody else's is never replaced.
@@ -16,11 +17,13 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
 import anyio
+
+from supervisor.channels.terminal.line import PASTED
 
 ESCAPE_SILENCE: Final = 0.03
 """Seconds after which a lone ESC is the key, not the beginning of a sequence."""
@@ -43,6 +46,8 @@ _SEQUENCES: Final = {
     "[3~": "delete",
     "[Z": "backtab",
 }
+_PASTE, _PASTE_END = "[200~", "\x1b[201~"
+_BRACKETS_ON, _BRACKETS_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
 _CONTROLS: Final = {"\r": "enter", "\n": "enter", "\t": "tab", "\x7f": "backspace", "\x08": "backspace"}
 _SEQUENCE: Final = re.compile(r"\x1b(O.|\[[0-?]*[ -/]*[@-~])", re.DOTALL)
 _UNFINISHED: Final = re.compile(r"\x1b(O?|\[[0-?]*[ -/]*)", re.DOTALL)
@@ -54,6 +59,8 @@ class KeyDecoder:
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._rest = ""
+        self._paste: str | None = None
+        """What has come of a paste that has not ended."""
 
     @property
     def is_unfinished(self) -> bool:
@@ -65,7 +72,13 @@ class KeyDecoder:
         self._rest = ""
         keys: list[str] = []
         while text:
-            if text[0] == "\x1b" and (match := _SEQUENCE.match(text)):
+            if self._paste is not None:
+                pasted, end, text = (self._paste + text).partition(_PASTE_END)
+                self._paste = None if end else pasted
+                keys += [PASTED + pasted.replace("\r\n", "\n").replace("\r", "\n")] if end else []
+            elif text.startswith("\x1b" + _PASTE):
+                self._paste, text = "", text.removeprefix("\x1b" + _PASTE)
+            elif text[0] == "\x1b" and (match := _SEQUENCE.match(text)):
                 keys.append(_SEQUENCES.get(match[1], "unknown"))
                 text = text[match.end() :]
             elif text[0] == "\x1b" and _UNFINISHED.fullmatch(text):
@@ -133,11 +146,13 @@ class KeyMode:
         if self._saved is None:
             self._saved = termios.tcgetattr(self._fd)
         tty.setcbreak(self._fd, termios.TCSADRAIN)
+        _tell(_BRACKETS_ON)
 
     def leave(self) -> None:
         """Give the terminal its old mode back. Idempotent, and harmless when the terminal is gone."""
         saved, self._saved = self._saved, None
         if saved is not None:
+            _tell(_BRACKETS_OFF)
             try:
                 termios.tcsetattr(self._fd, termios.TCSADRAIN, saved)  # type: ignore[arg-type] # tcgetattr's own list
             except termios.error:
@@ -161,6 +176,12 @@ class KeyMode:
         sys.stderr.flush()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _tell(sequence: bytes) -> None:
+    """Tell the terminal itself, past every buffer; one that is gone needs no telling."""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), sequence)
 
 
 @contextmanager

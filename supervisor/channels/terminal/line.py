@@ -1,8 +1,13 @@
-"""A line that a person types: text, a cursor, and the keys that everybody's fingers know. Pure."""
+"""A line that a person types: text, a cursor, and the keys that everybody's fingers know. Pure.
+
+What is pasted into it is text, line ends too; only Enter, pressed, is the end of it.
+"""
 
 from collections.abc import Callable
 from typing import Final, Literal
 
+PASTED: Final = "paste:"
+"""How the key begins that stands for a whole paste; what was pasted follows."""
 _CHANGES: Final[dict[str, Callable[[str, str], tuple[str, str]]]] = {
     "backspace": lambda before, after: (before[:-1], after),
     "delete": lambda before, after: (before, after[1:]),
@@ -37,6 +42,8 @@ class Line:
         before, after = self.text[: self.cursor], self.text[self.cursor :]
         if key in _CHANGES:
             before, after = _CHANGES[key](before, after)
+        elif key.startswith(PASTED):
+            before += "".join(char for char in key.removeprefix(PASTED) if char >= " " or char in "\n\t")
         elif len(key) == 1:
             before += key
         self.text = before + after

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from rich.box import ROUNDED
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.segment import Segment, Segments
@@ -30,6 +31,15 @@ CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5
 """Other pending approvals that are listed; more of them are counted."""
 _MINIMUM_OF_CARD: Final = 6
+_ROWS_OF_LINE: Final = 4
+"""Of what is typed."""
+_STOP: Final = ("Ctrl-C", "stop for now")
+_LABELS: Final = {
+    "answer": ("Answer: ", "Enter answers   Esc goes back"),
+    "reason": ("Why not? ", "Enter denies (the reason may be empty)   Esc goes back"),
+    "arguments": ("Arguments: ", "Enter shows the card with them; nothing runs yet   Esc goes back"),
+}
+"""What stands before each line that is typed for a card, and below it: what Enter will do."""
 
 
 def open_console() -> Console:
@@ -42,9 +52,9 @@ Lines = list[list[Segment]]
 
 def draw_region(desk: Desk, activities: Sequence[Activity], console: Console, now: datetime) -> Lines:
     """Return the lines of the region: what waits for the person, and above it the tree of runs."""
-    cards = console.render_lines(draw(desk, console, now), pad=False) if desk.pending else []
+    cards = console.render_lines(draw(desk, console, now) if desk.pending else _alone(desk, console), pad=False)
     room = console.height - 1 - len(cards)
-    tree = draw_tree(activities, console.width, room, now, has_cards=bool(cards))
+    tree = draw_tree(activities, console.width, room, now, has_cards=bool(desk.pending))
     return [line for text in tree for line in console.render_lines(text, pad=False)] + cards
 
 
@@ -65,12 +75,29 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     return Group(as_renderable(lines[:kept]), note, _foot(desk, card, console.width, now))
 
 
+def _alone(desk: Desk, console: Console) -> RenderableType:
+    """Return what stands below the tree where no card does: the keys that are left."""
+    if desk.talk is not None:
+        return _below([], desk, console.width)
+    return _key_line([("t", "talk"), _STOP])
+
+
 def _foot(desk: Desk, card: Card, width: int, now: datetime) -> RenderableType:
     """Return what stands below the card: the other ones, what there is to say, and the keys."""
     rows = _others(desk, width, now)
+    return _below(rows, desk, width, _keys(desk, card))
+
+
+def _below(rows: list[RenderableType], desk: Desk, width: int, keys: RenderableType | None = None) -> RenderableType:
+    """Return rows, then what there is to say, then what is typed, or else the keys."""
     if desk.message:
-        rows.append(Text(desk.message, style="bold red"))
-    return Group(*rows, _typing(desk, desk.line) if desk.line is not None else _keys(desk, card))
+        rows = [*rows, Text(desk.message, style="bold red")]
+    if desk.talk is not None:
+        label = f"To {visible(desk.talk.session)}: "
+        return Group(*rows, _typing(desk.talk.line, label, "Enter says it   Esc gives it up", width))
+    if desk.line is not None:
+        return Group(*rows, _typing(desk.line, *_LABELS[desk.typing], width))
+    return Group(*rows) if keys is None else Group(*rows, keys)
 
 
 def draw_face(desk: Desk, approval: Approval, now: datetime, title: str = "") -> RenderableType:
@@ -166,25 +193,32 @@ def _keys(desk: Desk, card: Card) -> RenderableType:
         keys.append(("v", "view whole"))
     if len(desk.pending) > 1 and desk.granting is None:
         keys.append(("Tab", "next"))
-    keys.append(("Ctrl-C", "stop for now"))
+    if desk.granting is None:
+        keys.append(("t", "talk"))
+    keys.append(_STOP)
+    return _key_line(keys)
+
+
+def _key_line(keys: Sequence[tuple[str, str]]) -> Text:
     text = Text(" ")
     for key, word in keys:
         text.append(key, style=f"bold {CALM}").append(f" {word}  ")
     return text
 
 
-def _typing(desk: Desk, line: Line) -> RenderableType:
-    """Return the line being typed, with its cursor, and what Enter will do."""
-    if desk.typing == "answer":
-        label, hint = "Answer: ", "Enter answers   Esc goes back"
-    elif desk.typing == "reason":
-        label, hint = "Why not? ", "Enter denies (the reason may be empty)   Esc goes back"
-    else:
-        label, hint = "Arguments: ", "Enter shows the card with them; nothing runs yet   Esc goes back"
+def _typing(line: Line, label: str, hint: str, width: int) -> RenderableType:
+    """Return the line being typed, with its cursor, and what Enter will do; of a long one, what is near the cursor."""
+    before, after = visible(line.text[: line.cursor]), visible(line.text[line.cursor + 1 :])
+    room = _ROWS_OF_LINE * width - cell_len(label) - 2
+    if cell_len(before) > room:
+        before = "…" + before[-room // 2 :]
+    rest = max(0, room - cell_len(before))
+    if cell_len(after) > rest:
+        after = set_cell_size(after, rest).rstrip() + "…"
     text = Text(label, style=f"bold {CALM}")
-    text.append(visible(line.text[: line.cursor]), style="default not bold")
+    text.append(before, style="default not bold")
     text.append(visible(line.text[line.cursor : line.cursor + 1]) or " ", style="default reverse not bold")
-    text.append(visible(line.text[line.cursor + 1 :]), style="default not bold")
+    text.append(after, style="default not bold")
     return Group(text, Text(hint, style="dim"))
 
 

@@ -1,0 +1,79 @@
+"""Saying something to a session at the terminal: the line that is typed, and what is answered.
+
+Rules
+- What is said goes to the session that its line names, from the first key on, whatever is selected meanwhile.
+- A word decides what was shown before it was begun (A12): a card that came while somebody typed is not what they meant.
+- Keys that arrive together are a paste or type-ahead: an Enter among them ends a line of the text, not the text. The
+  last of them may be the person's.
+- What could not be said is given back to be said again.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from supervisor.abc import Supervisor
+from supervisor.channels.cards import GUTTER, headline, heard_lines, summary, visible
+from supervisor.channels.replies import receipt_text
+from supervisor.channels.terminal.line import PASTED, Line
+from supervisor.core.activity import Activity
+from supervisor.core.words import Heard
+
+
+class Say(msgspec.Struct, frozen=True):
+    """The person says something to a session; `began`: when they began to type it."""
+
+    session: str
+    text: str
+    began: float
+
+
+class Talk:
+    """What a person is about to say to one session."""
+
+    def __init__(self, session: str, text: str, now: float) -> None:
+        self.session = session
+        self.line = Line(text)
+        self.began = now
+
+    @property
+    def text(self) -> str:
+        return self.line.text
+
+    def press(self, keys: list[str], now: float) -> Literal["accept", "back"] | None:
+        for place, key in enumerate(keys, 1):
+            if not self.text:
+                self.began = now
+            is_inside = key == "enter" and place < len(keys)
+            if (done := self.line.press(f"{PASTED}\n" if is_inside else key)) is not None:
+                return done
+        return None
+
+
+def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str) -> str | None:
+    """Return the session to talk to where no card names one: the first tree that is shown, or else that runs here.
+
+    `here`: how an owner's description begins that is this process.
+    """
+    shown = [each for each in seen if each.parent is None]
+    if shown:
+        return next((each for each in shown if each.outcome is None), shown[0]).session
+    views = supervisor.find_sessions(is_open=True)
+    return next((view.id for view in views if view.parent is None and (view.owner or "").startswith(here)), None)
+
+
+def reply_lines(said: Say, heard: Heard, now: datetime) -> list[str]:
+    """Return what was said, and what became of it."""
+    first, *more = visible(said.text.strip(), lines=True).split("\n")
+    lines = [f"> {first}", *(f"  {GUTTER}{line}" for line in more)]
+    if heard.receipt is None:
+        return lines + [f"  {line}" for line in heard_lines(heard, now)]
+    lines.append(f"  {visible(said.session)} {receipt_text(heard.receipt)}")
+    if heard.receipt.waiting_for:
+        lines.append("  It waits for a person first:")
+        lines += [f"    {each.id}  {headline(each)}: {summary(each)}" for each in heard.receipt.waiting_for]
+    if not heard.receipt.running:
+        lines.append("  Nobody runs it now; the message is kept until somebody does.")
+    return lines

@@ -1,0 +1,137 @@
+"""Questions and chat words at the terminal: a real terminal, real keys, on both backends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import PtyProgram
+from test_cards import make_approval
+
+from supervisor.channels.terminal.desk import Desk, OpenTalk
+from supervisor.channels.terminal.keys import KeyDecoder
+from supervisor.channels.terminal.line import PASTED
+from supervisor.channels.terminal.talk import Say, Talk
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_questions_are_answered_with_a_number_a_letter_a_text_and_a_reason_for_none(ask_on_terminal, backend):
+    """Each kind has its keys; nothing in a question is obeyed by the terminal."""
+    program = ask_on_terminal(backend)
+    program.see("“staging”")
+    program.see("Ctrl-C")
+    program.press("2")
+    program.see("Sure?")
+    program.see("Ctrl-C")
+    program.press("y")
+    program.see("Since when?")
+    program.see("Ctrl-C")
+    program.press("a")
+    program.see("Answer:")
+    program.press("gestern, früh\r")
+    program.see("Anything else?")
+    program.see("Ctrl-C")
+    program.press("d")
+    program.see("Why not?")
+    program.press("not tonight\r")
+    *answers, declined = json.loads(program.end()[1])
+    assert answers == ["deny\x1b[2J", True, "gestern, früh"]
+    assert "not tonight" in declined
+    assert b"\x1b]0;" not in program.raw
+    assert b"deny\x1b" not in program.raw
+    assert "\u202e".encode() not in program.raw
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_yes_decides_the_one_card_that_was_shown(on_terminal, backend):
+    """A12: a bare word, as the whole message."""
+    program = on_terminal(backend, "only")
+    program.see("Ctrl-C")
+    program.press("t")
+    program.see("To asking:")
+    program.press("Yes\r")
+    program.see("approved by ana")
+    assert json.loads(program.end()[1]) == ["noted only 1"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_chat_is_kept_a_bare_word_for_two_decides_nothing_and_approve_all_both(on_terminal, backend):
+    """A12, R7: whoever says "do NOT run that" has sent a message; the cards still wait."""
+    program = on_terminal(backend, "first", "second")
+    program.see("2 waiting")
+    program.see("Ctrl-C")
+    for said in ("do NOT run that", "yes"):
+        program.press("t")
+        program.see("To asking:")
+        program.press(f"{said}\r")
+        program.see(f"> {said}")
+        program.see("2 waiting")
+    assert "approved" not in program.text
+    program.press("t")
+    program.see("To asking:")
+    program.press("approve all\r")
+    assert sorted(json.loads(program.end()[1])) == ["noted first 1", "noted second 1"]
+    assert program.text.count("yes ") >= 2  # the reply named both, with their ids
+
+
+def make_desk(*approvals):
+    desk = Desk("ana", 0.4)
+    for approval in approvals:
+        desk.add(approval, 0.0)
+        desk.whole.add((approval.id, None))
+    return desk
+
+
+def test_a_word_that_was_begun_before_its_card_could_be_read_is_said_only_once_more():
+    """A12: what came while somebody typed is not what they meant; with Enter again it is."""
+    desk = make_desk()
+    assert desk.press(["t"], 1.0) == OpenTalk(None)
+    desk.talk = Talk("s", "", 1.0)
+    desk.press([*"yes"], 2.0)
+    desk.add(make_approval(id="p", root_session="s"), 3.0)
+    assert desk.press(["enter"], 3.1) is None
+    desk.whole.add(("p", None))
+    assert desk.press(["enter"], 9.0) is None
+    assert desk.press(["enter"], 9.5) == Say("s", "yes", 9.0)
+    assert desk.talk is None
+
+
+def test_what_is_typed_survives_cards_that_come_and_go():
+    """Neither the text nor where it goes to changes with what is selected."""
+    desk = make_desk(make_approval(id="p", root_session="s"), make_approval(id="q", root_session="other"))
+    assert desk.press(["t"], 1.0) == OpenTalk("s")
+    desk.talk = Talk("s", "", 1.0)
+    desk.press([*"no, w"], 1.0)
+    desk.remove("p", 2.0)
+    assert desk.press([*"ait", "enter"], 3.0) == Say("s", "no, wait", 1.0)
+    desk.talk = Talk("s", "", 1.0)
+    assert desk.press(["x"], 1.0) is None
+    assert desk.press(["esc"], 1.0) is None
+    assert desk.talk is None
+
+
+def test_a_paste_is_text_and_never_keys():
+    """However it comes: bracketed in pieces, or bare with line ends in it; on a card it counts for nothing."""
+    decoder = KeyDecoder()
+    pasted = "a\ré日\x1b[Bx"
+    data = f"\x1b[200~{pasted}\x1b[201~t".encode()
+    assert [key for byte in data for key in decoder.feed(bytes([byte]))] == [f"{PASTED}a\né日\x1b[Bx", "t"]
+    desk = make_desk(make_approval(id="p", root_session="s"))
+    assert desk.press([f"{PASTED}a"], 9.0) is None
+    desk.talk = Talk("s", "", 1.0)
+    assert desk.press([f"{PASTED}one\ntwo\n"], 2.0) is None
+    assert desk.press(["enter", "x", "enter"], 3.0) == Say("s", "one\ntwo\n\nx", 2.0)
+
+
+@pytest.fixture
+def ask_on_terminal(tmp_path: Path):
+    """Start `questioning.py` on a terminal."""
+    programs: list[PtyProgram] = []
+
+    def start(backend: str) -> PtyProgram:
+        store = str(tmp_path / "state.db")
+        programs.append(PtyProgram([str(Path(__file__).with_name("questioning.py")), backend, store]))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.close()
