@@ -64,7 +64,7 @@ def test_chat_is_kept_a_bare_word_for_two_decides_nothing_and_approve_all_both(o
         program.see("To asking:")
         program.press(f"{said}\r")
         program.see(f"> {said}")
-        program.see("2 waiting")
+        program.see("Ctrl-C")
     assert "approved" not in program.text
     program.press("t")
     program.see("To asking:")

@@ -37,7 +37,7 @@ from supervisor.channels.cards import (
 from supervisor.channels.terminal.commands import commands
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
-from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines
+from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines, wait_until_noted
 from supervisor.core.activity import Activity
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.values import Approval
@@ -217,7 +217,10 @@ class Terminal(Channel):
     async def _say(self, supervisor: Supervisor, said: Say) -> None:
         """Decide, or send, and print what became of it; what is refused can be said again (A12)."""
         began_at = _now() - timedelta(seconds=anyio.current_time() - said.began)
+        self._draw()
         try:
+            if (approval := self._desk.approval) is not None and approval.root_session == said.session:
+                await wait_until_noted(supervisor, approval, self.name)
             heard = await supervisor.hear(said.session, said.text, self._desk.by, began_at, channel=self.name)
         except SupervisorError as error:
             self._desk.message = visible(str(error))

@@ -10,8 +10,9 @@ Rules
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
+import anyio
 import msgspec
 
 from supervisor.abc import Supervisor
@@ -19,7 +20,11 @@ from supervisor.channels.cards import GUTTER, headline, heard_lines, summary, vi
 from supervisor.channels.replies import receipt_text
 from supervisor.channels.terminal.line import PASTED, Line
 from supervisor.core.activity import Activity
+from supervisor.core.events import CardPosted
+from supervisor.core.values import Approval
 from supervisor.core.words import Heard
+
+NOTING: Final = 5.0
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -62,6 +67,19 @@ def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str) -> st
         return next((each for each in shown if each.outcome is None), shown[0]).session
     views = supervisor.find_sessions(is_open=True)
     return next((view.id for view in views if view.parent is None and (view.owner or "").startswith(here)), None)
+
+
+async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: str) -> None:
+    """Wait until it is on disk that a channel has shown an approval: a word may be faster than a busy disk (A12).
+
+    Given up after NOTING seconds; then the word decides nothing, and the reply says how to.
+    """
+    if channel in supervisor.get_approval(approval.id).shown:
+        return
+    with anyio.move_on_after(NOTING):
+        async for row in supervisor.watch(approval.session):
+            if isinstance(row.event, CardPosted) and (row.event.approval, row.event.channel) == (approval.id, channel):
+                return
 
 
 def reply_lines(said: Say, heard: Heard, now: datetime) -> list[str]:
