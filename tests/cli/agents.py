@@ -80,6 +80,18 @@ async def listening(ctx: Context) -> str:
 
 
 @agent
+async def whispering(ctx: Context) -> str:
+    return "for the parent"
+
+
+@agent
+async def saying(ctx: Context, text: str) -> str:
+    await ctx.send(f"said {text}\n" + "long " * 50 + "end\x1b[2J")
+    await (await ctx.spawn(whispering)).result()
+    return f"result {text}"
+
+
+@agent
 async def questioning(ctx: Context) -> list[str]:
     """Asks one of each kind."""
     where = await ctx.ask("Which environment?\n[approved]", choices=["staging", "a b"])

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.channels.cards import NUMBERS, Grant, grants, json_text, visible
-from supervisor.channels.terminal.line import PASTED, Line
+from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.talk import Say, Talk
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
@@ -119,7 +119,7 @@ class Desk:
             return OpenTalk(None) if keys == ["t"] else None
         if self.line is not None:
             return self._type(self.selected, self.line, keys, now)
-        if len(keys) != 1 or keys[0].startswith(PASTED):
+        if len(keys) != 1:
             self.message = "Several keys came at once, so none of them counts. Press one."
             return None
         self.message = ""
