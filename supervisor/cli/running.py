@@ -33,7 +33,7 @@ from supervisor.cli.options import (
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
 from supervisor.cli.signals import bare, run_until_stopped
-from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble
+from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.values import SessionView
@@ -200,8 +200,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 roots.extend(run.session for run in runs)
                 if has_tree:
                     terminal.show_tree(supervisor.watch_activity(roots))
-                prints_result = is_alone and not settings.as_json
-                tell = partial(follow, say=terminal.say, wants=wants, prints_result=prints_result)
+                tell = partial(follow, say=terminal.say, wants=wants, prints_result=is_alone)
                 for root in roots:
                     onlookers.start_soon(tell, supervisor, root, opened_at)
                 if stays:
@@ -286,7 +285,9 @@ def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exi
         if not settings.as_json and is_alone:
             answers.print_value(view.outcome.get("value"))
         else:
-            say(f"{visible(view.path[-1])} [{view.id}] succeeded")
+            value = view.outcome.get("value")
+            text = f": {quote(value)}" if isinstance(value, str) and not is_alone else ""
+            say(f"{visible(view.path[-1])} [{view.id}] succeeded{text}")
     else:
         say(f"{visible(view.path[-1])} [{view.id}] {ending(kind, view.outcome.get('cause'))}")
     say(f"\nsupervisor show {view.id}{option}    or, of all: supervisor sessions{option}")

@@ -96,12 +96,12 @@ class PtyProgram:
 
 @pytest.fixture
 def on_terminal(tmp_path: Path):
-    """Start `asking.py`, or the demonstration, on a terminal."""
+    """Start `asking.py` or another program that lies beside it, or the demonstration, on a terminal."""
     programs: list[PtyProgram] = []
 
-    def start(backend: str, *names: str, demo: bool = False, **env: str) -> PtyProgram:
+    def start(backend: str, *names: str, program: str = "asking.py", demo: bool = False, **env: str) -> PtyProgram:
         store = str(tmp_path / "state.db")
-        asking = [str(Path(__file__).with_name("asking.py")), backend, store, *names]
+        asking = [str(Path(__file__).with_name(program)), backend, store, *names]
         demonstration = ["-m", "supervisor", "demo", "--store", store, "--backend", backend, "--json"]
         programs.append(PtyProgram(demonstration if demo else asking, **env))
         return programs[-1]

@@ -1,10 +1,8 @@
 """Questions and chat words at the terminal: a real terminal, real keys, on both backends."""
 
 import json
-from pathlib import Path
 
 import pytest
-from conftest import PtyProgram
 from test_cards import make_approval
 
 from supervisor.channels.terminal.desk import Desk, OpenTalk
@@ -14,9 +12,9 @@ from supervisor.channels.terminal.talk import Say, Talk
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_questions_are_answered_with_a_number_a_letter_a_text_and_a_reason_for_none(ask_on_terminal, backend):
+def test_questions_are_answered_with_a_number_a_letter_a_text_and_a_reason_for_none(on_terminal, backend):
     """Each kind has its keys; nothing in a question is obeyed by the terminal."""
-    program = ask_on_terminal(backend)
+    program = on_terminal(backend, program="questioning.py")
     program.see("“staging”")
     program.see("Ctrl-C")
     program.press("2")
@@ -120,18 +118,3 @@ def test_a_paste_is_text_and_never_keys():
     desk.talk = Talk("s", "", 1.0)
     assert desk.press([f"{PASTED}one\ntwo\n"], 2.0) is None
     assert desk.press(["enter", "x", "enter"], 3.0) == Say("s", "one\ntwo\n\nx", 2.0)
-
-
-@pytest.fixture
-def ask_on_terminal(tmp_path: Path):
-    """Start `questioning.py` on a terminal."""
-    programs: list[PtyProgram] = []
-
-    def start(backend: str) -> PtyProgram:
-        store = str(tmp_path / "state.db")
-        programs.append(PtyProgram([str(Path(__file__).with_name("questioning.py")), backend, store]))
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        program.close()

@@ -88,6 +88,8 @@ async def whispering(ctx: Context) -> str:
 async def saying(ctx: Context, text: str) -> str:
     await ctx.send(f"said {text}\n" + "long " * 50 + "end\x1b[2J")
     await (await ctx.spawn(whispering)).result()
+    if text == "ask":
+        await ctx.call(note, "first")
     return f"result {text}"
 
 

@@ -71,12 +71,12 @@ def test_chat_words_decide_and_everything_else_is_sent(supervisor):
 
 def test_what_a_session_says_is_shown_whole_and_once_while_it_goes_on(supervisor):
     """`ctx.send` and a turn's result, escaped; the last result is printed, a sub-agent's is for its parent alone."""
-    done = supervisor("run", f"{AGENTS}:saying", '"hi"', "--session", "s")
-    assert "said hi" in done.err
-    assert "end\\x1b[2J" in done.err
-    assert ("result hi" in done.err, "for the parent" in done.err) == (False, False)
-    assert done.out.count("result hi") == 1
-    supervisor("send", "s", "you")
-    again = supervisor("resume", "s", "--json")
-    assert "result you" in again.err
-    assert "said hi" not in again.err
+    first = supervisor("run", f"{AGENTS}:saying", '"ask"', "--session", "s")
+    assert "said ask" in first.err
+    assert "end\\x1b[2J" in first.err
+    supervisor("send", "s", "more")
+    then = supervisor("resume", "s", "--approve", "all")
+    assert "said ask" not in then.err
+    assert "result ask" in then.err
+    assert ("result more" in then.err, "for the parent" in then.err) == (False, False)
+    assert then.out.count("result more") == 1
