@@ -19,6 +19,13 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_collection_modifyitems(config, items):
+    """What takes many minutes is only for whoever asks for it by `-m soak`."""
+    if "soak" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request):
     return request.param

@@ -22,6 +22,8 @@ from supervisor.core.people import People, Person
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, Approve
 
+RECORDED: Final = 1.0  # seconds
+
 
 class Entitled(msgspec.Struct, frozen=True):
     """Somebody who may decide, and what."""
@@ -102,6 +104,14 @@ class Answering:
             await supervisor.refuse_decision(approval.id, person.name, why, self._channel)
             return f"Not counted: {visible(why)}. It waits for somebody who may."
         return Entitled(approval, person.name)
+
+    async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
+        """Wait, shortly, until the store knows of the card that was pressed: its buttons may be faster than our record
+        of it, and if we died between the decision and that, nobody would retire it (R3)."""
+        with anyio.move_on_after(RECORDED):
+            while approval.status == "pending" and self._channel not in approval.shown:
+                await anyio.sleep(0.02)
+                approval = supervisor.get_approval(approval.id)
 
     async def decide(self, supervisor: Supervisor, who: Entitled, code: str, text: str | None, now: datetime) -> Result:
         """Decide what a press means; `text`: what was written into its form. Raises StoreError."""

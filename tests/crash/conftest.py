@@ -6,14 +6,6 @@ import pytest
 from nest import Nests
 
 
-def pytest_collection_modifyitems(config, items):
-    """The full enumerations take many minutes: only for whoever asks for them by `-m soak`."""
-    if "soak" not in config.option.markexpr:
-        soaks = [item for item in items if item.get_closest_marker("soak") and "crash" in item.path.parts]
-        config.hook.pytest_deselected(items=soaks)
-        items[:] = [item for item in items if item not in soaks]
-
-
 @pytest.fixture(scope="session")
 def nests():
     """Where processes come from."""

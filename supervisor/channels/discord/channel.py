@@ -274,6 +274,7 @@ class Discord(Channel):
         found = await self._answering.find_entitled(self._supervisor, act.approval, act.user)
         if isinstance(found, str):
             return found
+        await self._answering.until_recorded(self._supervisor, found.approval)
         result = await self._answering.decide(self._supervisor, found, act.code, act.text, _now())
         if result.is_stale and act.card:
             self._tasks.start_soon(self._retire_pressed, self._supervisor.get_approval(act.approval), act.card)

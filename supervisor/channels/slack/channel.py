@@ -233,6 +233,7 @@ class Slack(Channel):
         if press.code in FORMS and press.text is None and found.approval.status == "pending":
             await self._open_form(press, found.approval)
             return None
+        await self._answering.until_recorded(self._supervisor, found.approval)
         result = await self._answering.decide(self._supervisor, found, press.code, press.text, _now())
         if not result.is_decision and press.text is not None:
             return result.text

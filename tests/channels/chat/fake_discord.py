@@ -5,7 +5,7 @@ import json
 import re
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
@@ -27,6 +27,7 @@ class FakeDiscord:
         self.told = {}
         self.commands = []
         self.calls = []
+        self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
         self.unwell = 0  # how many of the next requests are done, and then answered with 502 and a page
         self.url = ""
@@ -35,6 +36,12 @@ class FakeDiscord:
 
     def answer(self, method, path, params, body):
         self.calls.append((method, path))
+        self.taken(method, "before")
+        answer = self._do(method, path, params, body)
+        self.taken(method, "after")
+        return answer
+
+    def _do(self, method, path, params, body):
         if found := re.fullmatch(r"/channels/(\d+)/messages", path):
             return self._post(found[1], body) if method == "POST" else self._list(found[1], params)
         if (found := re.fullmatch(r"/channels/(\d+)/messages/(\d+)", path)) and method == "PATCH":
@@ -123,8 +130,9 @@ def serving(discord):
             self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
+            with suppress(ConnectionError):  # who asked has died
+                self.end_headers()
+                self.wfile.write(raw)
 
         do_GET = do_POST = do_PATCH = do_PUT = handle_any  # noqa: N815 # the server's names
 

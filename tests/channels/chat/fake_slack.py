@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -22,6 +22,7 @@ class FakeSlack:
         self.whispers = []
         self.views = []
         self.calls = []
+        self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
         self.refusals = {}  # method -> error
         self.unwell = 0  # how many of the next requests are done, and then answered with 502 and a page
@@ -32,7 +33,10 @@ class FakeSlack:
         self.calls.append(method)
         if method in self.refusals:
             return {"ok": False, "error": self.refusals[method]}
-        return getattr(self, method.replace(".", "_"))(**arguments)
+        self.taken(method, "before")
+        answer = getattr(self, method.replace(".", "_"))(**arguments)
+        self.taken(method, "after")
+        return answer
 
     def chat_postMessage(self, channel, text, blocks, thread_ts=None, **_):  # noqa: N802 # Slack's names
         ts = f"{time.time():.0f}.{next(self._clock):06d}"
@@ -143,8 +147,9 @@ def serving(slack):
             self.send_response(status)
             for name, value in {"content-type": "application/json", "content-length": len(raw), **headers}.items():
                 self.send_header(name, str(value))
-            self.end_headers()
-            self.wfile.write(raw)
+            with suppress(ConnectionError):  # who asked has died
+                self.end_headers()
+                self.wfile.write(raw)
 
         do_GET = do_POST  # noqa: N815 # the server's names
 

@@ -1,0 +1,106 @@
+"""A daemon on a chat platform, whose process is killed at one of its commits.
+
+python platform_life.py                     reads jobs, one a line, and forks a process for each
+{"folder": ..., "platform": ..., "url": ..., "backend": ..., "when": "before" | "after", "n": 3}
+{"port": 4711, "pid": 7}  {"exit": -9}      what it writes, one a line
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import fake_discord
+import fake_slack
+
+import supervisor.app
+from supervisor import Context, SqliteStore, agent, tool
+from supervisor.channels.discord import Discord
+from supervisor.channels.slack import Slack
+from supervisor.cli.signals import run_until_stopped
+from supervisor.core.people import People, Person, TokenHash, hash_token
+from supervisor.daemon import Daemon, Settings
+
+TOKEN = "sup_token"
+ANA = "U-ANA"
+
+
+@tool
+async def deploy(target: str) -> str:
+    with Path(os.environ["LIFE"], "ran").open("a") as file:
+        file.write("ran\n")
+    return target
+
+
+@agent
+async def deployer(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+def serve(job):
+    os.environ["LIFE"] = job["folder"]
+    done = [0]
+
+    class Store(SqliteStore):
+        def commit(self):
+            done[0] += 1
+            doom(job, "before", done[0])
+            super().commit()
+            doom(job, "after", done[0])
+
+    supervisor.app.SqliteStore = Store
+    tokens = (TokenHash(hash_token(TOKEN)),)
+    people = People([Person(name="ana", roles=("operator",), tokens=tokens, identities={job["platform"]: ANA})])
+    store = Path(job["folder"], "state.db")
+    channels = [channel(job, people)]
+    daemon = Daemon(Settings(store=store, people=people, agents={"deployer": deployer}, port=0, channels=channels))
+    print(json.dumps({"port": daemon.port, "pid": os.getpid()}), flush=True)
+    run_until_stopped(daemon.run, job["backend"])
+
+
+def doom(job, when, n):
+    if (job["when"], job["n"]) == (when, n):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def channel(job, people):
+    if job["platform"] == "slack":
+        return Slack(
+            token=fake_slack.TOKEN,
+            signing_secret=fake_slack.SECRET,
+            conversation="C1",
+            people=people,
+            base_url=job["url"],
+        )
+    return Discord(
+        token=fake_discord.TOKEN,
+        application=fake_discord.APPLICATION,
+        public_key=fake_discord.PUBLIC_KEY,
+        conversation="77",
+        people=people,
+        base_url=job["url"],
+    )
+
+
+def main():
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            job, code = json.loads(line), 70
+            try:
+                with Path(job["folder"], "log").open("a") as log:
+                    os.dup2(log.fileno(), 2)
+                signal.alarm(60)
+                serve(job)
+                code = 0
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        print(json.dumps({"exit": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
