@@ -14,16 +14,13 @@ settings.register_profile(
 settings.load_profile("house")
 
 
-def pytest_collection_modifyitems(items):
-    """Long tests first, so that no worker is left alone with them at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
 def pytest_collection_modifyitems(config, items):
-    """What takes many minutes is only for whoever asks for it by `-m soak`."""
+    """What takes many minutes is only for whoever asks for it by `-m soak`. Long tests first, so that no worker is left
+    alone with them at the end."""
     if "soak" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
