@@ -35,6 +35,11 @@ async def listener(ctx: Context) -> str:
     return await ctx.receive()
 
 
+@agent
+async def echo(ctx: Context, text: str) -> str:
+    return text
+
+
 @agent(inactivity_timeout=1e9)
 async def wedged(ctx: Context) -> None:
     await ctx.call(never_ending)
@@ -80,6 +85,19 @@ async def test_what_comes_for_an_unowned_tree_loads_it_in_a_daemon_only(adopt):
         assert (supervisor.get_session("left").outcome is not None) == adopt
 
 
+async def test_a_message_to_a_session_at_rest_begins_a_turn_in_a_daemon():
+    """R2: nobody owns it, nobody has died, and it was not open when the daemon started."""
+    async with opened() as supervisor:
+        run = await supervisor.start(echo, "one", session="left")
+        assert await run.result() == "one"
+        store = fork(supervisor.store)
+    async with opened(store, adopt=True) as supervisor:
+        await anyio.sleep(LOOK * 2)
+        await supervisor.send("left", "two", by="ana")
+        with anyio.fail_after(5 * LOOK):
+            assert (await supervisor.outcome("left")).value == "two"
+
+
 async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
     """R2: it was decided while nobody ran the tree, then the daemon starts."""
     ran.clear()
@@ -116,5 +134,6 @@ async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_a
         await supervisor._runner.journal.append(lambda view: [("left", request)])
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
-        assert (await supervisor.outcome("left")).kind == "cancelled"
+        with anyio.fail_after(5 * LOOK):
+            assert (await supervisor.outcome("left")).kind == "cancelled"
     assert len(events(store, "left", e.RunFinished)) == 1

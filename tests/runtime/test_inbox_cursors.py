@@ -1,0 +1,34 @@
+"""The inbox goes on from its cursor: in the order of what changed last, nothing missed, nothing twice."""
+
+import pytest
+from scenes import opened
+
+from supervisor import Context, Deny, agent, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def work(name: str) -> str:
+    return name
+
+
+@agent
+async def worker(ctx: Context, name: str) -> str:
+    return (await ctx.call(work, name)).kind
+
+
+async def test_cursors_grow_also_where_an_approval_changed_twice():
+    """Asked, another asked, the first decided: read at once, the first comes behind the other."""
+    async with opened() as supervisor:
+        asked = []
+        for name in ("first", "other"):
+            run = await supervisor.start(worker, name, session=name)
+            asked.append((await anext(run.approvals())).id)
+        await supervisor.decide(asked[0], Deny(by="ana"))
+        watch = supervisor.watch_inbox(0)
+        seen = [((await anext(watch)).id, watch.cursor) for _ in asked]
+        assert [approval for approval, _ in seen] == asked[::-1]
+        again = supervisor.watch_inbox(seen[0][1])
+        assert ((await anext(again)).id, again.cursor) == seen[1]
+        await supervisor.decide(asked[1], Deny(by="ana"))
