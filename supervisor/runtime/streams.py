@@ -118,7 +118,7 @@ class SessionJournal(AsyncIterator[Row]):
     def __init__(self, supervisor: "LocalSupervisor", session: str, after: int, *, stay: bool = False) -> None:
         self._supervisor = supervisor
         self._session = session
-        self._cursor = after
+        self._cursor = after if after <= supervisor.store.last_position() else 0  # a cursor of another store
         self._stay = stay
         self._found: list[Row] = []
 

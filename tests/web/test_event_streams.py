@@ -5,6 +5,7 @@ import threading
 import anyio
 import pytest
 from daemons import pending_of, until
+from sites import world
 
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.events import BEAT, SLOW, EventStream
@@ -69,6 +70,18 @@ def test_the_inbox_tells_what_waits_then_what_changes(daemon):
         assert len({*seen, *heard}) == 5
         assert listen(client, "/api/events", count=2, params={"after": last}) == heard
         assert client.get("/api/events", headers={"last-event-id": "x"}).status_code == 422
+
+
+@pytest.mark.anyio
+async def test_who_comes_with_a_cursor_of_another_store_hears_everything():
+    """After a store was replaced by an older one, nobody listens behind its end for ever."""
+    async with world() as here:
+        asked = await here.ask()
+        whole = here.supervisor.journal(asked.session)
+        heard = here.supervisor.watch(asked.session, whole[-1].position + 1000, stay=True)
+        assert (await anext(heard)).position == whole[0].position
+        inbox = here.supervisor.watch_inbox(whole[-1].position + 1000)
+        assert (await anext(inbox)).id == asked.id
 
 
 @pytest.mark.anyio
