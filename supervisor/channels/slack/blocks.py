@@ -172,7 +172,11 @@ def _text(text: str, *, bold: bool = False) -> Block:
 
 
 def _plain(text: str, limit: int) -> Block:
-    return {"type": "plain_text", "text": fit(text, limit, remark=False), "emoji": False}
+    return {
+        "type": "plain_text",
+        "text": fit(text, limit, remark=False) or " ",  # Slack refuses an empty one
+        "emoji": False,
+    }
 
 
 def _header(text: str) -> Block:

@@ -116,6 +116,64 @@ def test_a_discord_card_keeps_every_limit(approval):
     assert card["allowed_mentions"] == {"parse": []}
 
 
+@st.composite
+def decided_ones(draw):
+    """What became of an approval, with whatever a person may have written to it."""
+    approval = draw(approvals())
+    ended = ["answered", "denied"] if approval.kind == "question" else ["approved", "denied"]
+    scope = draw(st.sampled_from(["once", "session", "always"]))
+    return msgspec.structs.replace(
+        approval,
+        status=draw(st.sampled_from([*ended, "expired", "withdrawn"])),
+        by=draw(st.none() | hostile),
+        reason=draw(st.none() | hostile),
+        answer=draw(values),
+        decided_at=NOW,
+        scope=scope,
+        rule=None if scope == "once" else "r1",
+        pattern=draw(st.none() | hostile),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(decided_ones())
+def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
+    """R3: who and when, the id whole, no button; whatever was written as a reason or an answer."""
+    card = blocks.retired_blocks(approval, NOW)
+    texts = [part["text"] for block in card for part in (block.get("text"), *block.get("elements", ())) if part]
+    assert all(0 < length(text) <= 2000 for text in texts)
+    assert ID in [element["text"] for block in card for element in block.get("elements", ())]
+    assert {block["type"] for block in card} == {"section", "context"}
+    message = components.retired_message(approval, NOW)
+    (embed,) = message["embeds"]
+    assert (0 < length(embed["title"]) <= 256, 0 < length(embed["description"]) <= 4096) == (True, True)
+    assert (embed["description"].count("```"), embed["footer"]["text"]) == (2, ID)
+    assert sum(length(text) for _, text in texts_of(embed)) <= 6000
+    assert (message["components"], message["allowed_mentions"]) == ([], {"parse": []})
+
+
+@settings(max_examples=60, deadline=None)
+@given(approvals())
+def test_a_form_that_is_offered_keeps_every_limit(approval):
+    """Titles, labels, what stands in the field, and what is given back: nothing that either platform would refuse."""
+    place = {"conversation": "C" * 20, "message": "1" * 20}
+    for press in blocks._that_fit(approval)[0]:
+        if press.code in FORMS:
+            view = blocks.form_view(press.code, approval, place)
+            shown, field = view["blocks"]
+            assert all(0 < length(view[part]["text"]) <= 24 for part in ("title", "submit", "close"))
+            assert 0 < length(shown["text"]["text"]) <= 3000
+            assert length(view["private_metadata"]) <= 3000
+            assert length(field["element"].get("initial_value", "")) <= field["element"]["max_length"] <= 3000
+    for press in components._that_fit(approval)[0]:
+        if press.code in FORMS:
+            form = components.form_modal(press.code, approval)
+            (field,) = form["components"][0]["components"]
+            assert (0 < length(form["title"]) <= 45, 0 < length(field["label"]) <= 45) == (True, True)
+            assert length(form["custom_id"]) <= 100
+            assert length(field.get("value", "")) <= field["max_length"] <= 4000
+
+
 @settings(max_examples=60, deadline=None)
 @given(approvals())
 def test_a_press_means_what_was_offered_on_both(approval):
