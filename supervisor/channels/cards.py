@@ -106,7 +106,7 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", place(approval, arguments)))
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))
-    facts += _origin(approval, now)
+    facts += origin(approval, now)
     wider = grants(approval, "session") if edited is None else ()  # what was edited was not offered (A8)
     runs = "runs it once, exactly as shown" if edited is None else "runs it once, with your arguments as shown"
     return Card(
@@ -155,7 +155,7 @@ def _question_card(approval: Approval, now: datetime) -> Card:
     return Card(
         approval=approval.id,
         headline=headline(approval),
-        facts=(*facts, *_origin(approval, now)),
+        facts=(*facts, *origin(approval, now)),
         choices=(*choices, Choice("d", "decline", unanswered)),
     )
 
@@ -171,7 +171,7 @@ def quoted(choice: str) -> str:
     return f"“{visible(choice)}”"
 
 
-def _origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
+def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     """Return for whom it is asked, since when and until when, and by which names it is known."""
     facts = [("for", visible(approval.requester))]
     facts.append(("since", f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"))

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago, asked_facts, at, decided, grants, headline, path_text, visible
+from supervisor.channels.cards import (
+    ago,
+    asked_facts,
+    at,
+    decided,
+    grants,
+    headline,
+    origin,
+    path_text,
+    place as place_of,
+    visible,
+)
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
@@ -207,19 +218,27 @@ def _print_approvals(found: list[Approval]) -> None:
         when = f"since {at(approval.created_at, now)}, {ago(approval.created_at, now)}"
         text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
         text.append(f"  {headline(approval)}\n")
-        for label, value in asked_facts(approval):
+        for label, value in _facts(approval, now):
             first, *more = value.split("\n")
-            text.append(f"    {label:<8} ", style="dim").append(first)
+            text.append(f"    {label:<8} ", style="dim").append(f"│ {first}" if more else first)
             for line in more:
                 text.append("\n" + " " * 13 + "│ ").append(line)
             text.append("\n")
-        text.append("    session  ", style="dim").append(approval.session)
+        text.rstrip()
         for n, grant in enumerate(grants(approval, "session") if is_pending else ()):
             label = "\n    further  --scope session|always, for exactly: " if not n else "\n             or --pattern: "
             text.append(label, style="dim").append(grant.pattern.replace("\n", "\n" + " " * 13 + "│ "))
         if is_pending and not approval.shown:
             text.append("\n    no card of it could be shown anywhere yet", style="dim")
         console.print(text)
+
+
+def _facts(approval: Approval, now: datetime) -> list[tuple[str, str]]:
+    """Return (label, text) of what is asked, where, for whom, and until when; what is over needs less."""
+    facts = [fact for fact in asked_facts(approval) if fact[0] != "cwd"]
+    facts += [("where", place_of(approval, approval.arguments))] if approval.kind == "call" else []
+    told = ("for", "expires", "also asks", "session") if approval.status == "pending" else ("session",)
+    return [*facts, *(fact for fact in origin(approval, now) if fact[0] in told)]
 
 
 def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionView], place: Place) -> None:

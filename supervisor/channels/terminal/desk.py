@@ -164,7 +164,7 @@ class Desk:
                 self._select(list(self.pending)[int(digit) - 1], now)
             case other:
                 name = visible(other) if len(other) == 1 else "That key"
-                self.message = f"{name} does nothing here; the keys are {KEYS}."
+                self.message = f"{name} does nothing here; what each key does stands below."
 
     def _type(self, selected: str, line: Line, keys: list[str], now: float) -> Action | None:
         for key in keys:
