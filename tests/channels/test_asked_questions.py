@@ -1,5 +1,6 @@
 """Questions at the terminal, without a terminal: what their cards say, and what a key means on them."""
 
+import itertools
 from datetime import UTC, datetime
 
 import pytest
@@ -65,6 +66,20 @@ def test_nothing_approves_or_edits_a_question_and_it_may_be_declined():
         assert (desk.line, desk.granting) == (None, None)
     desk.press(["d"], 1.0)
     assert desk.press([*"later", "enter"], 1.0) == Decide("q", Deny(by="ana", reason="later"))
+
+
+def test_no_key_that_selects_a_card_answers_another():
+    """Whoever walks over the cards, with one key again and again, decides nothing on the way."""
+    keys = [*"abcdefghijklmnopqrstuvwxyz123456789", "tab", "backtab", "left", "right", "up", "down"]
+    kinds = [{"choices": tuple("abc")}, {"schema": {"type": "boolean"}}, {}]
+    selects, decides = set(), set()
+    for key, kind in itertools.product(keys, kinds):
+        desk = make_desk(make_question(id="first", **kind), make_question(id="second"), make_question(id="third"))
+        if desk.press([key], 1.0) is not None:
+            decides.add(key)
+        elif desk.selected != "first":
+            selects.add(key)
+    assert (selects >= {"tab", "backtab"}, decides >= {"1", "y"}, selects & decides) == (True, True, set())
 
 
 def test_a_card_of_a_question_shows_its_words_and_every_way_to_answer():

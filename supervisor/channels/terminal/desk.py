@@ -6,14 +6,14 @@ Rules
 - A key decides the selected card and no other, and only one that the person could have read: it was selected for
   `settle` seconds, and it was shown whole. A key meant for a card that has just gone never hits the next one.
 - Several keys in one read are a paste or type-ahead, never a decision.
-- A question's choices have the number keys; cards that have none keep them for selecting.
 - A word that is said and would decide is held to the same: what the person could not have read by then is not decided.
+- A key that selects a card on one answers nothing on another: no letter and no number walks over the cards.
 - Edited arguments are shown on the card before they can be approved.
 - What is granted for longer than once is shown on a card of its own first, and chosen there by its number; edited
   arguments are approved once.
 """
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,7 +25,6 @@ from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 from supervisor.core.words import read_word
 
-KEYS: Final = "a s w e d v r t and 1-9"
 Wider = Literal["session", "always"]
 
 
@@ -156,12 +155,10 @@ class Desk:
     def _move(self, selected: str, key: str, now: float) -> None:
         """Select another card, or say which keys there are."""
         match key:
-            case "tab" | "right" | "down" | "n":
+            case "tab" | "right" | "down":
                 self._step(selected, 1, now)
-            case "backtab" | "left" | "up" | "p":
+            case "backtab" | "left" | "up":
                 self._step(selected, -1, now)
-            case digit if digit.isdecimal() and 0 < int(digit) <= len(self.pending):
-                self._select(list(self.pending)[int(digit) - 1], now)
             case other:
                 name = visible(other) if len(other) == 1 else "That key"
                 self.message = f"{name} does nothing here; what each key does stands below."

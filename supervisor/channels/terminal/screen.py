@@ -171,9 +171,9 @@ def _title(desk: Desk) -> str:
 
 def _others(desk: Desk, width: int, now: datetime) -> list[RenderableType]:
     rows: list[RenderableType] = []
-    others = [(n, other) for n, other in enumerate(desk.pending.values(), 1) if other.id != desk.selected]
-    for number, other in others[:_ROWS_OF_LIST]:
-        start = f" {number} {path_text(other.path[-1:])}  "
+    others = [other for other in desk.pending.values() if other.id != desk.selected]
+    for other in others[:_ROWS_OF_LIST]:
+        start = f"   {path_text(other.path[-1:])}  "
         end = f"  {ago(other.created_at, now)}"
         row = Text(start, style="dim", no_wrap=True, overflow="ellipsis")
         row.append(summary(other, max(10, width - len(start) - len(end) - 1)) + end)
