@@ -22,7 +22,7 @@ from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import Place, StoreOption, find_store
 from supervisor.cli.reading import get_session, reading
-from supervisor.core.errors import NotFound
+from supervisor.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from supervisor.core.rows import Row
@@ -49,6 +49,8 @@ def export(
             sys.stdout.buffer.write(line)
         sys.stdout.flush()
     else:
+        if not output.absolute().parent.is_dir():
+            raise InvalidInput(f"there is no folder {visible(str(output.parent))} to write into: make it first")
         write_whole(output, _lines(rows))
         say(f"{len(rows)} entries are in {visible(str(output))}")
     return Exit.DONE

@@ -24,6 +24,8 @@ def test_an_export_is_the_whole_tree_line_by_line(supervisor, tmp_path: Path):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     refused = supervisor("export", "nobody", "--output", str(tmp_path / "none.jsonl"))
     assert (refused.code, (tmp_path / "none.jsonl").exists()) == (5, False)
+    astray = supervisor("export", "asking", "--output", str(tmp_path / "nowhere" / "tree.jsonl"))
+    assert (astray.code, len(astray.err.strip().splitlines())) == (2, 1)
     assert list(tmp_path.glob(".*")) == []
 
 
