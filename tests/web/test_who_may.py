@@ -93,14 +93,15 @@ async def test_a_login_becomes_a_cookie_that_no_script_reads_and_no_other_site_s
         assert "secure" in (await log_in(client)).lower()
 
 
-async def test_what_a_browser_sends_along_by_itself_decides_nothing():
+@pytest.mark.parametrize("place", ["approvals/{0.id}/decision", "sessions/{0.session}/approve"])
+async def test_what_a_browser_sends_along_by_itself_decides_nothing(place):
     """CSRF: without our Origin and the page's token nothing is decided under a cookie; the refusal is kept."""
     async with world() as here, here.client() as client:
         asked = await here.ask()
         await log_in(client)
         (value,) = client.cookies.values()
         csrf = here.site.guard._read_cookie(value).csrf
-        path = f"/api/approvals/{asked.id}/decision"
+        path, body = f"/api/{place.format(asked)}", APPROVE if place.endswith("decision") else {}
         for headers in (
             {},
             {"origin": ORIGIN},
@@ -109,11 +110,11 @@ async def test_what_a_browser_sends_along_by_itself_decides_nothing():
             {"x-csrf-token": csrf},
             {"origin": ORIGIN, "x-csrf-token": csrf[:-1]},
         ):
-            assert (await client.post(path, json=APPROVE, headers=headers)).status_code == 403
+            assert (await client.post(path, json=body, headers=headers)).status_code == 403
         refused = [row.event.by for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
         assert refused == ["olga"] * 6
         assert here.supervisor.get_approval(asked.id).status == "pending"
-        assert (await client.post(path, json=APPROVE, headers={"origin": ORIGIN, "x-csrf-token": csrf})).is_success
+        assert (await client.post(path, json=body, headers={"origin": ORIGIN, "x-csrf-token": csrf})).is_success
 
 
 @pytest.mark.parametrize(

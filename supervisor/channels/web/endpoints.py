@@ -46,8 +46,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] | None = None
     may_omit_body: bool = False
-    is_decision: bool = False
-    """Whether it decides the approval that its path names: then a refusal is kept."""
+    decides: Literal["approval", "session"] | None = None
+    """What its path names whose approvals it decides: then a refusal is kept."""
     media_type: str = "application/json"
 
     @property
@@ -114,10 +114,15 @@ class Resource:
 
     async def _note(self, request: Request, endpoint: Endpoint, identity: Identity, problem: Problem) -> None:
         """Keep in the audit trail that a decision was refused (A15)."""
-        if endpoint.is_decision:
-            await self._site.supervisor.refuse_decision(
-                str(request.path_params["id"]), identity.person.name, problem.detail, "web"
-            )
+        if endpoint.decides is None:
+            return
+        supervisor, named = self._site.supervisor, str(request.path_params["id"])
+        asked = [named]
+        if endpoint.decides == "session":
+            pending = supervisor.find_approvals()
+            asked = [each.id for each in pending if named in (each.session, each.root_session)]
+        for approval in asked:
+            await supervisor.refuse_decision(approval, identity.person.name, problem.detail, "web")
 
 
 def document(value: Any, status: int = 200) -> Response:
