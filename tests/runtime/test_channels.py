@@ -209,6 +209,7 @@ async def test_a_decision_anywhere_retires_every_card():
         (asked,) = supervisor.find_approvals()
         assert asked.shown == ("chat", "page")
         await supervisor.decide(asked.id, Deny(by="ana"))
+        await anyio.sleep(1)
     assert (chat.retired, page.retired) == ([("denied", "card of chat")], [("denied", "card of page")])
     assert [each.shown for each in store.find_approvals(pending=False)] == [()]
 
