@@ -19,7 +19,7 @@ def test_a_thousand_approvals_and_two_hundred_streams(daemon):
         client.post("/api/sessions", json=body).raise_for_status()
         until(lambda: f"supervisor_approvals_pending {PENDING}\n" in client.get("/metrics").text, 120)
     took = anyio.run(listen_and_decide, daemon.url)
-    assert max(took.values()) < 20, took
+    assert max(took.values()) < 60, took
 
 
 async def listen_and_decide(url: str) -> dict[str, float]:
