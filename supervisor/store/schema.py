@@ -2,8 +2,8 @@
 
 Rules
 - A file is ours by its application id, and readable by its version (PRAGMA user_version); both are in its header.
-- Step n of `STEPS` brings version n-1 to version n. A step and its number commit together, so that a crash leaves one
-  version or the next, never something between.
+- Each of `STEPS` brings one version to the next. A step and its number commit together, so that a crash leaves one
+  version or the next, never something between. Versions up to FORMER were of no release, and are refused.
 - Whether we can read a file is found out from its header, and then over a connection that cannot write, so that a
   refused file is left as it was.
 - A new store is made beside its place and linked into it: it appears complete, and two that make one get the same one.
@@ -39,7 +39,8 @@ def _named(text: str) -> dict[str, str]:
     return {name: query.strip().rstrip(";") for name, query in blocks}
 
 
-STEPS: tuple[str, ...] = (_text("schema.sql"), _text("schema-2.sql"))
+STEPS: tuple[str, ...] = (_text("schema.sql"),)
+FORMER: Final = 2
 QUERIES: Final = _named(_text("queries.sql"))
 REMOVAL: Final = {
     "remove_approvals": "number",
@@ -50,6 +51,11 @@ REMOVAL: Final = {
     "clear_places": "last",
 }
 """What forgets a tree, in this order, and the key that each query takes."""
+
+
+def newest() -> int:
+    """Return the version that we write."""
+    return FORMER + len(STEPS)
 
 
 def connect(path: Path, mode: str, *, timeout: float = 0.0) -> sqlite3.Connection:
@@ -86,14 +92,19 @@ def is_current(connection: sqlite3.Connection, name: str) -> bool:
     (_,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads, and so recovers the log
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     _check_version(version, name)
-    return bool(version == len(STEPS) and mode == "wal")
+    return bool(version == newest() and mode == "wal")
 
 
 def _check_version(version: int, name: str) -> None:
-    if version > len(STEPS):
+    if version > newest():
         raise StoreUnreadable(
             f"{name} was written by a newer version of this program (format {version}, this one reads up to "
-            f"{len(STEPS)}); it was left untouched. Upgrade this program to open it"
+            f"{newest()}); it was left untouched. Upgrade this program to open it"
+        )
+    if 0 < version <= FORMER:
+        raise StoreUnreadable(
+            f"{name} was written before the first release (format {version}, this program reads {FORMER + 1} and "
+            "later); it was left untouched. Name another file"
         )
 
 
@@ -144,13 +155,14 @@ def _step(connection: sqlite3.Connection) -> bool:
     connection.execute("BEGIN IMMEDIATE")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version >= len(STEPS):
+        done = max(0, version - FORMER)
+        if done >= len(STEPS):
             connection.execute("ROLLBACK")
             return False
-        for statement in _statements(STEPS[version]):
+        for statement in _statements(STEPS[done]):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute(f"PRAGMA user_version = {FORMER + done + 1}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

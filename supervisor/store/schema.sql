@@ -45,7 +45,8 @@ CREATE TABLE approval (
     operation TEXT NOT NULL,
     status    TEXT NOT NULL,
     decided   INTEGER,               -- position of what ended it: a decision, a withdrawal, the call's own end
-    shown     TEXT NOT NULL          -- names of the channels that hold a card, as JSON
+    shown     TEXT NOT NULL,         -- names of the channels that hold a card, as JSON
+    reminded  INTEGER                -- position of the last reminder
 );
 
 -- The inbox: what is pending, oldest first.
@@ -84,9 +85,10 @@ SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.fi
 
 -- Approvals with the bodies of the events that they point to.
 CREATE VIEW approval_full AS
-SELECT a.id, c.id AS session_id, a.operation, a.asked, a.status, a.decided, a.shown, c.body AS created_body,
-       r.body AS asked_body, d.body AS decided_body, a.session
+SELECT a.id, c.id AS session_id, a.operation, a.asked, a.status, a.decided, a.shown, a.reminded, c.body AS created_body,
+       r.body AS asked_body, d.body AS decided_body, m.body AS reminded_body, a.session
   FROM approval AS a
   CROSS JOIN event AS c ON c.position = a.session
   CROSS JOIN event AS r ON r.position = a.asked
-  LEFT JOIN event AS d ON d.position = a.decided;
+  LEFT JOIN event AS d ON d.position = a.decided
+  LEFT JOIN event AS m ON m.position = a.reminded;

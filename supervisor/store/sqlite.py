@@ -96,7 +96,7 @@ class SqliteStore(Store):
             self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
             self._writer.execute("PRAGMA busy_timeout = 0")
             self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
-            self._version = len(schema.STEPS)
+            self._version = schema.newest()
             self._seen = self.last_position()
             self.has_changed()
         except (sqlite3.Error, OSError) as error:

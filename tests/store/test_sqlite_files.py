@@ -73,7 +73,12 @@ def test_an_empty_file_becomes_a_store(path):
 
 def newer(path):
     make(path)
-    alter(path, f"PRAGMA user_version = {len(schema.STEPS) + 1}")
+    alter(path, f"PRAGMA user_version = {schema.newest() + 1}")
+
+
+def former(path):
+    make(path)
+    alter(path, f"PRAGMA user_version = {schema.FORMER}")
 
 
 def another_program(path):
@@ -101,7 +106,7 @@ def cut_short(path):
 
 @pytest.mark.parametrize(
     "spoil",
-    [newer, another_program, another_id, no_database, broken_header, cut_short],
+    [newer, former, another_program, another_id, no_database, broken_header, cut_short],
     ids=lambda spoil: spoil.__name__,
 )
 def test_what_cannot_be_read_is_refused_and_left_as_it_was(path, spoil):
@@ -227,7 +232,7 @@ def test_a_step_and_its_number_commit_together(path, monkeypatch):
         "ALTER TABLE session ADD COLUMN mood TEXT;\n",
         "CREATE TABLE extra (x);\nINSERT INTO missing VALUES (1);\n",
     )
-    steps = schema.STEPS
+    steps, version = schema.STEPS, schema.newest()
     monkeypatch.setattr(schema, "STEPS", (*steps, good, bad))
     with pytest.raises(StoreUnreadable):
         SqliteStore(path).open()
@@ -238,7 +243,7 @@ def test_a_step_and_its_number_commit_together(path, monkeypatch):
     store.close()
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (len(steps) + 1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (version + 1,)
     connection.close()
 
 
@@ -247,7 +252,7 @@ def test_a_store_that_a_newer_program_changed_takes_no_more_from_us(path):
     store = SqliteStore(path)
     store.open()
     append(store, ("a", created()))
-    alter(path, f"PRAGMA user_version = {len(schema.STEPS) + 1}")
+    alter(path, f"PRAGMA user_version = {schema.newest() + 1}")
     with pytest.raises(StoreUnreadable):
         store.begin()
     assert len(store.rows(0)) == 1
