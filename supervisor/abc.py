@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
-from supervisor.core.activity import Activity
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.rows import Counts, Owner, Row, SessionRow
 from supervisor.core.rules import Rule
@@ -32,7 +31,7 @@ from supervisor.core.values import (
     Verdict,
 )
 from supervisor.core.words import Heard
-from supervisor.handles import Run, TaskGroup, Timer
+from supervisor.handles import Activities, InboxWatch, Run, TaskGroup, Timer
 from supervisor.storage import Store
 
 P = ParamSpec("P")
@@ -230,23 +229,6 @@ class Channel(ABC):
     @abstractmethod
     async def retire(self, approval: Approval, card: str) -> None:
         """Make the card say what was decided, by whom; it must not look live any more (R3)."""
-
-
-class InboxWatch(AsyncIterator[Approval], ABC):
-    """Approvals as they change; `cursor` is where to go on from behind the last one that it gave."""
-
-    cursor: int
-
-
-class Activities(ABC):
-    """What the sessions of some trees are doing now, for whoever draws them."""
-
-    @abstractmethod
-    def look(self, *, wholly: bool = False) -> list[Activity]:
-        """Return every session of the trees, parents before children. Each look reads on where the last one ended.
-
-        A look is bounded: of many sessions, some are known at a later one only. `wholly`: all of them now.
-        """
 
 
 class Supervisor(ABC):

@@ -1,9 +1,10 @@
-"""What operations hand out: a run, a task group, a timer. The other seams are in abc.py, which offers these, too."""
+"""What is handed out: a run, a task group, a timer, a watch. The other seams are in abc.py, which offers these, too."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
+from supervisor.core.activity import Activity
 from supervisor.core.values import Approval, Outcome
 
 R_co = TypeVar("R_co", covariant=True)
@@ -49,3 +50,20 @@ class Timer(Protocol):
     @property
     def expired(self) -> bool:
         """Whether the time was over before the block was left; the same in every attempt."""
+
+
+class InboxWatch(AsyncIterator[Approval], ABC):
+    """Approvals as they change; `cursor` is where to go on from behind the last one that it gave."""
+
+    cursor: int
+
+
+class Activities(ABC):
+    """What the sessions of some trees are doing now, for whoever draws them."""
+
+    @abstractmethod
+    def look(self, *, wholly: bool = False) -> list[Activity]:
+        """Return every session of the trees, parents before children. Each look reads on where the last one ended.
+
+        A look is bounded: of many sessions, some are known at a later one only. `wholly`: all of them now.
+        """

@@ -28,24 +28,19 @@ from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError
 from supervisor.core.events import SessionCreated, decode_event
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
-from supervisor.store import columns, schema
+from supervisor.store import columns, schema, wal
 from supervisor.store.compacting import compact
 from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
 from supervisor.store.owners import LockFolder
 from supervisor.store.projection import Draft, body_of, read_known_rows, touched
 from supervisor.store.schema import QUERIES
 from supervisor.store.searches import search_approvals, search_sessions
-from supervisor.store.wal import check_log
 
 R = TypeVar("R")
 
 _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be looked into only before the first."""
 
-CHECKPOINT_PAGES: Final = 500
-"""How much is written between two checkpoints: about 4 MiB, as SQLite itself would have it."""
-LARGE_LOG: Final = 64 * 2**20
-"""Bytes from which on the log is cut back, which holds up writers for as long as it takes."""
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for another process that recovers the log of one that died
 
 
@@ -89,7 +84,7 @@ class SqliteStore(Store):
                 schema.check_header(self.path)
             is_current = self._is_current()
             if is_alone:
-                check_log(self.path)
+                wal.check_log(self.path)
             if not is_current:
                 schema.bring_up_to_date(self.path)
             # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
@@ -135,7 +130,7 @@ class SqliteStore(Store):
     def write(self, rows: Sequence[Row]) -> None:
         draft = self._draft(rows)
         numbers = {entry.id: entry.created for entry in draft.sessions.values()}
-        numbers |= self._numbers({row.session for row in rows} - numbers.keys())
+        numbers |= dict(self._read_some("numbers", {row.session for row in rows} - numbers.keys()))
         last = self._written or self._read("last_position", writing=True)[0][0]
         entries = []
         for row in rows:
@@ -178,7 +173,7 @@ class SqliteStore(Store):
             raise self._fault(error, is_known=False) from error
 
     def wants_checkpoint(self) -> bool:
-        return self._pages >= CHECKPOINT_PAGES
+        return self._pages >= wal.CHECKPOINT_PAGES
 
     def checkpoint(self) -> None:
         self._pages = 0  # first: what is written meanwhile counts anew
@@ -186,7 +181,7 @@ class SqliteStore(Store):
             if self._checkpointer is None:
                 self._checkpointer = self._connect("rw")
             self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            if self.log_size() >= LARGE_LOG:
+            if self.log_size() >= wal.LARGE_LOG:
                 # After the other one there is little left to do while writers are held up.
                 self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
@@ -270,8 +265,9 @@ class SqliteStore(Store):
         return found
 
     def remove(self, root: str) -> None:
-        number, last = self._numbers({root}).get(root), self._read("last_position", writing=True)[0][0]
-        keys = {"number": number, "root": root, "last": last}
+        numbers = dict(self._read_some("numbers", {root}))
+        ((last,),) = self._read("last_position", writing=True)
+        keys = {"number": numbers.get(root), "root": root, "last": last}
         for query, key in schema.REMOVAL.items():
             self._change(query, [(keys[key],)])
 
@@ -384,9 +380,6 @@ class SqliteStore(Store):
             raise IllegalEvent(f"the store has this already: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
-
-    def _numbers(self, sessions: set[str]) -> dict[str, int]:
-        return dict(self._read_some("numbers", sessions))
 
     def _draft(self, rows: Sequence[Row]) -> Draft:
         keys = touched(rows)

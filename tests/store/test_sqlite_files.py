@@ -270,7 +270,7 @@ def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
         if store.wants_checkpoint():
             store.checkpoint()
     assert 0 < store.log_size() < 2 * 1000 * 4096
-    monkeypatch.setattr("supervisor.store.sqlite.LARGE_LOG", 1)
+    monkeypatch.setattr("supervisor.store.wal.LARGE_LOG", 1)
     store.checkpoint()
     assert store.log_size() == 0
     assert len(store.find_approvals()) == 300
