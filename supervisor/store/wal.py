@@ -17,7 +17,7 @@ from supervisor.core.errors import StoreUnreadable
 
 CHECKPOINT_PAGES: Final = 500
 """How much is written between two checkpoints: about 4 MiB, as SQLite itself would have it."""
-LARGE_LOG: Final = 64 * 2**20
+LARGE_LOG: Final = 32 * 2**20
 """Bytes from which on the log is cut back, which holds up writers for as long as it takes."""
 _HEADER: Final = 32
 _FRAME_HEADER: Final = 24
