@@ -140,7 +140,7 @@ def decision_of(code: str, approval: Approval, by: str, text: str | None = None)
 
 
 def _place(written: str, count: int) -> int:
-    if not written.isascii() or not written.isdigit() or int(written) >= count:
+    if not written.isascii() or not written.isdigit() or int(written[:9]) >= count:
         raise InvalidInput("what this button grants was not offered; look at the question again")
     return int(written)
 
@@ -148,5 +148,5 @@ def _place(written: str, count: int) -> int:
 def _arguments(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogatepass"), type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"write a JSON object with all arguments: {error}") from None

@@ -247,3 +247,26 @@ def test_noise_is_nothing(noise):
     assert payloads.read(noise) is None
     assert interactions.read(noise) is None
     assert msgspec.json.encode(noise)
+
+
+@pytest.mark.parametrize("text", ['{"a":' * 100_000, "[1]", "{", "\udc80"])
+def test_arguments_that_are_no_object_decide_nothing(text):
+    """A8: what cannot be read is refused in words, however deep it is nested."""
+    asked = Approval(
+        id=ID,
+        session="s",
+        root_session="s",
+        path=("a",),
+        agent="a",
+        operation="o",
+        tool="t",
+        arguments={},
+        digest="d",
+        cwd="/",
+        options=(Option("once"),),
+        requester="ana",
+        status="pending",
+        created_at=NOW,
+    )
+    with pytest.raises(InvalidInput):
+        decision_of("edit", asked, "ana", text)

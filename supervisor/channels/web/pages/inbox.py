@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.channels import cards
+from supervisor.channels import cards, presses
 from supervisor.channels.cards import (
     NUMBERS,
     ago,
@@ -33,7 +33,7 @@ from supervisor.channels.cards import (
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Option
+from supervisor.core.values import Answer, Approval, Approve, Decision
 
 LONG: Final = 24
 """Lines from which on an argument is scrolled."""
@@ -248,43 +248,24 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
     """Return what a card's form decides. Raises InvalidInput, in words for whoever pressed the button."""
     match form.get("decision"):
         case "approve" if "grant" in form:
-            option = _granted(approval, form["grant"])
-            return Approve(by=by, scope=option.scope, pattern=option.pattern)
+            return presses.decision_of(f"approve.{form['grant']}", approval, by)
         case "approve":
             return Approve(by=by)
+        case "answer" if approval.choices is not None:
+            return presses.decision_of(f"choose.{form.get('reply', '')}", approval, by)
         case "answer":
             return Answer(_answer(approval, form), by)
         case "edit":
-            return Approve(by=by, arguments=_edited(form.get("arguments", "")))
+            return presses.decision_of(presses.EDIT, approval, by, form.get("arguments", ""))
         case "deny":
-            return Deny(by=by, reason=form.get("reason", "").strip() or None)
+            return presses.decision_of(presses.EXPLAIN, approval, by, form.get("reason", ""))
         case _:
             raise InvalidInput("the form says neither approve nor deny; load the page again")
 
 
 def _answer(approval: Approval, form: Mapping[str, str]) -> Any:
-    """Return what answers a question: the choice by its place, never by its words, or what was typed."""
-    chosen, text = form.get("reply", ""), form.get("answer", "")
-    if approval.choices is not None:
-        if not chosen.isdecimal() or int(chosen[:9]) >= len(approval.choices):
-            raise InvalidInput("choose one of the answers")
-        return approval.choices[int(chosen)]
-    if not (chosen or text.strip()):
+    """Return what was pressed, or typed, to answer a question without choices."""
+    said = form.get("reply", "") or form.get("answer", "")
+    if not said.strip():
         raise InvalidInput("that is no answer yet; type one, or decline")
-    return read_answer(approval, (chosen or text).replace("\r\n", "\n"))
-
-
-def _granted(approval: Approval, chosen: str) -> Option:
-    """Return the option that was chosen; never one that was not offered (A5)."""
-    if not chosen.isdecimal() or int(chosen[:9]) >= len(approval.options):
-        raise InvalidInput("this was not offered; load the page again")
-    return approval.options[int(chosen)]
-
-
-def _edited(text: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text.encode("utf-8", "replace"), type=dict[str, Any])
-    except msgspec.ValidationError:
-        raise InvalidInput("the arguments are one JSON object, in braces") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput(f"the arguments are not JSON yet: {error}") from None
+    return read_answer(approval, said.replace("\r\n", "\n"))
