@@ -14,9 +14,10 @@ import anyio
 import msgspec
 
 from supervisor.abc import Supervisor
-from supervisor.channels.cards import ago, path_text, summary, told, visible
+from supervisor.channels.cards import ago, path_text, summary, told
 from supervisor.channels.lengths import fit, fit_lines
 from supervisor.channels.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of
+from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
 from supervisor.core.people import People, Person
 from supervisor.core.questions import is_yes_or_no

@@ -4,40 +4,30 @@ A card answers, in this order, what a tired person wants to know: what would run
 each choice will do.
 
 Rules
-- Nothing that an agent or a tool wrote reaches a screen as it is: `visible` turns everything that a terminal would
-  obey, or an eye would miss, into an escape that can be read.
+- Nothing that an agent or a tool wrote reaches a screen as it is, but through `visible`.
 - Text of several lines stands behind a gutter, so that arguments cannot imitate the lines of the card.
 - Ids are shown whole. What would run is never cut here; a surface with less room says how much is missing.
 - Pure: `now` is an argument, and its time zone is the one in which times are shown.
 """
 
-import json
 import posixpath
 import shlex
-import unicodedata
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from supervisor.channels.granting import HOW_LONG, Grant, grants, where
+from supervisor.channels.visible import visible
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
-from supervisor.core.rules import SHELL, is_prefix
-from supervisor.core.values import Approval, Option, Verdict
+from supervisor.core.values import Approval, Verdict
 from supervisor.core.words import Heard
 
 GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
 """Keys of a question's choices."""
 PATH_SEPARATOR: Final = " > "
-
-_INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Controls (ANSI escapes begin with one), formats (bidi overrides, zero width), surrogates, unassigned, separators."""
-_INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and marks that leave nothing, or only a gap, on a screen."""
-_MARKS_IN_A_ROW: Final = 3
-"""Languages stack up to three combining marks; more of them climb over the lines above and below."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -55,45 +45,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     facts: tuple[tuple[str, str], ...]
     choices: tuple[Choice, ...]
-    wider: "tuple[Grant, ...]" = ()
+    wider: tuple[Grant, ...] = ()
     """What could be granted for longer than once."""
-
-
-def visible(text: str, *, lines: bool = False) -> str:
-    """Return the text with everything invisible or commanding made visible; `lines`: keep line ends."""
-    return _escaped(text, "\n" if lines else "", _escape)
-
-
-def json_text(value: Any, *, indent: int = 0) -> str:
-    """Return a value as JSON that a person can edit: what cannot be seen is written as JSON's own escapes."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
-    return _escaped(text, "\n", lambda char: json.dumps(char)[1:-1])
-
-
-def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
-    if text.isascii() and text.isprintable():
-        return text
-    shown: list[str] = []
-    marks = 0
-    for char in text:
-        category = unicodedata.category(char)
-        marks = marks + 1 if category in ("Mn", "Me") else 0
-        is_seen = (
-            category not in _INVISIBLE_CATEGORIES
-            and char not in _INVISIBLE
-            and (category != "Zs" or char == " ")
-            and not unicodedata.name(char, "").startswith("VARIATION SELECTOR")
-            and marks <= _MARKS_IN_A_ROW
-        )
-        shown.append(char if is_seen or char in kept else escape(char))
-    return "".join(shown)
-
-
-def _escape(char: str) -> str:
-    named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
-    code = ord(char)
-    short = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    return named.get(char, short if code < 0x10000 else f"\\U{code:08x}")
 
 
 def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
@@ -184,30 +137,6 @@ def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
 
 _LONGER: Final = Choice("s w", "longer", "choose what to allow, for this session (s) or always (w)")
 """Two keys in one line: a screen has few. Neither decides anything before its pattern was shown."""
-
-
-class Grant(msgspec.Struct, frozen=True):
-    """A way to allow more than this one call: its pattern, safe for a screen and to be shown whole (it may have several
-    lines), and in words what that covers."""
-
-    option: Option
-    pattern: str
-    covers: str
-
-
-def grants(approval: Approval, scope: str) -> tuple[Grant, ...]:
-    """Return what may be granted for the session, or always: the exact pattern first; none if only once is offered."""
-    return tuple(
-        Grant(option, visible(option.pattern, lines=True), _covers(approval.tool, option.pattern))
-        for option in approval.options
-        if option.scope == scope and option.pattern is not None
-    )
-
-
-def _covers(tool: str, pattern: str) -> str:
-    if is_prefix(tool, pattern):
-        return "also with other operands, and with options known to be harmless"
-    return "exactly this command" if tool == SHELL else f"{visible(tool)} with exactly these arguments"
 
 
 def path_text(path: tuple[str, ...]) -> str:
@@ -344,11 +273,10 @@ def answer_text(answer: Any) -> str:
 
 def _standing(approval: Approval) -> str:
     """Say what a decision allows beyond its call."""
-    if approval.rule is None:
+    if approval.rule is None or approval.scope is None:
         return ""
-    until = "for the session" if approval.scope == "session" else "always"
     pattern = visible(approval.pattern or "")
-    return f", and {until}: {pattern} (rule {visible(approval.rule)})"
+    return f", and {HOW_LONG[approval.scope]}: {pattern} (rule {visible(approval.rule)})"
 
 
 def heard_lines(heard: Heard, now: datetime) -> list[str]:
@@ -359,9 +287,8 @@ def heard_lines(heard: Heard, now: datetime) -> list[str]:
             lines.append(f"{told(verdict, now)}: {summary(approval)} [{approval.id}]")
     lines += [f"{told(verdict, now)} [{verdict.approval}]" for verdict in heard.verdicts if verdict.kind == "unknown"]
     if heard.kind == "decided":
-        lines += [
-            f"from now on {visible(rule.tool)} runs without asking in this session [{rule.id}]" for rule in heard.rules
-        ]
+        for rule in heard.rules:
+            lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.scope)} [{rule.id}]")
         if heard.may_not_allow:
             lines.append("no tool is allowed for the session: you may not grant that here")
         return lines or ["nothing waits for you here"]

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.cards import json_text, visible
+from supervisor.channels.granting import HOW_LONG, grant_text
+from supervisor.channels.visible import json_text, visible
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
@@ -26,12 +27,6 @@ EXPLAIN: Final = "explain"
 REPLY: Final = "reply"
 FORMS: Final = (EDIT, EXPLAIN, REPLY)
 """Codes of presses that ask for words before anything is decided."""
-
-_SCOPES: Final = {
-    "once": "Approve once",
-    "session": "Approve for this session",
-    "always": "Approve always",
-}
 
 
 class Press(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +57,9 @@ def presses_of(approval: Approval) -> list[Press]:
     granting = [
         Press(
             code=f"approve.{place}",
-            label=_SCOPES.get(option.scope, visible(option.scope)),
+            label=f"Approve {HOW_LONG[option.scope]}",
             tone="yes" if option.scope == "once" else "",
-            grants=_grants(approval, option.scope, option.pattern),
+            grants=grant_text(approval, option),
         )
         for place, option in enumerate(approval.options)
     ]
@@ -85,14 +80,6 @@ def _answers(approval: Approval) -> list[Press]:
         Press(code=f"choose.{place}", label=visible(choice).strip() or "(empty)")
         for place, choice in enumerate(approval.choices)
     ]
-
-
-def _grants(approval: Approval, scope: str, pattern: str | None) -> str:
-    if scope == "once":
-        return ""
-    where = "in this session" if scope == "session" else "in every session, from now on"
-    what = f"{visible(approval.tool)}: {visible(pattern)}" if pattern is not None else "exactly this call"
-    return f"{what} runs without asking {where}"
 
 
 def form_of(code: str, approval: Approval) -> Form:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import told, visible
+from supervisor.channels.cards import told
+from supervisor.channels.granting import where
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
@@ -180,8 +182,8 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     else:
         print(f"{told(verdict, datetime.now().astimezone())} [{approval}]")
         if verdict.rule is not None:
-            where = f"in session {found.root_session}" if found.scope == "session" else "in every session"
-            say(f"Asked no more {where}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
+            here = where(found.root_session if found.scope == "session" else None)
+            say(f"Asked no more {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
             say(f"To take it back: supervisor revoke {verdict.rule}{place.option}")
     is_counted = verdict.kind in ("won", "same", "recorded")
     if is_counted and not verdict.running:

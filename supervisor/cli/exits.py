@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
 
-from supervisor.channels.cards import visible
+from supervisor.channels.visible import visible
 from supervisor.core.errors import (
     InvalidInput,
     NotFound,

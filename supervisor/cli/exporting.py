@@ -16,7 +16,7 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.cards import visible
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import headline, heard_lines, summary, visible
+from supervisor.channels.cards import headline, heard_lines, summary
 from supervisor.channels.replies import receipt_text
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit

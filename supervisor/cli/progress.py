@@ -15,7 +15,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.abc import Row, Supervisor
-from supervisor.channels.cards import GUTTER, visible
+from supervisor.channels.cards import GUTTER
+from supervisor.channels.visible import visible
 from supervisor.cli.story import Story
 from supervisor.core.errors import StoreError
 from supervisor.core.events import AnyEvent, MessageSent, OperationFinished, RunStarted

@@ -19,7 +19,8 @@ import anyio.to_thread
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago, visible
+from supervisor.channels.cards import ago
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import (
-    ago,
-    asked_facts,
-    at,
-    decided,
-    grants,
-    headline,
-    origin,
-    path_text,
-    place as place_of,
-    visible,
-)
+from supervisor.channels.cards import ago, asked_facts, at, decided, headline, origin, path_text, place as place_of
+from supervisor.channels.granting import grants
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found

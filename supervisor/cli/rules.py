@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago, at, visible
+from supervisor.channels.cards import ago, at
+from supervisor.channels.granting import where
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
@@ -159,8 +161,7 @@ def _change(
 
 
 def _sentence(rule: Rule) -> str:
-    where = f"in session {rule.scope}" if rule.scope else "in every session"
-    return f"{_word(rule)} {visible(rule.tool)} {where}: {_pattern(rule)}"
+    return f"{_word(rule)} {visible(rule.tool)} {where(rule.scope)}: {_pattern(rule)}"
 
 
 def _pattern(rule: Rule) -> str:
@@ -180,8 +181,7 @@ def _print_rules(found: list[Rule]) -> None:
         text = Text("\n" if number else "")
         style = {"allow": "green", "deny": "red", "ask_for": "yellow"}[rule.kind]
         text.append(f"{rule.id}  ", style="bold").append(_word(rule), style=style)
-        where = f"in session {rule.scope}" if rule.scope else "in every session"
-        text.append(f" {visible(rule.tool)}, {where}\n")
+        text.append(f" {visible(rule.tool)}, {where(rule.scope)}\n")
         for line in _pattern(rule).split("\n"):
             text.append("  │ ", style="dim").append(f"{line}\n")
         since = f", {at(rule.added_at, now)} ({ago(rule.added_at, now)})" if rule.added_at else ""

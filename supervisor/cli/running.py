@@ -15,8 +15,9 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.abc import Run
-from supervisor.channels.cards import path_text, summary, visible
+from supervisor.channels.cards import path_text, summary
 from supervisor.channels.terminal import Terminal
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit

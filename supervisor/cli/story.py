@@ -10,7 +10,9 @@ from typing import Final
 import msgspec
 
 from supervisor.abc import Row
-from supervisor.channels.cards import arguments_facts, at, path_text, visible
+from supervisor.channels.cards import arguments_facts, at, path_text
+from supervisor.channels.granting import HOW_LONG, where
+from supervisor.channels.visible import visible
 from supervisor.core import events as e
 from supervisor.core.ids import split_operation_id
 from supervisor.core.rules import Rule
@@ -214,7 +216,7 @@ def _approval(event: e.AnyEvent) -> str | None:
         case e.ApprovalDecided():
             word = "approved" if event.decision == "approve" else "denied"
             edited = ", with other arguments" if event.edited is not None else ""
-            wide = {"once": "", "session": " for the session", "always": " for good"}[event.scope]
+            wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
             return f"{word}{wide} by {_by(event)}{edited}{_because(event.reason)} [{event.approval}]"
         case e.DecisionRefused():
             return f"{_by(event)} may not decide{_because(event.reason)} [{event.approval}]"
@@ -248,9 +250,9 @@ def _rule(event: e.AnyEvent) -> str | None:
     """What came to stand, and what does not stand any more."""
     match event:
         case e.RuleAdded():
-            where = f" in {event.rule.scope}" if event.rule.scope else ""
             origin = f" [{event.approval}]" if event.approval else f", {visible(event.rule.origin)}"
-            return f"{visible(event.by)} added {event.rule.id}: {rule_text(event.rule)}{where}{origin}"
+            rule = f"{rule_text(event.rule)} {where(event.rule.scope)}"
+            return f"{visible(event.by)} added {event.rule.id}: {rule}{origin}"
         case e.RuleRevoked():
             return f"{visible(event.by)} revoked {event.rule}"
     return None

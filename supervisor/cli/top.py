@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import anyio
 from cyclopts import Parameter
 
-from supervisor.channels.cards import visible
+from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit

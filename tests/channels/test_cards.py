@@ -8,7 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.cards import ago, decided, grants, json_text, make_card, plain, summary, told, visible
+from supervisor.channels.cards import ago, decided, make_card, plain, summary, told
+from supervisor.channels.granting import grants
+from supervisor.channels.visible import json_text, visible
 from supervisor.core.values import Approval, Option, Verdict
 
 NOW = datetime(2026, 11, 21, 22, 40, tzinfo=UTC)

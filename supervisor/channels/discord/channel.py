@@ -25,13 +25,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
-from supervisor.channels.cards import decided, visible
+from supervisor.channels.cards import decided
 from supervisor.channels.discord import interactions
 from supervisor.channels.discord.components import card_message, form_modal, retired_message
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
 from supervisor.channels.lengths import fit
 from supervisor.channels.presses import FORMS
+from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, StoreError
 from supervisor.core.people import People
 from supervisor.core.values import Approval

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.cards import decided, headline, make_card, path_text, summary, visible
+from supervisor.channels.cards import decided, headline, make_card, path_text, summary
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of
+from supervisor.channels.visible import visible
 from supervisor.core.values import Approval
 
 HEADER: Final = 150

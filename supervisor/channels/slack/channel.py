@@ -25,7 +25,6 @@ from slack_sdk.signature import SignatureVerifier
 
 from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
-from supervisor.channels.cards import visible
 from supervisor.channels.lengths import fit
 from supervisor.channels.presses import FORMS
 from supervisor.channels.slack.blocks import block_id, card_blocks, card_text, form_view, inert, retired_blocks
@@ -33,6 +32,7 @@ from supervisor.channels.slack.payloads import Command, Payload, Press, Words, r
 from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import Talk
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
+from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, StoreError
 from supervisor.core.people import People
 from supervisor.core.values import Approval

@@ -22,11 +22,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.abc import Supervisor
-from supervisor.channels.cards import heard_lines, summary, visible
+from supervisor.channels.cards import heard_lines, summary
 from supervisor.channels.lengths import fit
 from supervisor.channels.slack.blocks import inert
 from supervisor.channels.slack.payloads import Words
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
+from supervisor.channels.visible import visible
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError

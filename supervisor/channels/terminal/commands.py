@@ -3,7 +3,8 @@
 import shlex
 from typing import Any
 
-from supervisor.channels.cards import NUMBERS, json_text, quoted, visible
+from supervisor.channels.cards import NUMBERS, quoted
+from supervisor.channels.visible import json_text, visible
 from supervisor.core.values import Approval
 
 

@@ -20,12 +20,14 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary, visible
+from supervisor.channels.cards import GUTTER, Card, ago, make_card, path_text, summary
+from supervisor.channels.granting import HOW_LONG, reach
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.tree import draw_tree
+from supervisor.channels.visible import visible
 from supervisor.core.activity import Activity
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, Scope
 
 CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5
@@ -107,7 +109,7 @@ def draw_face(desk: Desk, approval: Approval, now: datetime, title: str = "") ->
     return draw_card(make_card(approval, now, edited=desk.edited.get(approval.id)), title)
 
 
-def _draw_grants(desk: Desk, approval: Approval, scope: str) -> RenderableType:
+def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType:
     found = Table.grid(padding=(0, 1))
     found.add_column(style=f"bold {CALM}")
     found.add_column(overflow="fold")
@@ -116,23 +118,14 @@ def _draw_grants(desk: Desk, approval: Approval, scope: str) -> RenderableType:
         found.add_row("", Text(grant.covers, style="dim"))
     head = Text(f"{path_text(approval.path)} asks to call {visible(approval.tool)}: what may run without asking?")
     head.stylize(f"bold {CALM}")
-    held = Text(f"This call runs now. What you choose is not asked again {_reach(approval, scope)}.")
+    held = Text(f"This call runs now. What you choose is not asked again {reach(approval, scope)}.")
     return Panel(
         Group(head, Text(), found, Text(), held),
-        title=Text("allow for this session" if scope == "session" else "allow always"),
+        title=Text(f"allow {HOW_LONG[scope]}"),
         title_align="left",
         box=ROUNDED,
         border_style=CALM,
     )
-
-
-def _reach(approval: Approval, scope: str) -> str:
-    """Say for whom, and until when, a scope wider than once holds."""
-    whose = {
-        "session": f"in session {visible(approval.root_session)}, for all of its agents",
-        "always": "in any session of this store, for any agent",
-    }[scope]
-    return f"{whose}, until somebody revokes it"
 
 
 def draw_card(card: Card, title: str = "") -> RenderableType:

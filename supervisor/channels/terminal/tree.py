@@ -6,7 +6,7 @@ waits for a person is shown before all else, then what is in trouble, then what 
 
 Rules
 - Pure: activities, room and `now` come in, lines go out; never more than `height`, none wider than `width`.
-- Text of agents is escaped (`cards.visible`) and cut by the cells that it takes on a screen, never by characters.
+- Text of agents is escaped (`visible`) and cut by the cells that it takes on a screen, never by characters.
 - A state is a sign and a word; colour only repeats it (NO_COLOR, and eyes that do not tell red from green).
 - What is not known is a "?", never a guess.
 """
@@ -20,7 +20,8 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from supervisor.channels.cards import at, call_text, path_text, summary, visible
+from supervisor.channels.cards import at, call_text, path_text, summary
+from supervisor.channels.visible import visible
 from supervisor.core.activity import Activity, Doing
 
 State = Literal["asks", "trouble", "failed", "works", "waits", "done"]

@@ -17,7 +17,8 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from supervisor.channels.cards import ago, at, visible
+from supervisor.channels.cards import ago, at
+from supervisor.channels.visible import visible
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

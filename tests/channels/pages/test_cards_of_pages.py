@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from page_facts import NOW, an_approval, asked, began, ended, finished, rows
 
-from supervisor.channels.cards import visible
+from supervisor.channels.visible import visible
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.inbox import card_view, decision_of, inbox
 from supervisor.channels.web.pages.markup import change, spans

@@ -5,7 +5,7 @@
     routes           what a browser asks -> the Supervisor
 
 Rules
-- Everything that was written elsewhere is hostile: each expression of a template is made visible (cards.py) and then
+- Everything that was written elsewhere is hostile: each expression of a template is made visible (visible.py) and then
   escaped, by the environment and not by the template's author. No template says `safe`.
 - A page works without the script: deciding, sending and cancelling are forms. The script sends the same forms, and
   takes its news from the same pages; there is one way to draw a thing.

@@ -1,6 +1,7 @@
 """An approval as a card of the page: what would run, readable; what each choice will do, before it is pressed.
 
-The words are those of channels/cards.py, which all surfaces share; here they get colours, forms and a history.
+The words are those of channels/cards.py and granting.py, which all surfaces share; here they get colours, forms and a
+history.
 
 Rules
 - Everything of the call is on the card. What is long is scrolled, and its length is said above it.
@@ -15,7 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.channels import cards, presses
+from supervisor.channels import presses
 from supervisor.channels.cards import (
     NUMBERS,
     ago,
@@ -23,13 +24,13 @@ from supervisor.channels.cards import (
     asked_facts,
     decided,
     headline,
-    json_text,
     make_card,
     path_text,
     place,
     quoted,
-    visible,
 )
+from supervisor.channels.granting import HOW_LONG, WIDER, grants, reach
+from supervisor.channels.visible import json_text, visible
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
@@ -206,24 +207,16 @@ def _fact(label: str, text: str, language: Language) -> Fact:
 
 def wider(approval: Approval) -> list[Grant]:
     """Return the ways to approve that go beyond this one call, in the words of what will not be asked again (A7)."""
-    found = [grant for scope in _REACH for grant in cards.grants(approval, scope)]
-    return [_grant(approval, grant) for grant in found]
-
-
-_REACH: Final[dict[str, tuple[str, str]]] = {
-    "session": ("for the session", "in this session, for all of its agents"),
-    "always": ("always", "in any session of this store, for any agent"),
-}
-
-
-def _grant(approval: Approval, grant: cards.Grant) -> Grant:
-    words, reach = _REACH[grant.option.scope]
-    return Grant(
-        value=str(approval.options.index(grant.option)),
-        words=words,
-        pattern=f"{approval.tool} {grant.pattern}",
-        effect=f"{grant.covers}; not asked again {reach}, until somebody revokes it",
-    )
+    return [
+        Grant(
+            value=str(approval.options.index(grant.option)),
+            words=HOW_LONG[scope],
+            pattern=f"{approval.tool} {grant.pattern}",
+            effect=f"{grant.covers}; not asked again {reach(approval, scope)}",
+        )
+        for scope in WIDER
+        for grant in grants(approval, scope)
+    ]
 
 
 class Inbox(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,43 @@
+"""What a grant allows is said before it is made, in the same words wherever it can be made."""
+
+import io
+
+import pytest
+from rich.console import Console
+from test_cards import NOW, make_approval
+
+from supervisor.channels.discord.components import card_message
+from supervisor.channels.granting import reach
+from supervisor.channels.slack.blocks import card_blocks
+from supervisor.channels.terminal.desk import Desk
+from supervisor.channels.terminal.screen import draw_face
+from supervisor.channels.web.pages.inbox import card_view
+from supervisor.core.values import Approval, Option
+
+
+def on_the_terminal(approval: Approval) -> str:
+    desk = Desk("ana", 0.0)
+    desk.add(approval, 0.0)
+    console = Console(width=2000, file=io.StringIO())
+    with console.capture() as shown:
+        for desk.granting in ("session", "always"):
+            console.print(draw_face(desk, approval, NOW))
+    return shown.get()
+
+
+SURFACES = {
+    "terminal": on_the_terminal,
+    "web": lambda approval: str(card_view(approval, NOW).grants),
+    "slack": lambda approval: str(card_blocks(approval, NOW)),
+    "discord": lambda approval: str(card_message(approval, NOW)),
+}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_every_surface_says_how_far_a_grant_reaches(surface):
+    """A7: for whom and until when is the same everywhere, and names the session whose tree it is."""
+    approval = make_approval(options=(Option("once"), Option("session", "rm *"), Option("always", "rm *")))
+    said = SURFACES[surface](approval)
+    assert approval.root_session in reach(approval, "session")
+    assert reach(approval, "session") in said
+    assert reach(approval, "always") in said
