@@ -13,15 +13,18 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from supervisor.abc import Supervisor
+from supervisor.abc import Channel, Supervisor
 from supervisor.channels.cards import ago, path_text, summary, told
 from supervisor.channels.lengths import fit, fit_lines
 from supervisor.channels.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of
 from supervisor.channels.visible import visible
-from supervisor.core.errors import InvalidInput, NotEntitled, NotFound
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SupervisorError
 from supervisor.core.people import People, Person
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, Approve
+from supervisor.logs import FactLog
+
+log = FactLog(__name__)
 
 RECORDED: Final = 1.0  # seconds
 
@@ -128,6 +131,13 @@ class Answering:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
         is_stale = verdict.kind not in ("won", "recorded")
         return Result(f"{who.approval.id}: {told(verdict, now)}", is_stale=is_stale)
+
+    async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:
+        """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it (R3)."""
+        try:
+            await channel.retire(supervisor.get_approval(approval), card)
+        except (SupervisorError, OSError) as error:
+            log.warning("card.not_retired", channel=self._channel, approval=approval, error=repr(error))
 
     async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime, room: int) -> str:
         """Take a slash command, and return what to answer: pending, approve ID, deny ID REASON, answer ID TEXT.

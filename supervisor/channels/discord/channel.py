@@ -278,15 +278,8 @@ class Discord(Channel):
         await self._answering.until_recorded(self._supervisor, found.approval)
         result = await self._answering.decide(self._supervisor, found, act.code, act.text, _now())
         if result.is_stale and act.card:
-            self._tasks.start_soon(self._retire_pressed, self._supervisor.get_approval(act.approval), act.card)
+            self._tasks.start_soon(self._answering.retire_pressed, self._supervisor, self, act.approval, act.card)
         return result.text
-
-    async def _retire_pressed(self, approval: Approval, card: str) -> None:
-        """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it."""
-        try:
-            await self.retire(approval, card)
-        except (DiscordRefused, OSError) as error:
-            log.warning("card.not_retired", channel=self.name, approval=approval.id, error=repr(error))
 
     async def _commanded(self, command: Command) -> str:
         assert self._supervisor is not None

@@ -240,15 +240,8 @@ class Slack(Channel):
         await self._whisper(press, result.text)
         if result.is_stale:
             card = f"{press.conversation}:{press.message}"
-            await self._retire_pressed(self._supervisor.get_approval(press.approval), card)
+            await self._answering.retire_pressed(self._supervisor, self, press.approval, card)
         return None
-
-    async def _retire_pressed(self, approval: Approval, card: str) -> None:
-        """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it."""
-        try:
-            await self.retire(approval, card)
-        except (SlackRefused, OSError) as error:
-            log.warning("card.not_retired", channel=self.name, approval=approval.id, error=repr(error))
 
     async def _open_form(self, press: Press, approval: Approval) -> None:
         try:
