@@ -141,10 +141,6 @@ class Store(ABC):
         """Within a transaction: own a tree, or return the living process that does. Takes over from a dead one."""
 
     @abstractmethod
-    def disown(self, root: str) -> None:
-        """Within a transaction: give up a tree."""
-
-    @abstractmethod
     def get_owner(self, root: str) -> Owner | None:
         """Return the living owner of a tree, this process included."""
 

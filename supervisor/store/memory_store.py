@@ -99,8 +99,7 @@ class MemoryStore(Store):
                 self._calls[approval.session, approval.operation] = approval.id
             elif self._pending.pop(approval.id, None) is not None:
                 self._calls.pop((approval.session, approval.operation), None)
-        for root, is_owned in transaction.owned.items():
-            (self._owned.add if is_owned else self._owned.discard)(root)
+        self._owned |= transaction.owned
         if transaction.removed:
             self._forget(transaction.removed)
 
@@ -204,11 +203,8 @@ class MemoryStore(Store):
         self._owned -= roots
 
     def claim(self, root: str) -> Owner | None:
-        self._transaction.owned[root] = True
+        self._transaction.owned.add(root)
         return None
-
-    def disown(self, root: str) -> None:
-        self._transaction.owned[root] = False
 
     def get_owner(self, root: str) -> Owner | None:
         return self._owner if root in self._owned else None
@@ -251,7 +247,7 @@ class _Transaction:
         self.entries: list[Entry] = []
         self.sessions: dict[str, SessionEntry] = {}
         self.approvals: dict[str, ApprovalEntry] = {}
-        self.owned: dict[str, bool] = {}
+        self.owned: set[str] = set()
         self.removed: set[str] = set()
 
 

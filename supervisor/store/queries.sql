@@ -107,9 +107,6 @@ INSERT OR IGNORE INTO owner (id, host, pid, since) VALUES (?, ?, ?, ?);
 -- own: give a tree to an owner, whoever had it
 INSERT OR REPLACE INTO tree (root, owner) SELECT ?, number FROM owner WHERE id = ?;
 
--- disown: give up a tree that is still ours
-DELETE FROM tree WHERE root = ? AND owner = (SELECT number FROM owner WHERE id = ?);
-
 -- clear_owners: forget the owners, but one, that nothing refers to
 DELETE FROM owner WHERE id <> ? AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = owner.number);
 

@@ -65,7 +65,7 @@ class SqliteStore(Store):
         self._seen = 0
         self._written = 0
         self._owned: set[str] = set()
-        self._claims: dict[str, bool] = {}
+        self._claims: set[str] = set()
         self._pages = 0
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class SqliteStore(Store):
                 return False
             raise self._fault(error) from error
         self._written = 0
-        self._claims = {}
+        self._claims = set()
         if version != self._version:
             self.rollback()
             raise StoreUnreadable(f"{self.name} was brought up to date by a newer program; restart with that one")
@@ -160,12 +160,11 @@ class SqliteStore(Store):
             self.rollback()
             raise fault from error
         self._seen = max(self._seen, self._written)
-        for root, is_owned in self._claims.items():
-            (self._owned.add if is_owned else self._owned.discard)(root)
-        self._claims = {}
+        self._owned |= self._claims
+        self._claims = set()
 
     def rollback(self) -> None:
-        self._claims = {}
+        self._claims = set()
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -281,7 +280,7 @@ class SqliteStore(Store):
             if found and self._locks.is_alive(found[0][0]):
                 if is_first or self._locks.hold().id != found[0][0]:
                     return columns.owner(found[0])
-                self._claims[root] = True
+                self._claims.add(root)
                 return None
             mine = self._locks.hold()
             self._change("add_owner", [columns.owner_columns(mine)])
@@ -292,13 +291,8 @@ class SqliteStore(Store):
                 self._locks.bury(found[0][0])
         except OSError as error:
             raise explain_owning(error, self._locks.folder) from error
-        self._claims[root] = True
+        self._claims.add(root)
         return None
-
-    def disown(self, root: str) -> None:
-        if self._locks.mine is not None:
-            self._change("disown", [(root, self._locks.mine.id)])
-        self._claims[root] = False
 
     def get_owner(self, root: str) -> Owner | None:
         found = self._read("owner_of_tree", root)

@@ -99,11 +99,11 @@ class SideBySide(RuleBasedStateMachine):
             known.apply(event)
             self.states[RULES] = known
 
-    @rule(root=sessions, is_wanted=st.booleans(), is_kept=st.booleans())
-    def own(self, root, is_wanted, is_kept):
+    @rule(root=sessions, is_kept=st.booleans())
+    def own(self, root, is_kept):
         for store in self.stores:
             assert store.begin()
-            assert (store.claim(root) if is_wanted else store.disown(root)) is None
+            assert store.claim(root) is None
             store.commit() if is_kept else store.rollback()
 
     @rule()
