@@ -24,6 +24,7 @@ from supervisor.runtime.host import Fate
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
+from supervisor.runtime.streams import end_streams
 from supervisor.store.sqlite import SqliteStore
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.survivors import end_survivor
@@ -102,8 +103,7 @@ async def open_supervisor(
                 try:
                     await jobs.leave()
                 finally:
-                    supervisor.is_left = True
-                    runner.hub.publish_all()
+                    end_streams(supervisor)
                     leaving.set()
         if body is not None:
             raise body

@@ -207,8 +207,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 if stays:
                     for run in runs:
                         await _stay(supervisor, run)
-            refused.update(supervisor.refusals)
-            onlookers.cancel_scope.cancel()
+            refused.update(supervisor.refusals)  # the onlookers have the end to tell, and then end themselves
 
     with answers.stdout_for_json(is_json=settings.as_json):
         stopped = run_until_stopped(bare(body), settings.backend, terminal.restore)

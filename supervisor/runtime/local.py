@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, TypeVar, overload
+from weakref import WeakSet
 
 import msgspec
 
@@ -86,6 +87,7 @@ class LocalSupervisor(Supervisor):
         self.hub = runner.hub
         self.has_readers = False
         """Whether this program has looked at approvals: then somebody may answer even where no channel is (A6)."""
+        self.watching: WeakSet[SessionJournal] = WeakSet()
         self.is_left = False
         """Whether the store is about to be closed: nothing can be read from it any more."""
         self.awaited: Counter[str] = Counter()

@@ -2,16 +2,18 @@
 
 Classes with `__anext__` rather than async generators, so that a `break` leaves nothing unfinished. Each reads the store
 from its own cursor and sleeps on the hub's news: it misses nothing, gets nothing twice, and holds nobody up. When the
-supervisor is left, all of them end.
+supervisor is left, all of them end; who watches a journal is told before what stood in it by then.
 """
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 
 from supervisor.abc import InboxWatch, Row
 from supervisor.core import events as e
+from supervisor.core.errors import StoreError
 from supervisor.core.masking import shown
 from supervisor.core.values import Approval
 from supervisor.runtime.hub import INBOX
@@ -121,23 +123,37 @@ class SessionJournal(AsyncIterator[Row]):
         self._cursor = after if after <= supervisor.store.last_position() else 0  # a cursor of another store
         self._stay = stay
         self._found: list[Row] = []
+        supervisor.watching.add(self)
 
     async def __anext__(self) -> Row:
         while True:
             await anyio.lowlevel.checkpoint()
-            if self._supervisor.is_left:
-                raise StopAsyncIteration
             if self._found:
                 row = self._found.pop(0)
                 self._cursor = row.position
                 return row
+            if self._supervisor.is_left:
+                raise StopAsyncIteration
             news = self._supervisor.hub.news(self._session)
             has_ended = self._supervisor.get_row(self._session).outcome is not None
-            self._found = shown(self._supervisor.store.journal(self._session, self._cursor))
+            self.read()
             if not self._found:
                 if has_ended and not self._stay:
                     raise StopAsyncIteration
                 await news.wait()
+
+    def read(self) -> None:
+        """Read what stands behind the cursor. Raises StoreError."""
+        self._found = shown(self._supervisor.store.journal(self._session, self._cursor))
+
+
+def end_streams(supervisor: "LocalSupervisor") -> None:
+    """End all streams, before the store is closed: who watches a journal may be behind it, and is told its end."""
+    for journal in list(supervisor.watching):
+        with suppress(StoreError):  # who runs the tree is told
+            journal.read()
+    supervisor.is_left = True
+    supervisor.hub.publish_all()
 
 
 async def _first_of(one: anyio.Event, other: anyio.Event | None) -> None:

@@ -54,3 +54,27 @@ async def test_the_inbox_tells_of_an_approval_that_the_agent_itself_gave_up():
             told = await anext(inbox)
         assert (told.id, told.status) == (asked.id, "withdrawn")
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "gone"
+
+
+async def test_who_watches_a_journal_is_told_its_end_although_the_supervisor_is_left():
+    """R9: what a session says last is on disk, and reaches a reader who is behind when the store is closed."""
+
+    @agent
+    async def says(ctx: Context) -> None:
+        for text in "ab":
+            await ctx.send(text)
+
+    heard, may_go_on = [], anyio.Event()
+
+    async def read(stream):
+        async for row in stream:
+            heard.append(getattr(row.event, "text", None))
+            await may_go_on.wait()
+
+    async with anyio.create_task_group() as readers:
+        async with open_supervisor(MemoryStore()) as supervisor:
+            run = await supervisor.start(says)
+            readers.start_soon(read, supervisor.watch(run.session, stay=True))
+            await anyio.sleep(0)
+        may_go_on.set()
+    assert [text for text in heard if text] == ["a", "b"]
