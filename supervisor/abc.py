@@ -212,7 +212,9 @@ class Channel(ABC):
 
     name: str
     card_timeout: float = 30.0
-    """Seconds that showing or retiring one card may take."""
+    """Seconds that finding, showing or retiring one card may take."""
+    keeps_cards: bool = False
+    """Whether its cards outlive the process: then it is journaled that one is about to be posted."""
 
     @abstractmethod
     async def serve(self, supervisor: "Supervisor") -> None:
@@ -221,6 +223,11 @@ class Channel(ABC):
     @abstractmethod
     async def post(self, approval: Approval, card: str | None) -> str:
         """Show an approval and return what finds its card again. `card`: what an earlier post returned."""
+
+    async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
+        """Return the card that a process may have posted between two instants, and died before it could note it; None
+        if there is none, or none can be looked for."""
+        return None
 
     def webhooks(self) -> Sequence[Webhook]:
         """Return what the platform behind the channel calls over HTTP, where a daemon serves; none by default."""

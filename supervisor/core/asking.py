@@ -98,6 +98,13 @@ class ApprovalReminded(Event, frozen=True, kw_only=True):
     escalated_to: tuple[str, ...] = ()
 
 
+class CardBegun(Event, frozen=True, kw_only=True):
+    """A channel is about to be given the approval: from here on a card of it may be there, whoever lives to say so."""
+
+    approval: str
+    channel: str
+
+
 class CardPosted(Event, frozen=True, kw_only=True):
     """A channel shows the approval; `card` is what the channel needs to find its card again."""
 

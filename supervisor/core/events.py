@@ -20,6 +20,7 @@ from supervisor.core.asking import (
     ApprovalExpired as ApprovalExpired,
     ApprovalReminded as ApprovalReminded,
     ApprovalWithdrawn as ApprovalWithdrawn,
+    CardBegun as CardBegun,
     CardFailed as CardFailed,
     CardPosted as CardPosted,
     CardRetired as CardRetired,
@@ -325,6 +326,7 @@ AnyEvent = (
     | RunPassivated
     | RunRestarted
     | OperationRecalled
+    | CardBegun
     | CardPosted
     | CardFailed
     | CardRetired

@@ -69,6 +69,7 @@ APPROVAL: Final[dict[tuple[str, str], str]] = {
     ("pending", "OperationAbandoned"): "withdrawn",
 }
 
+_CARDS: Final = ("CardBegun", "CardPosted", "CardFailed", "CardRetired")
 _ENDING: Final = (
     "OperationStarted",
     "OperationFinished",
@@ -79,9 +80,7 @@ _ENDING: Final = (
     "ToolCallStarted",
     "ToolCallFinished",
     "ChildEnded",
-    "CardPosted",
-    "CardFailed",
-    "CardRetired",
+    *_CARDS,
     "DecisionRefused",
     "StateSaved",
     "MessageReceived",
@@ -90,7 +89,7 @@ _ENDING: Final = (
     "JobStarted",
     "JobEnded",
 )
-_AFTERWARDS: Final = ("CardPosted", "CardFailed", "CardRetired", "DecisionRefused", "MessageReceived", "JobEnded")
+_AFTERWARDS: Final = (*_CARDS, "DecisionRefused", "MessageReceived", "JobEnded")
 _LIVING: Final = (
     *_ENDING,
     "AttemptStarted",

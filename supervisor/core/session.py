@@ -49,7 +49,7 @@ _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "a
 WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
 """What ends a passivation whatever the run was waiting for."""
 
-BESIDE = (e.AttemptStarted, e.CardPosted, e.CardFailed, e.CardRetired, e.DecisionRefused)
+BESIDE = (e.AttemptStarted, e.CardBegun, e.CardPosted, e.CardFailed, e.CardRetired, e.DecisionRefused)
 """What says nothing of how far an attempt has come: a daemon posts its cards again after every crash."""
 
 

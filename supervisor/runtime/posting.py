@@ -10,6 +10,8 @@ Rules
   none left the call stays pending: command line, inbox and status show that no card could be posted.
 - A channel has AT_ONCE cards in hand; the others wait their turn, for which no clock runs, so that a thousand at once
   are not too many for a platform that takes one a second.
+- That a card is about to be posted is on disk before, where cards outlive the process: if it dies before it can note
+  the card, the next one has it looked for, in the time in which it was posted, and renews or retires it (R3).
 - A card that cannot be retired is tried again until it is; what is left when the process ends, a later start does (R3).
 - `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: where calls are
   approved it is asked as ever, and where they are denied nobody is asked, which the agent is told (QuestionUnanswered).
@@ -18,6 +20,7 @@ Rules
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
@@ -43,6 +46,8 @@ AT_ONCE = 4  # cards that a channel is given at the same time
 RETIRE_AGAIN = 5.0  # seconds until a card that could not be retired is tried again; doubled each time, up to
 RETIRE_SELDOM = 600.0  # seconds
 NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer
+Card = str | datetime
+"""What finds a card again; or when it was about to be posted, by a process that did not come to note it."""
 Unattended = Literal["ask", "approve", "deny"]
 
 _ANSWERS: dict[str, Decision] = {
@@ -82,7 +87,8 @@ class Posting:
         self._channels = {channel.name: channel for channel in channels}
         self._turns = {name: anyio.CapacityLimiter(AT_ONCE) for name in self._channels}
         self._answer = _ANSWERS.get(unattended)
-        self._cards: dict[str, dict[str, str]] = {}
+        self._keeps_cards = any(channel.keeps_cards for channel in channels)
+        self._cards: dict[str, dict[str, Card]] = {}
         """Approval -> channel -> card of what is pending and shown."""
         self._known: set[str] = set()
         supervisor.began_to_wait = self._look_for_somebody
@@ -165,12 +171,19 @@ class Posting:
         if self._channels:
             await self._post(approval)
 
-    async def _show(self, approval: Approval, name: str, old: str | None) -> bool:
+    async def _show(self, approval: Approval, name: str, old: Card | None) -> bool:
         """Post a card, or renew the old one; False if the channel cannot."""
         try:
             channel = self._channels[name]
             with anyio.fail_after(channel.card_timeout):
-                card = await channel.post(approval, old)
+                found = await _find(channel, approval, old)
+                if found is None and channel.keeps_cards:
+                    now = self._runner.clock.now()
+                    await self._note(approval, e.CardBegun(at=now, approval=approval.id, channel=name))
+                    if self._is_decided(approval):  # meanwhile: it is not posted (A1)
+                        await self._note(approval, e.CardRetired(at=now, approval=approval.id, channel=name))
+                        return True
+                card = await channel.post(approval, found)
         except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
             log.warning("card.failed", channel=name, approval=approval.id, error=repr(error))
             await self._note(approval, _failed(self._runner, approval, name, error))
@@ -184,15 +197,19 @@ class Posting:
             self._cards.setdefault(approval.id, {})[name] = card
         return True
 
-    def _find_cards(self, approval: Approval) -> dict[str, str]:
+    def _find_cards(self, approval: Approval) -> dict[str, Card]:
         """Return the cards of an approval, channel by channel: this process's, or what earlier ones have left (R3)."""
-        if (known := self._cards.get(approval.id)) is not None or not approval.shown:
+        if (known := self._cards.get(approval.id)) is not None or not (approval.shown or self._keeps_cards):
             return known or {}
-        found: dict[str, str] = {}
+        found: dict[str, Card] = {}
         for row in self._supervisor.store.journal(approval.session, approval.position):
             match row.event:
+                case e.CardBegun(approval=approval.id) as begun:
+                    found[begun.channel] = begun.at
                 case e.CardPosted(approval=approval.id) as posted:
                     found[posted.channel] = posted.card
+                case e.CardFailed(approval=approval.id) as failed if isinstance(found.get(failed.channel), datetime):
+                    del found[failed.channel]
                 case e.CardRetired(approval=approval.id) as retired:
                     found.pop(retired.channel, None)
                 case _:
@@ -210,13 +227,14 @@ class Posting:
         now = self._supervisor.store.get_approval(approval.id)
         return now is None or now.status != "pending"
 
-    async def _retire(self, approval: Approval, name: str, card: str, again_in: float = RETIRE_AGAIN) -> None:
+    async def _retire(self, approval: Approval, name: str, card: Card, again_in: float = RETIRE_AGAIN) -> None:
         """Retire a card; if that cannot be done now, later, which holds up nobody who leaves."""
-        now = self._supervisor.store.get_approval(approval.id) or approval
+        now, channel = self._supervisor.store.get_approval(approval.id) or approval, self._channels[name]
         try:
             async with self._turns[name]:
-                with anyio.fail_after(self._channels[name].card_timeout):
-                    await self._channels[name].retire(now, card)
+                with anyio.fail_after(channel.card_timeout):
+                    if (found := await _find(channel, now, card)) is not None:
+                        await channel.retire(now, found)
         except Exception as error:  # noqa: BLE001 # a channel may raise anything; nothing else waits for this
             log.warning("card.not_retired", channel=name, approval=approval.id, error=repr(error), again_in=again_in)
             later = partial(self._retire, approval, name, card, min(RETIRE_SELDOM, 2 * again_in))
@@ -232,6 +250,12 @@ class Posting:
             await self._runner.journal.append(plan)
         except StoreError as error:
             log.error("card.not_recorded", approval=approval.id, reason=str(error))
+
+
+async def _find(channel: Channel, approval: Approval, card: Card | None) -> str | None:
+    if isinstance(card, datetime):
+        return await channel.find_card(approval, card, card + timedelta(seconds=channel.card_timeout))
+    return card
 
 
 def _failed(runner: Runner, approval: Approval, channel: str, error: Exception) -> e.CardFailed:

@@ -36,6 +36,8 @@ _MOVING: Final = {e.RunStarted, e.ImportStarted, *e.SLEEPING, *WAKING, *e.ANSWER
 """What changes a session's entry."""
 _DECIDING: Final = (e.QuestionAnswered, e.ApprovalDecided, e.ApprovalExpired, e.ApprovalWithdrawn)
 """What ends an approval and names it."""
+BEGUN: Final = "?"
+"""Before the name of a channel that was about to post a card, and has not said what became of it."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -103,7 +105,7 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
     """An approval in the index. `asked`, `decided` and `reminded` are positions; `decided` also where it was
-    withdrawn, `reminded` the last one."""
+    withdrawn, `reminded` the last one. `shown`: names of channels, behind BEGUN where a card may be there."""
 
     id: str
     session: str
@@ -136,7 +138,7 @@ def touched(rows: Iterable[Row]) -> Touched:
                 made.add(approval)
             case _ if isinstance(event, _DECIDING):
                 found.approvals.add(event.approval)
-            case e.CardPosted() | e.CardRetired() | e.ApprovalReminded():
+            case e.ApprovalReminded() | e.CardBegun() | e.CardPosted() | e.CardFailed() | e.CardRetired():
                 found.approvals.add(event.approval)
             case e.OperationAbandoned(kind="call" | "ask"):
                 found.calls.add((row.session, event.operation))
@@ -172,7 +174,7 @@ class Draft:
                 self._decide(event.approval, row)
             case e.OperationAbandoned():
                 self._decide(self._calls.get((row.session, event.operation)), row)
-            case e.CardPosted() | e.CardRetired():
+            case e.CardBegun() | e.CardPosted() | e.CardFailed() | e.CardRetired():
                 self._show(event)
             case e.ApprovalReminded():
                 self._remind(row, event)
@@ -221,11 +223,15 @@ class Draft:
         if old is not None:
             self.approvals[old.id] = replace(old, reminded=row.position)
 
-    def _show(self, event: e.CardPosted | e.CardRetired) -> None:
+    def _show(self, event: e.CardBegun | e.CardPosted | e.CardFailed | e.CardRetired) -> None:
         old = self.approvals.get(event.approval)
-        if old is not None:
-            others = tuple(channel for channel in old.shown if channel != event.channel)
-            shown = (*others, event.channel) if isinstance(event, e.CardPosted) else others
+        if old is None:
+            return
+        begun, held = f"{BEGUN}{event.channel}", event.channel
+        gone = (begun,) if isinstance(event, e.CardBegun | e.CardFailed) else (begun, held)
+        now = {e.CardBegun: (begun,), e.CardPosted: (held,)}.get(type(event), ())
+        shown = (*(each for each in old.shown if each not in gone), *now)
+        if shown != old.shown:
             self.approvals[old.id] = replace(old, shown=shown)
 
 
@@ -275,7 +281,7 @@ def approval_row(
         status=entry.status,  # type: ignore[arg-type] # the table in core.machine holds no other word
         created_at=request.at,
         expires_at=request.expires_at,
-        shown=entry.shown,
+        shown=tuple(name for name in entry.shown if not name.startswith(BEGUN)),
         position=entry.asked,
     )
     if isinstance(request, _Question):

@@ -45,7 +45,7 @@ CREATE TABLE approval (
     operation TEXT NOT NULL,
     status    TEXT NOT NULL,
     decided   INTEGER,               -- position of what ended it: a decision, a withdrawal, the call's own end
-    shown     TEXT NOT NULL,         -- names of the channels that hold a card, as JSON
+    shown     TEXT NOT NULL,         -- names of the channels that hold a card, ?NAME: that may hold one, as JSON
     reminded  INTEGER                -- position of the last reminder
 );
 

@@ -59,6 +59,7 @@ FIELDS = {
     "ImportFinished": {"messages": 1},
     "RunPassivated": {"waiting_for": CALLS[:1]},
     "RunRestarted": {"kind": "failed", "cause": "StepFailed", "number": 1, "due_at": AT},
+    "CardBegun": {"channel": "web"},
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
     "CardRetired": {"channel": "web"},

@@ -71,6 +71,7 @@ CancelRequested           .         .         .         stopping  .         .
 OperationRecalled         .         .         .         open      stopping  .
 RunPassivated             .         .         .         open      .         .
 RunRestarted              .         .         .         open      .         .
+CardBegun                 .         .         .         open      stopping  finished
 CardPosted                .         .         .         open      stopping  finished
 CardFailed                .         .         .         open      stopping  finished
 CardRetired               .         .         .         open      stopping  finished

@@ -1,5 +1,7 @@
 """A11, R3: approvals are brought to people by channels; one that fails is passed over, and that is said."""
 
+from datetime import timedelta
+
 import anyio
 import pytest
 from scenes import events, fork, opened
@@ -243,6 +245,48 @@ async def test_a_card_that_cannot_be_retired_is_retired_later():
         await wall.news.wait()
         await anyio.sleep(3600)
         assert (len(wall.retired), len(events(store, run.session, e.CardRetired))) == (1, 1)
+
+
+class Platform(Wall):
+    """Keeps cards when the process is gone. `killed`: what its store held when a card was there, and not yet noted."""
+
+    keeps_cards = True
+
+    def __init__(self, store, cards) -> None:
+        super().__init__("wall")
+        self.store, self.cards, self.killed = store, cards, None
+
+    async def post(self, approval, card):
+        if card is None:
+            self.cards.append(f"card of {approval.id}")
+            self.killed = fork(self.store)
+        await super().post(approval, card)
+        return card or self.cards[-1]
+
+    async def find_card(self, approval, since, until):
+        assert since <= approval.created_at + timedelta(seconds=1) < until
+        return next((card for card in self.cards if approval.id in card), None)
+
+
+@pytest.mark.parametrize("is_decided", [True, False])
+async def test_a_card_that_nobody_came_to_note_is_found_by_the_next_process(is_decided):
+    """R3: it is retired if the approval was decided elsewhere meanwhile, and renewed if it was not."""
+    before = Platform(MemoryStore(), [])
+    async with opened(before.store, channels=[before]) as supervisor:
+        await supervisor.start(deployer, "x", session="s")
+        await before.news.wait()
+        await supervisor.cancel("s")
+    (approval,) = before.killed.find_approvals()
+    if is_decided:
+        async with opened(before.killed) as supervisor:
+            await supervisor.decide(approval.id, Approve(by="ana"))
+    after = Platform(before.killed, before.cards)
+    async with opened(before.killed, channels=[after], adopt=True) as supervisor:
+        await anyio.sleep(3600)
+        (card,) = before.cards
+        assert after.posted == ([] if is_decided else [(approval.id, card)])
+        assert after.retired == ([("approved", card)] if is_decided else [])
+        await supervisor.cancel("s")
 
 
 async def test_nobody_waits_at_the_end_for_a_card_that_cannot_be_retired():

@@ -30,6 +30,7 @@ events = st.one_of(
     st.builds(lambda n: e.ToolCallStarted(at=at(6), operation=f"o#{n}", host="h", pid=1), operations),
     st.builds(lambda n: e.ToolCallFinished(at=at(6), operation=f"o#{n}", kind="ok", content="é"), operations),
     st.builds(lambda n, due: passivated(f"o#{n}", due_at=due), operations, st.sampled_from([None, at(50), at(70)])),
+    st.builds(lambda n: e.CardBegun(at=at(7), approval=f"p{n}", channel="web"), operations),
     st.builds(lambda n: e.CardPosted(at=at(7), approval=f"p{n}", channel="web"), operations),
     st.builds(lambda n: e.CardRetired(at=at(7), approval=f"p{n}", channel="web"), operations),
     st.builds(lambda n: e.DecisionRefused(at=at(7), approval=f"p{n}", by="eve", reason="no"), operations),

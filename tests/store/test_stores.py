@@ -196,6 +196,16 @@ def test_cards_are_known_until_they_are_retired(store):
     assert store.get_approval("p").shown == ("web",)
 
 
+def test_a_card_that_may_be_there_is_found_until_it_is_known_what_became_of_it(store):
+    """R3: nobody was shown it, as far as anybody knows; once it is decided, it is looked for."""
+    append(store, ("a", created()), ("a", asked()), ("a", e.CardBegun(at=at(), approval="p", channel="slack")))
+    assert store.get_approval("p").shown == ()
+    append(store, ("a", decided()))
+    assert [(found.id, found.shown) for found in store.find_shown()] == [("p", ())]
+    append(store, ("a", e.CardFailed(at=at(), approval="p", channel="slack", error="no network")))
+    assert store.find_shown() == []
+
+
 CHILD_ENDED = e.ChildEnded(at=at(4), child="c", kind="succeeded")
 
 

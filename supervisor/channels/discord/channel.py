@@ -9,12 +9,13 @@ an interaction's own token is dead after 15 minutes.
 Rules
 - Discord wants an answer within 3 s: what is not done by ACK seconds is answered as deferred, and told afterwards.
 - Whoever acts is told what became of it, and nobody else is; a refusal leaves the card as it is.
-- A card that an earlier process may have posted, without coming to say so, is looked for before a second one is posted.
+- A card that may be there although nobody came to note it is looked for in the minutes in which it was posted: before a
+  second one is posted, and when nobody needs to decide any more.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
@@ -42,7 +43,7 @@ log = FactLog(__name__)
 
 ACK: Final = 1.5  # seconds until Discord gets its answer, whatever is still to be done
 CONTENT: Final = 2000
-CLOCKS_DIFFER: Final = timedelta(seconds=60)  # how far our clock may be ahead of Discord's
+CLOCKS_DIFFER: Final = timedelta(seconds=60)  # between our clock and Discord's, at most
 UNKNOWN_WEBHOOK: Final = 10015  # Discord has not yet taken in that we deferred
 
 COMMANDS: Final = (
@@ -90,6 +91,7 @@ class Discord(Channel):
 
     name = "discord"
     card_timeout = 120.0  # Discord may tell us to wait
+    keeps_cards = True
 
     def __init__(
         self,
@@ -116,7 +118,6 @@ class Discord(Channel):
         self._link = link
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
-        self._began_at = datetime.now(UTC)
 
     def __repr__(self) -> str:
         return f"<discord, channel {self._conversation}>"  # never a token
@@ -124,9 +125,8 @@ class Discord(Channel):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     async def post(self, approval: Approval, card: str | None) -> str:
-        message = card_message(approval, _now(), self._link)
-        if card is None and approval.created_at < self._began_at:
-            card = await self._find_card(approval)
+        began = _now()
+        message = card_message(approval, began, self._link)
         if card is not None and await self._update(card, message):
             return card
         once = {"nonce": approval.id[:25], "enforce_nonce": True}  # for minutes: a request that is made again, too
@@ -134,7 +134,7 @@ class Discord(Channel):
         try:
             posted = await self._rest.call("POST", path, {**message, **once})
         except OSError:  # it may be there, although we were not told
-            found = await self._find_card(approval)
+            found = await self.find_card(approval, began, _now())
             if found is None:
                 raise
             return found
@@ -154,13 +154,11 @@ class Discord(Channel):
             return False
         return True
 
-    async def _find_card(self, approval: Approval) -> str | None:
-        """Return the card that a process posted which died before it could say so."""
-        since = approval.created_at - CLOCKS_DIFFER
+    async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         try:
-            async with aclosing(self._rest.messages(self._conversation)) as messages:
+            async with aclosing(self._rest.messages(self._conversation, until + CLOCKS_DIFFER)) as messages:
                 async for message in messages:
-                    if datetime.fromisoformat(message["timestamp"]) < since:
+                    if datetime.fromisoformat(message["timestamp"]) < since - CLOCKS_DIFFER:
                         return None
                     is_ours = message["author"]["id"] == self._application or message["author"].get("bot")
                     if is_ours and any(

@@ -4,6 +4,7 @@ A request that is limited (429) waits as long as Discord says, and is made again
 """
 
 from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import httpx
 from supervisor.core.errors import SupervisorError
 
 REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
+EPOCH: Final = 1_420_070_400_000  # the millisecond from which ids count
 PAGE: Final = 100  # messages in one answer
 AGENT: Final = "DiscordBot (subagent-supervisor, 0.1)"  # Discord asks for this form
 GONE: Final = (10003, 10008)  # the channel, the message
@@ -60,16 +62,16 @@ class DiscordRest:
         with anyio.CancelScope(shield=True):
             await self._client.aclose()
 
-    async def messages(self, channel: str) -> AsyncGenerator[dict[str, Any], None]:
-        """Iterate over a channel's messages, the newest first."""
-        before: dict[str, str] = {}
+    async def messages(self, channel: str, until: datetime) -> AsyncGenerator[dict[str, Any], None]:
+        """Iterate over a channel's messages of an instant and before, the newest first."""
+        before = str(int(until.timestamp() * 1000 - EPOCH) << 22)  # ids say when they were made
         while True:
-            page = await self.call("GET", f"/channels/{channel}/messages", params={"limit": PAGE, **before})
+            page = await self.call("GET", f"/channels/{channel}/messages", params={"limit": PAGE, "before": before})
             for message in page:
                 yield message
             if len(page) < PAGE:
                 return
-            before = {"before": page[-1]["id"]}
+            before = page[-1]["id"]
 
     async def call(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, str | int] | None = None

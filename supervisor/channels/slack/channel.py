@@ -9,13 +9,13 @@ Rules
 - Slack wants an answer within 3 s: what is not done by ACK seconds goes on behind the answer. If we die before a
   decision is on disk, Slack was not told that all is well, or the card still has its buttons.
 - Whoever acts is told what became of it, whatever that is; only a refusal is told to nobody else, and the card stays.
-- A card that an earlier process may have posted, without coming to say so, is looked for in the conversation before a
-  second one is posted.
+- A card that may be there although nobody came to note it is looked for in its conversation, in the minutes in which
+  it was posted: before a second one is posted, and when nobody needs to decide any more.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import anyio
@@ -43,7 +43,7 @@ log = FactLog(__name__)
 ACK: Final = 2.0  # seconds until Slack gets its answer, whatever is still to be done
 WHISPER: Final = 20_000  # UTF-16 units in one answer
 LIST: Final = 3000  # before <, > and & are written as entities
-CLOCKS_DIFFER: Final = 60.0  # seconds that our clock may be ahead of Slack's
+CLOCKS_DIFFER: Final = 60.0  # seconds between our clock and Slack's, at most
 GONE: Final = (
     "message_not_found",
     "thread_not_found",
@@ -66,6 +66,7 @@ class Slack(Channel):
 
     name = "slack"
     card_timeout = 120.0  # Slack may tell us to wait for a minute
+    keeps_cards = True
 
     def __init__(
         self,
@@ -88,7 +89,6 @@ class Slack(Channel):
         self._link = link
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
-        self._began_at = datetime.now(UTC)
 
     def __repr__(self) -> str:
         return f"<slack, conversation {self._conversation}>"  # never a token
@@ -96,9 +96,8 @@ class Slack(Channel):
     # -- cards -------------------------------------------------------------------------------------------------------
 
     async def post(self, approval: Approval, card: str | None) -> str:
-        message = {"blocks": card_blocks(approval, _now(), self._link), "text": card_text(approval)}
-        if card is None and approval.created_at < self._began_at:
-            card = await self._find_card(approval)
+        began = _now()
+        message = {"blocks": card_blocks(approval, began, self._link), "text": card_text(approval)}
         if card is not None and await self._update(card, message):
             return card
         conversation, thread = self._place_of(approval)
@@ -107,7 +106,7 @@ class Slack(Channel):
         try:
             posted = await self._web.write("chat.postMessage", **where, **message, **quiet)
         except OSError:  # it may be there, although we were not told
-            found = await self._find_card(approval)
+            found = await self.find_card(approval, began, _now())
             if found is None:
                 raise
             return found
@@ -127,12 +126,11 @@ class Slack(Channel):
             return False
         return True
 
-    async def _find_card(self, approval: Approval) -> str | None:
-        """Return the card that a process posted which died before it could say so."""
+    async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         conversation, thread = self._place_of(approval)
-        since = approval.created_at.timestamp() - CLOCKS_DIFFER
+        within = since.timestamp() - CLOCKS_DIFFER, until.timestamp() + CLOCKS_DIFFER
         try:
-            async with aclosing(self._web.messages(conversation, thread, since)) as messages:
+            async with aclosing(self._web.messages(conversation, thread, within)) as messages:
                 async for message in messages:
                     if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
                         return f"{conversation}:{message['ts']}"

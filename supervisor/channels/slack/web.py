@@ -65,11 +65,13 @@ class SlackWeb:
             raise SlackRefused("response_url", f"{response.status_code} {response.body[:100]}")
 
     async def messages(
-        self, conversation: str, thread: str | None, oldest: float = 0.0
+        self, conversation: str, thread: str | None, within: tuple[float, float] | None = None
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Iterate over a thread, or over a conversation's messages outside threads, since `oldest` (UNIX time)."""
+        """Iterate over a thread, or over a conversation's messages outside threads; `within` two UNIX times."""
         method = "conversations.replies" if thread else "conversations.history"
-        where: dict[str, Any] = {"channel": conversation, "limit": 200, "oldest": f"{oldest:.6f}"}
+        where: dict[str, Any] = {"channel": conversation, "limit": 200}
+        if within is not None:
+            where |= {"oldest": f"{within[0]:.6f}", "latest": f"{within[1]:.6f}"}
         if thread:
             where["ts"] = thread
         while True:

@@ -63,13 +63,16 @@ class FakeSlack:
         self.views.append(view)
         return {"ok": True}
 
-    def conversations_history(self, channel, oldest="0", limit="200", cursor="0"):
-        found = [m for m in self.messages.get(channel, []) if "thread_ts" not in m and float(m["ts"]) >= float(oldest)]
+    def conversations_history(self, channel, oldest="0", latest="inf", limit="200", cursor="0"):
+        found = [m for m in self._within(channel, oldest, latest) if "thread_ts" not in m]
         return self._page(list(reversed(found)), cursor)
 
-    def conversations_replies(self, channel, ts, oldest="0", limit="200", cursor="0"):
-        found = [m for m in self.messages.get(channel, []) if ts in (m["ts"], m.get("thread_ts"))]
+    def conversations_replies(self, channel, ts, oldest="0", latest="inf", limit="200", cursor="0"):
+        found = [m for m in self._within(channel, oldest, latest) if ts in (m["ts"], m.get("thread_ts"))]
         return self._page(found, cursor)
+
+    def _within(self, channel, oldest, latest):
+        return [m for m in self.messages.get(channel, []) if float(oldest) < float(m["ts"]) < float(latest)]
 
     def _page(self, found, cursor, size=2):
         end = int(cursor or 0) + size

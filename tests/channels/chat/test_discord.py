@@ -1,6 +1,7 @@
 """Discord: a card's buttons work for as long as the approval does, for those who may, whoever posted it."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
@@ -160,8 +161,10 @@ async def test_cards_are_found_again_or_posted_anew(discord):
         discord.limited = 2
         async with DiscordRest(TOKEN, discord.url):
             later = channel(discord)
-            assert await later.post(approval, None) == f"77:{card['id']}"
-            assert len(discord.messages) == 1
+            found = await later.find_card(approval, approval.created_at, datetime.now(UTC))
+            assert found == f"77:{card['id']}"
+            after = datetime.now(UTC) + timedelta(minutes=3)
+            assert await later.find_card(approval, after, after) is None
             del discord.messages[card["id"]]
             assert await later.post(approval, f"77:{card['id']}") != f"77:{card['id']}"
         await supervisor.decide(approval.id, Approve(by="ana"))

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -123,7 +124,8 @@ async def test_simcord_keeps_a_card_takes_the_answer_and_the_retired_card(simcor
             await anyio.sleep(0.02)
         (approval,) = supervisor.find_approvals()
         (card,) = await cards()
-        assert await channel().post(approval, None) == f"{simcord['conversation']}:{card['id']}"
+        found = await channel().find_card(approval, approval.created_at, datetime.now(UTC))
+        assert found == f"{simcord['conversation']}:{card['id']}"
         button = card["components"][0]["components"][0]
         made = (await peer.post("/_interaction", json={"type": 3, "user": simcord["user"]})).json()
         press = {"type": 3, "token": made["token"], "data": {"custom_id": button["custom_id"]}, "message": card}

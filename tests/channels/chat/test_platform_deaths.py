@@ -13,12 +13,15 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
+import anyio
 import fake_discord
 import fake_slack
 import pytest
 from platform_life import ANA, TOKEN
 
-COMMITS = 8  # of a daemon that asks once; the last two may be one
+from supervisor import Approve, open_supervisor
+
+COMMITS = 9  # of a daemon that asks once; the last two may be one
 AT_PLATFORM = {"slack": ("chat.postMessage", "chat.update"), "discord": ("POST", "PATCH")}
 PLATFORMS = {
     "slack": (fake_slack.FakeSlack, fake_slack.serving),
@@ -60,6 +63,34 @@ def test_an_old_card_works_after_a_death(nursery, tmp_path, death):
 def test_an_old_card_works_after_every_death(nursery, tmp_path, death):
     """The same, at each stage there is."""
     story(nursery, tmp_path, *death)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "backend"), [("slack", "asyncio"), ("discord", "trio")])
+def test_a_card_that_nobody_noted_loses_its_buttons_when_it_was_decided_elsewhere(nursery, tmp_path, platform, backend):
+    """R3: the platform took it and the daemon died; nobody presses, and the next daemon retires it all the same."""
+    make, serving = PLATFORMS[platform]
+    with serving(make()) as fake:
+        daemons = Daemons(nursery, tmp_path, platform, backend, fake)
+        daemons.begin("after", AT_PLATFORM[platform][0])
+        try:
+            daemons.until(lambda: daemons.ask("sessions", agent="deployer", input="x", session="s") or cards(fake))
+            daemons.until_dead()
+            assert [has_buttons(each) for each in cards(fake)] == [True]
+            anyio.run(decide_elsewhere, tmp_path / "state.db")
+            daemons.begin()
+            daemons.until(lambda: not any(has_buttons(each) for each in cards(fake)))
+            daemons.until(lambda: (daemons.ask("sessions/s") or {}).get("outcome"))
+        finally:
+            daemons.end()
+    assert (len(cards(fake)), (tmp_path / "ran").read_text()) == (1, "ran\n")
+
+
+async def decide_elsewhere(store):
+    async with open_supervisor(store) as supervisor:
+        (approval,) = supervisor.find_approvals()
+        assert approval.shown == ()
+        await supervisor.decide(approval.id, Approve(by="ana"))
 
 
 def story(nursery, folder, platform, backend, when, where):
@@ -122,6 +153,9 @@ class Daemons:
         os.kill(self._told["pid"], signal.SIGKILL)
         while Path(f"/proc/{self._told['pid']}").exists():
             time.sleep(0.005)
+
+    def until_dead(self):
+        assert self._listen()["exit"] == -signal.SIGKILL, self.log()
 
     def until(self, found, seconds=40):
         """Return what there is once there is something; a daemon that has died has a successor."""

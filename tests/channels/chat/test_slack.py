@@ -2,6 +2,7 @@
 
 import re
 import time
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
@@ -138,8 +139,8 @@ async def test_a_late_press_is_answered_and_the_dead_card_retired(slack):
     assert ran == []
 
 
-async def test_a_card_of_a_process_that_died_before_it_could_say_so_is_not_posted_twice(slack):
-    """Posted, and not recorded: the next process finds it in the conversation, whatever was said since."""
+async def test_a_card_that_nobody_noted_is_found_in_its_conversation(slack):
+    """R3: whatever was said since; in the time in which it was posted, and in no other."""
     store = MemoryStore()
     async with opened(channel(slack), store, platform="slack") as supervisor:
         await supervisor.start(deployer, "x", session="s")
@@ -147,9 +148,11 @@ async def test_a_card_of_a_process_that_died_before_it_could_say_so_is_not_poste
         for _ in range(5):
             slack.chat_postMessage("C1", "chatter", [])
         (approval,) = supervisor.find_approvals()
-        chat = channel(slack)
-        assert await chat.post(approval, None) == f"C1:{slack.messages['C1'][0]['ts']}"
-        assert [bool(codes(message)) for message in slack.messages["C1"]].count(True) == 1
+        chat, minute = channel(slack), timedelta(minutes=1)
+        since, until = approval.created_at, approval.created_at + minute
+        assert await chat.find_card(approval, since, until) == f"C1:{slack.messages['C1'][0]['ts']}"
+        assert await chat.find_card(approval, since + 3 * minute, until + 3 * minute) is None
+        assert await chat.find_card(approval, since - 5 * minute, until - 5 * minute) is None
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 
@@ -262,8 +265,9 @@ async def test_a_conversation_that_may_not_be_read_gets_its_card(slack):
         await supervisor.start(deployer, "x")
         await card_of(slack)
         slack.refusals = {"conversations.history": "missing_scope"}
-        assert await channel(slack).post(supervisor.find_approvals()[0], None)
-        await supervisor.decide(supervisor.find_approvals()[0].id, Approve(by="ana"))
+        (approval,) = supervisor.find_approvals()
+        assert await channel(slack).find_card(approval, approval.created_at, datetime.now(UTC)) is None
+        await supervisor.decide(approval.id, Approve(by="ana"))
 
 
 async def test_a_form_that_slack_did_not_open_is_said(slack):
