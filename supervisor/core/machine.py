@@ -121,15 +121,21 @@ RUN: Final[dict[tuple[str, str], str]] = {
 }
 
 
+_TWOFOLD: Final = ("ToolCallRequested", "ApprovalDecided")
+
+
 def symbol(event: e.AnyEvent) -> str:
     """Return the name under which the tables know this event."""
-    match event:
-        case e.ToolCallRequested(approval=str()):
-            return "ToolCallRequested.asking"
-        case e.ApprovalDecided(decision=decision):
-            return f"ApprovalDecided.{decision}"
-        case _:
-            return type(event).__name__
+    name = type(event).__name__
+    if name in _TWOFOLD:
+        match event:
+            case e.ToolCallRequested(approval=str()):
+                return "ToolCallRequested.asking"
+            case e.ApprovalDecided(decision=decision):
+                return f"ApprovalDecided.{decision}"
+            case _:
+                pass
+    return name
 
 
 def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) -> str:

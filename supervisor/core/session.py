@@ -15,8 +15,11 @@ Rules
   order any more (core/restarts.py).
 """
 
+from collections.abc import Mapping
+from copy import copy
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -30,7 +33,7 @@ from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation a
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RULES
 
-OPERATIONS = (
+_OPERATIONS: Final = {
     e.ToolCallRequested,
     e.QuestionAsked,
     e.QuestionAnswered,
@@ -43,18 +46,24 @@ OPERATIONS = (
     e.OperationFinished,
     e.OperationAbandoned,
     e.OperationRecalled,
-)
+}
 """What moves an operation along its table."""
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
 WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
 """What ends a passivation whatever the run was waiting for."""
 
-BESIDE = (e.AttemptStarted, e.CardBegun, e.CardPosted, e.CardFailed, e.CardRetired, e.DecisionRefused)
+_BESIDE: Final = {e.AttemptStarted, e.CardBegun, e.CardPosted, e.CardFailed, e.CardRetired, e.DecisionRefused}
 """What says nothing of how far an attempt has come: a daemon posts its cards again after every crash."""
 
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
 class SessionState(msgspec.Struct, kw_only=True):
-    """What is known of one session. Changed by `apply` only; `copy` makes a draft that a commit may yet refuse."""
+    """What is known of one session. Changed by `apply` only; `copy` makes a draft that a commit may yet refuse.
+
+    A draft is made for nearly every entry, so it shares what changes seldom: a Mapping here is replaced, never changed.
+    """
 
     id: str
     phase: str = ""
@@ -68,22 +77,22 @@ class SessionState(msgspec.Struct, kw_only=True):
     origin: e.ImportStarted | None = None
     imported: int = 0
     """How many messages have been imported."""
-    inbox: dict[str, e.MessageReceived] = {}
+    inbox: Mapping[str, e.MessageReceived] = _NOTHING
     """Messages that nobody has received yet, in the order in which they came."""
-    jobs: dict[str, Job] = {}
+    jobs: Mapping[str, Job] = _NOTHING
     """Background jobs, those that have ended too; they outlive the run that began them."""
     attempts: int = 0
     barren: int = 0
     operations: dict[str, Operation] = {}
     order: list[str] = []
-    kept: dict[str, Operation] = {}
+    kept: Mapping[str, Operation] = _NOTHING
     """What has its result from before a restart, and was not asked for again yet."""
     restarts: tuple[datetime, ...] = ()
     """When the run was restarted."""
     back_off_until: datetime | None = None
     children: dict[str, e.ChildEnded | None] = {}
     saved: Raw | None = None
-    counts: dict[str, int] = {}
+    counts: Mapping[str, int] = _NOTHING
     saves: int = 0
     waiting_for: tuple[str, ...] | None = None
     cancel: e.CancelRequested | None = None
@@ -130,15 +139,11 @@ class SessionState(msgspec.Struct, kw_only=True):
         return operation is None or operation.state not in (*ASKING, "waiting")
 
     def copy(self) -> "SessionState":
-        return replace(
-            self,
-            operations=self.operations.copy(),
-            order=self.order.copy(),
-            kept=self.kept.copy(),
-            children=self.children.copy(),
-            inbox=self.inbox.copy(),
-            jobs=self.jobs.copy(),
-        )
+        draft = copy(self)
+        draft.operations = self.operations.copy()
+        draft.order = self.order.copy()
+        draft.children = self.children.copy()
+        return draft
 
     def apply(self, event: e.AnyEvent) -> None:
         """Take one event in; raises IllegalEvent, having changed nothing, if the tables forbid it."""
@@ -146,12 +151,12 @@ class SessionState(msgspec.Struct, kw_only=True):
         self._take(event)
         self.phase = phase
         self.length += 1
-        if not isinstance(event, BESIDE):
+        if type(event) not in _BESIDE:
             self.barren = 0
 
     def _take(self, event: e.AnyEvent) -> None:
-        if isinstance(event, OPERATIONS):
-            self._advance_operation(event.operation, event)
+        if type(event) in _OPERATIONS:
+            self._advance_operation(event)
         else:
             self._note(event)
         if isinstance(event, e.SLEEPING):
@@ -162,6 +167,8 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def _note(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic
         match event:
+            case e.RunFinished():
+                self.outcome = event
             case e.ChildEnded():
                 if self.children.get(event.child, event) is not None:
                     raise IllegalEvent(f"child {event.child} of {self.id} is not open")
@@ -176,7 +183,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.MessageImported():
                 self.imported += 1
             case e.MessageReceived():
-                self.inbox[event.message] = event
+                self.inbox = {**self.inbox, event.message: event}
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():
@@ -190,8 +197,6 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self._restart(event)
             case e.CancelRequested():
                 self.cancel = event
-            case e.RunFinished():
-                self.outcome = event
             case _:
                 pass
 
@@ -210,19 +215,21 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def _take_message(self, message: str) -> None:
         """Each message is taken once: by a `receive`, by the turn that it begins, or by nobody any more."""
-        if self.inbox.pop(message, None) is None:
+        if message not in self.inbox:
             raise IllegalEvent(f"message {message} is not in the inbox of {self.id}")
+        self.inbox = _without(self.inbox, message)
 
     def _note_job(self, event: e.JobStarted | e.JobEnded) -> None:
         known = self.jobs.get(event.job)
         if isinstance(event, e.JobStarted) and known is None:
-            self.jobs[event.job] = Job(started=event)
+            self.jobs = {**self.jobs, event.job: Job(started=event)}
         elif isinstance(event, e.JobEnded) and known is not None and known.ended is None:
-            self.jobs[event.job] = Job(started=known.started, ended=event)
+            self.jobs = {**self.jobs, event.job: Job(started=known.started, ended=event)}
         else:
             raise IllegalEvent(f"job {event.job} of {self.id} is not one that this can happen to: {event!r}")
 
-    def _advance_operation(self, operation: str, event: Any) -> None:  # noqa: C901 # one case per kind of fact
+    def _advance_operation(self, event: Any) -> None:  # noqa: C901 # one case per kind of fact
+        operation: str = event.operation
         old = self.operations.get(operation)
         state = advance(OPERATION, "" if old is None else old.state, event)
         if old is None and (operation in self.kept) is not isinstance(event, e.OperationRecalled):
@@ -231,7 +238,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             )
         if isinstance(event, e.OperationRecalled):
             begun = self._place_behind(event.given)
-            self.operations[operation] = replace(self.kept.pop(operation), begun=begun, answered=self.length)
+            self.operations[operation] = replace(self.kept[operation], begun=begun, answered=self.length)
+            self.kept = _without(self.kept, operation)
             self.order.append(operation)
             return
         if old is None:
@@ -266,15 +274,12 @@ class SessionState(msgspec.Struct, kw_only=True):
     def _forget(self, event: e.StateSaved) -> None:
         kept = {}
         for operation, record in self.operations.items():
-            key, count = split_operation_id(operation)
-            if count > event.counts.get(key, 0):
+            if not _lies_behind(operation, event.counts):
                 kept[operation] = record
             elif record.kind in ("call", "ask") and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
-        for operation in list(self.kept):
-            key, count = split_operation_id(operation)
-            if count <= event.counts.get(key, 0):
-                del self.kept[operation]
+        forgotten = [operation for operation in self.kept if _lies_behind(operation, event.counts)]
+        self.kept = _without(self.kept, *forgotten)
         self.saved = event.state
         self.counts = event.counts
         self.saves += 1
@@ -287,7 +292,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             record = self.operations.get(operation)
             if record is None or record.state in ("asked", "executing"):
                 raise IllegalEvent(f"{operation} is not known, or somebody is at it; a restart cannot put it aside")
-        self.kept.update((operation, _kept(self.operations[operation])) for operation in event.kept)
+        self.kept = {**self.kept, **{operation: _kept(self.operations[operation]) for operation in event.kept}}
         self.operations = {name: record for name, record in self.operations.items() if name not in aside}
         self.order = [operation for operation in self.order if operation not in aside]
         self.restarts = (*self.restarts, event.at)
@@ -306,6 +311,16 @@ _OF_A_RUN = (
     "outcome",
 )
 """What of a session's state is of its latest run only."""
+
+
+def _lies_behind(operation: str, counts: Mapping[str, int]) -> bool:
+    """Whether a save with these counts has forgotten an operation."""
+    key, count = split_operation_id(operation)
+    return count <= counts.get(key, 0)
+
+
+def _without(known: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    return {name: value for name, value in known.items() if name not in names} or _NOTHING
 
 
 def _kept(record: Operation) -> Operation:
