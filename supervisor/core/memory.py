@@ -10,6 +10,8 @@ Rules
   diverged from its journal.
 """
 
+from operator import itemgetter
+
 from supervisor.core.session import SessionState
 
 
@@ -19,8 +21,8 @@ class Memory:
     __slots__ = ("_begun", "_given", "_next", "_oldest", "_saves", "unclaimed")
 
     def __init__(self, state: SessionState) -> None:
-        begun = [(record.begun, operation) for operation, record in state.operations.items()]
-        self._begun = sorted(begun, key=lambda entry: entry[0])
+        begun = ((record.begun, operation) for operation, record in state.operations.items())
+        self._begun = tuple(sorted(begun, key=itemgetter(0)))
         """What the journal held when the attempt began, in the order in which it had begun."""
         self.unclaimed = dict.fromkeys(state.operations)
         self._oldest = 0

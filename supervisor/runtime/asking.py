@@ -8,7 +8,7 @@ Rules
 - A question that nobody answers raises QuestionUnanswered, out of the journal, the same in every attempt.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -32,18 +32,22 @@ def expiry(now: datetime, *seconds: float | None) -> datetime | None:
     return None if found is None else now + timedelta(seconds=min(found, FOREVER))
 
 
-async def wait_for_person(attempt: Attempt, operation: str) -> None:
-    """Wait until somebody has decided, or nobody can any more."""
+def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, None]:
+    """Wait until somebody has decided, or nobody can any more. No coroutine of its own: most waits are for people, and
+    each frame would be a tenth of what one of them takes in memory."""
     expires_at = attempt.state.operations[operation].expires_at
     if expires_at is None:
-        await attempt.wait(operation, operation, lambda: not _is_asking(attempt, operation))
-        return
+        return attempt.wait(operation, operation, partial(_is_settled, attempt, operation))
+    return _wait_until(attempt, operation, expires_at)
+
+
+async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime) -> None:
     deadline = attempt.host.clock.deadline(expires_at)
     attempt.timers[operation] = expires_at
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
         await attempt.wait(
-            operation, operation, lambda: not _is_asking(attempt, operation) or anyio.current_time() >= deadline
+            operation, operation, lambda: _is_settled(attempt, operation) or anyio.current_time() >= deadline
         )
     finally:
         attempt.host.alarm.take_back(due)
@@ -53,12 +57,12 @@ async def wait_for_person(attempt: Attempt, operation: str) -> None:
         if (approval := state.operations[operation].pending_approval) is not None:
             yield e.ApprovalExpired(at=attempt.host.clock.now(), operation=operation, approval=approval)
 
-    if _is_asking(attempt, operation):
+    if not _is_settled(attempt, operation):
         await attempt.append(expire)
 
 
-def _is_asking(attempt: Attempt, operation: str) -> bool:
-    return attempt.state.operations[operation].state in ASKING
+def _is_settled(attempt: Attempt, operation: str) -> bool:
+    return attempt.state.operations[operation].state not in ASKING
 
 
 async def ask(

@@ -33,7 +33,7 @@ from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.host import Fate, Host
 from supervisor.runtime.journal import Entry, Plan, View
-from supervisor.runtime.tasks import Claimant
+from supervisor.runtime.tasks import current_coroutine, is_alive
 from supervisor.runtime.watchdog import Watch
 
 E = TypeVar("E")
@@ -60,7 +60,6 @@ class Attempt:
         "is_sealed",
         "memory",
         "overdue",
-        "quiet_check",
         "quiet_since",
         "run",
         "session",
@@ -96,8 +95,6 @@ class Attempt:
         self.stopped_at = 0, 0
         """When it was told to stop: the length of its journal, and how much that is new it had asked for."""
         self.quiet_since = 0.0
-        self.quiet_check: Appointment | None = None
-        """When it is looked whether it is still quiet."""
         self.overdue: Appointment | None = None
         """When it is given up, once it was told to end."""
         self.is_finishing = False
@@ -108,7 +105,8 @@ class Attempt:
         self._turns: dict[str | None, anyio.Event] = {}
         """Who waits for the turn of an operation; under None, for that of what has no place in the order yet."""
         self._held = Bell()
-        self._claimants: dict[str, Claimant] = {}
+        self._claimants: dict[str, Any] = {}
+        """The coroutine of the task that did each operation last."""
 
     def __repr__(self) -> str:
         return f"<attempt of {self.spec.name} on {self.session}, fate {self.fate}>"
@@ -148,16 +146,14 @@ class Attempt:
         """Return the operation's id: the same in every attempt. Raises InvalidInput if two live tasks do the same.
         `depth`: how many identical ones it is in; each depth counts for itself, since the outer ones end later."""
         key = operation_key(branch, kind, name, arguments)
-        claimant = self._claimants.get(key)
-        if claimant is None:
-            self._claimants[key] = Claimant.current()
-        elif not claimant.is_current():
-            if claimant.is_alive():
+        current = current_coroutine()
+        if (claimant := self._claimants.setdefault(key, current)) is not current:
+            if is_alive(claimant):
                 raise InvalidInput(
                     f"two tasks do the same at the same time: {kind} {name}; which of them is the first would change "
                     "from attempt to attempt: give each its own context with ctx.branch(name) or ctx.task_group()"
                 )
-            self._claimants[key] = Claimant.current()
+            self._claimants[key] = current
         if depth:
             key = operation_key(branch, kind, f"{name}{depth}", arguments)
         self.counts[key] = count = self.counts.get(key, 0) + 1
@@ -275,14 +271,13 @@ class Attempt:
                 counts[key] = max(count, counts.get(key, 0))
         return counts
 
-    async def wait(self, operation: str, key: str, is_answered: Callable[[], bool]) -> None:
-        """Wait for people, messages or children, with the watchdog paused."""
-        if not is_answered():
+    async def wait(self, operation: str, key: str, is_answered: Callable[[], bool], *, is_refused: bool = True) -> None:
+        """Wait for people, messages or children, with the watchdog paused. `is_refused`: by a run that was told to
+        stop; not so for timers, which ask nobody."""
+        if is_answered():
+            return
+        if is_refused and self.fate is not None:
             await self.refuse_if_stopping()
-            await self.wait_anyhow(operation, key, is_answered)
-
-    async def wait_anyhow(self, operation: str, key: str, is_answered: Callable[[], bool]) -> None:
-        """As `wait`, also in a run that was told to stop: for timers, which ask nobody."""
         self.watch.pause(operation, "wait")
         self.waiting[key] = self.waiting.get(key, 0) + 1
         self.check_quiet()

@@ -15,7 +15,7 @@ Rules
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -86,29 +86,11 @@ class Call(ABC):
         """The effect, and its result on disk whatever happens. `is_executing`: that is committed already; else the
         plan that does so has to `check_rules`."""
 
-    async def run(self) -> ToolResult[Any]:
-        attempt = self.attempt
-        with attempt.operating():
-            record = await attempt.enter(self.operation)
-            if record is not None and record.state == "abandoned":
-                await attempt.wait_for_scope()
-            try:
-                if record is None:
-                    await self._request()
-                await self._proceed(is_new=record is None)
-            except anyio.get_cancelled_exc_class():
-                if attempt.fate is None:
-                    await self.abandon()
-                raise
-            answered = await attempt.take(self.operation)
-        assert isinstance(answered.result, e.ToolCallFinished)
-        return result_of(answered.result, self.value_type, f"the result of tool {self.name}")
-
     @property
     def record(self) -> Operation:
         return self.attempt.state.operations[self.operation]
 
-    async def _request(self) -> None:
+    async def request(self) -> None:
         """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
         once."""
         approval, asks_itself = new_approval_id(), self.needs_approval()
@@ -159,10 +141,8 @@ class Call(ABC):
             if was_allowed if ruled is None else ruled[0] == "ask":
                 raise Forbidden("the rules have changed since it was called, and nothing ran; call it again to ask")
 
-    async def _proceed(self, *, is_new: bool) -> None:
-        """Bring the call from wherever it is to its result."""
-        if self.record.state == "asked":
-            await wait_for_person(self.attempt, self.operation)
+    async def proceed(self, *, is_new: bool) -> None:
+        """Bring the call, which nobody need be asked about any more, from wherever it is to its result."""
         record = self.record
         if record.state == "denied":
             assert isinstance(record.decision, e.ApprovalDecided)
@@ -219,6 +199,31 @@ class Call(ABC):
 
     def now(self) -> datetime:
         return self.attempt.host.clock.now()
+
+
+async def run(make: Callable[[], Call]) -> ToolResult[Any]:
+    """Make a call, in the task that awaits it, and return its result. This is the one frame of ours that an agent which
+    waits for a person has on its stack."""
+    call = make()
+    del make
+    attempt, operation = call.attempt, call.operation
+    with attempt.operating():
+        record = await attempt.enter(operation)
+        if record is not None and record.state == "abandoned":
+            await attempt.wait_for_scope()
+        try:
+            if record is None:
+                await call.request()
+            if call.record.state == "asked":
+                await wait_for_person(attempt, operation)
+            await call.proceed(is_new=record is None)
+        except anyio.get_cancelled_exc_class():
+            if attempt.fate is None:
+                await call.abandon()
+            raise
+        answered = await attempt.take(operation)
+    assert isinstance(answered.result, e.ToolCallFinished)
+    return result_of(answered.result, call.value_type, f"the result of tool {call.name}")
 
 
 class Forbidden(Exception):

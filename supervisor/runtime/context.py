@@ -9,6 +9,7 @@ import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
 
 import anyio
@@ -27,6 +28,7 @@ from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import Message, ToolCall, ToolResult
 from supervisor.runtime.asking import ask
 from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.calls import run
 from supervisor.runtime.children import ChildRun, spawn
 from supervisor.runtime.function_calls import FunctionCall
 from supervisor.runtime.journal import View
@@ -55,14 +57,16 @@ class LocalContext(Context):
     async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
     @overload
     async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
-    async def call(self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any) -> ToolResult[Any]:
+    def call(
+        self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, ToolResult[Any]]:
         if isinstance(tool, ToolCall):
             if args or kwargs:
                 raise TypeError("a ToolCall holds its arguments; pass nothing beside it")
-            return await model_call(self._attempt, self._branch, tool).run()
+            return run(partial(model_call, self._attempt, self._branch, tool))
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
-        return await FunctionCall(self._attempt, self._branch, tool, args, kwargs).run()
+        return run(partial(FunctionCall, self._attempt, self._branch, tool, args, kwargs))
 
     async def ask(
         self,

@@ -1,6 +1,7 @@
-"""Invokes an agent function and says how it ended: the two scopes, and whose exception is whose (W1).
+"""What came of an agent function: what it returned, or whose exception it raised (W1).
 
-None means that there is no ending: another attempt follows, or the process is going down.
+The function itself is awaited by the runner, between the attempt's two scopes: each frame between would be in memory
+for as long as a person thinks.
 """
 
 from typing import Any
@@ -11,47 +12,51 @@ from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, Suspended
 from supervisor.core.restarts import failed_steps
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.context import LocalContext
 from supervisor.runtime.ending import Ending
 
 
-async def execute(attempt: Attempt) -> tuple[Ending | None, frozenset[str]]:
-    """Run the agent function to its end, its children to theirs, and return what to record, and the steps whose
-    failures led to it: another attempt could mend those (core/restarts.py)."""
-    returned: list[Any] = []
-    error: BaseException | None = None
-    try:
-        with attempt.external, attempt.inner:
-            returned.append(
-                await attempt.spec.fn(LocalContext(attempt), *attempt.spec.decode_input(attempt.state.input))
-            )
-            await _wait_for_children(attempt)
-    except Suspended:
-        pass
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseExceptionGroup as group:
-        error = _own_error(group)
-    except anyio.get_cancelled_exc_class():
-        error = RuntimeError("a cancellation was raised inside the agent, by none of its scopes")
-    except Exception as failure:  # noqa: BLE001 # an agent is the user's code: whatever it raises is its outcome
-        error = failure
-    return _ending(attempt, returned, error), frozenset() if _unasked(attempt) else failed_steps(error)
+def _own_error(raised: BaseException | None) -> BaseException | None:
+    """Return what is the agent's own in what came out of it; None for what ended it from outside. Raises what is to end
+    the process."""
+    match raised:
+        case None:
+            return None
+        case Suspended():
+            return None
+        case KeyboardInterrupt() | SystemExit():
+            raise raised
+        case BaseExceptionGroup():
+            return _without_ours(raised)
+        case Exception():
+            return raised
+        case _ if isinstance(raised, anyio.get_cancelled_exc_class()):
+            return RuntimeError("a cancellation was raised inside the agent, by none of its scopes")
+        case _:
+            raise raised
 
 
-async def _wait_for_children(attempt: Attempt) -> None:
+async def wait_for_children(attempt: Attempt) -> None:
     """An agent that returns waits for its children, as a task group does (W13)."""
     attempt.is_finishing = True
     for child in attempt.state.open_children:
         await attempt.wait(f"child:{child}", child, lambda child=child: attempt.state.children[child] is not None)  # type: ignore[misc] # mypy does not infer a lambda's default
 
 
-def _own_error(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """Return what is the agent's own in what its task groups raised."""
+def _without_ours(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
     if group.subgroup((KeyboardInterrupt, SystemExit)) is not None:
         raise group
     _, rest = group.split((Suspended, anyio.get_cancelled_exc_class()))
     return rest
+
+
+def ending_of(
+    attempt: Attempt, returned: list[Any], raised: BaseException | None
+) -> tuple[Ending | None, frozenset[str]]:
+    """Return what to record of what an agent returned or raised, and the steps whose failures led to it: another
+    attempt could mend those (core/restarts.py). None means that there is no ending: another attempt follows, or the
+    process is going down. Raises what is to end the process."""
+    error = _own_error(raised)
+    return _ending(attempt, returned, error), frozenset() if _unasked(attempt) else failed_steps(error)
 
 
 def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) -> Ending | None:

@@ -36,7 +36,7 @@ CONNECTION_LOST: Final = (
 class FunctionCall(Call):
     """A call of a tool's function."""
 
-    __slots__ = ("tool", "typed")
+    __slots__ = ("tool",)
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class FunctionCall(Call):
             full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
         arguments = to_json(full, f"an argument of tool {tool.name}")
         self.tool = tool
-        self.typed = tool.decode_arguments(arguments)
+        tool.decode_arguments(arguments)
         named = mask(msgspec.to_builtins(passed, order="deterministic"), tool.secret)
         if model_id is not None:
             named = [model_id, named]
@@ -67,7 +67,7 @@ class FunctionCall(Call):
         return self.tool.value_type
 
     def needs_approval(self) -> bool:
-        return self.tool.needs_approval(self.typed)
+        return self.tool.needs_approval(self.tool.decode_arguments(self.arguments))
 
     def begin(self) -> Iterable[e.AnyEvent]:
         return () if self.tool.starts_process else (self._started(),)

@@ -122,7 +122,7 @@ class Launcher:
         await self._runner.survivors.end(state)
         if state.cancel is not None and state.is_open:
             if state.cancel.origin == session or state.facts.parent is None:
-                self._runner.start_soon(self._runner.end_tree, session)
+                self._runner.start_soon(self._runner.concluding.end_tree, session)
             return None
         return load_agent(state.facts.agent, state.facts.file) if state.is_open else None
 
@@ -165,8 +165,8 @@ class Launcher:
 
         await self._runner.journal.append(plan)
         if given_up:
-            self._runner.endings[session] = given_up[0]
-            self._runner.start_soon(self._runner.end_tree, session)
+            self._runner.concluding.endings[session] = given_up[0]
+            self._runner.start_soon(self._runner.concluding.end_tree, session)
         if has_begun:
             self._runner.begin(session, spec)
 

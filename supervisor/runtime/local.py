@@ -257,7 +257,7 @@ class LocalSupervisor(Supervisor):
 
         await self._runner.journal.append(plan)
         if self.store.owns(root) and session not in self._runner.live:
-            await self._runner.end_tree(session)
+            await self._runner.concluding.end_tree(session)
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 

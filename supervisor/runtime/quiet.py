@@ -13,7 +13,6 @@ Rules
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -21,6 +20,7 @@ import anyio
 from supervisor.core import events as e
 from supervisor.core.errors import Suspended
 from supervisor.core.session import ASKING, SessionState
+from supervisor.runtime.alarm import Alarm, Appointment
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.journal import View
 
@@ -35,40 +35,38 @@ class Quiet:
         self._runner = runner
         self.passivate_after = passivate_after
         self.is_leaving = False
+        self._unsettled = _Queue(runner.alarm, self._settle_soon)
+        self._asleep_next = _Queue(runner.alarm, self._passivate_soon)
 
     def leave(self) -> None:
         """From now on whoever waits for people sleeps at once."""
         self.is_leaving = True
         for attempt in self._runner.live.values():
             if attempt.is_quiet:
-                self._plan_check(attempt, self._after)
+                self.look_at(attempt)
 
     @property
     def _after(self) -> float:
         return SETTLED_AFTER if self.is_leaving else self.passivate_after
 
     def look_at(self, attempt: Attempt) -> None:
-        """The attempt has grown quiet: look again when it could be passivated."""
-        if self.is_leaving or attempt.quiet_check is None:  # what was planned before leaving is too late now
-            self._plan_check(attempt, SETTLED_AFTER if attempt.state.barren else self._after)
+        """The attempt has grown quiet: look again when that is no accident, and when it could be passivated."""
+        if attempt.state.barren:
+            self._unsettled.put(attempt, SETTLED_AFTER)
+        self._asleep_next.put(attempt, self._after)
 
-    def _plan_check(self, attempt: Attempt, after: float) -> None:
-        self._runner.alarm.take_back(attempt.quiet_check)
-        attempt.quiet_check = self._runner.alarm.at(attempt.quiet_since + after, partial(self._check, attempt))
+    def forget(self, attempt: Attempt) -> None:
+        """The attempt leaves memory."""
+        self._unsettled.remove(attempt)
+        self._asleep_next.remove(attempt)
 
-    def _check(self, attempt: Attempt) -> None:
-        attempt.quiet_check = None
-        if not attempt.is_quiet:
-            return
-        # Instants are compared, not durations: rounding must not find it too early for ever on a clock that stands.
-        now, is_due = anyio.current_time(), attempt.quiet_since + self._after
-        if now >= is_due and self._may_sleep(attempt):
+    def _passivate_soon(self, attempt: Attempt) -> None:
+        if attempt.is_quiet and self._may_sleep(attempt):
             self._runner.start_soon(self._passivate, attempt)
-            return
-        if attempt.state.barren and now >= attempt.quiet_since + SETTLED_AFTER:
+
+    def _settle_soon(self, attempt: Attempt) -> None:
+        if attempt.is_quiet and attempt.state.barren:
             self._runner.start_soon(self._settle, attempt)
-        if now < is_due:
-            self._plan_check(attempt, self._after)
 
     def _may_sleep(self, attempt: Attempt) -> bool:
         if not attempt.timers:
@@ -120,3 +118,44 @@ class Quiet:
                 self.look_for_divergence(attempt)
 
         alarm.at(anyio.current_time() + attempt.spec.inactivity_timeout, look)
+
+
+class _Queue:
+    """Attempts that have grown quiet, in that order, each to be looked at when it has been quiet for as long as all
+    others are given: one alarm for all of them, and an entry of a dict for each, since so many wait."""
+
+    def __init__(self, alarm: Alarm, look: Callable[[Attempt], None]) -> None:
+        self._alarm = alarm
+        self._look = look
+        self._after = 0.0
+        self._attempts: dict[Attempt, None] = {}
+        self._next: Appointment | None = None
+
+    def put(self, attempt: Attempt, after: float) -> None:
+        """It has grown quiet (again)."""
+        self._attempts.pop(attempt, None)
+        self._attempts[attempt] = None
+        if self._next is None or after != self._after:
+            self._after = after
+            self._plan()
+
+    def remove(self, attempt: Attempt) -> None:
+        self._attempts.pop(attempt, None)
+
+    def _plan(self) -> None:
+        self._alarm.take_back(self._next)
+        first = next(iter(self._attempts), None)
+        self._next = None if first is None else self._alarm.at(first.quiet_since + self._after, self._come_due)
+
+    def _come_due(self) -> None:
+        # Instants are compared, not durations: rounding must not find it too early for ever on a clock that stands.
+        now, due = anyio.current_time(), list[Attempt]()
+        for attempt in self._attempts:
+            if attempt.quiet_since + self._after > now:
+                break
+            due.append(attempt)
+        for attempt in due:
+            del self._attempts[attempt]
+        self._plan()
+        for attempt in due:
+            self._look(attempt)

@@ -5,8 +5,7 @@ reaches them, and a stray cancellation out of one agent fails that run alone.
 
 Rules
 - A session has at most one attempt in memory. Which one begins, and when, is runtime/launching.py's.
-- A run that ends in any way but success cancels its children first; outcomes are written deepest first. An attempt
-  whose parent is ending, too, leaves its ending to the parent, so that a tree ends in one append however deep it is.
+- How the ending of an attempt becomes an outcome is runtime/concluding.py's.
 - An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
 """
 
@@ -28,11 +27,13 @@ from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.background import Jobs, NoJobs
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import Clock
-from supervisor.runtime.ending import Ending, cancel_cause, cancel_children, end_events, open_tree
-from supervisor.runtime.execution import execute
+from supervisor.runtime.concluding import Concluding
+from supervisor.runtime.context import LocalContext
+from supervisor.runtime.ending import Ending, cancel_cause
+from supervisor.runtime.execution import ending_of, wait_for_children
 from supervisor.runtime.host import Fate
 from supervisor.runtime.hub import INBOX, INBOX_EVENTS, Hub, end_key
-from supervisor.runtime.journal import Entry, Journal, View
+from supervisor.runtime.journal import Entry, Journal
 from supervisor.runtime.launching import Launcher
 from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
@@ -56,7 +57,7 @@ class Runner:
         self.quiet = Quiet(self, passivate_after)
         self.live: dict[str, Attempt] = {}
         self.launcher = Launcher(self)
-        self.endings: dict[str, Ending] = {}
+        self.concluding = Concluding(self)
         self.refusals: dict[str, str] = {}
         """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
         self.is_draining = False
@@ -84,16 +85,17 @@ class Runner:
         self._tasks.start_soon(self._count, fn, *args)
 
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        try:
+        with self:
             await fn(*args)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException:
+
+    def __enter__(self) -> None:
+        """Around each of the runner's tasks."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None and not isinstance(error, anyio.get_cancelled_exc_class()):
             self.suspend_all("the supervisor fell")  # before the task group cancels those that did nothing wrong
-            raise
-        finally:
-            self._running -= 1
-            self.note_change()
+        self._running -= 1
+        self.note_change()
 
     @property
     def is_idle(self) -> bool:
@@ -129,9 +131,11 @@ class Runner:
         """Run an attempt whose beginning is committed."""
         self.launcher.under_way.discard(session)
         self.launcher.again.discard(session)
-        self.endings.pop(session, None)  # that of an earlier attempt, which the store did not take
+        self.concluding.endings.pop(session, None)  # that of an earlier attempt, which the store did not take
         attempt = self.live[session] = Attempt(self, session, spec)
-        self.start_soon(self._run, attempt)
+        assert self._tasks is not None, "the runner has not been opened"
+        self._running += 1
+        self._tasks.start_soon(self._run, attempt)
         if (cancel := attempt.state.cancel) is not None:
             attempt.stop(Fate("cancelled", cancel_cause(cancel)))
         elif self.is_closed:
@@ -214,7 +218,7 @@ class Runner:
             elif isinstance(row.event, WAKING_EVENTS) and not isinstance(sleepers.get(row.session), e.CancelRequested):
                 sleepers[row.session] = row.event
             if isinstance(row.event, e.RunFinished):
-                self.endings.pop(row.session, None)
+                self.concluding.endings.pop(row.session, None)
                 self.survivors.forget(row.session)
                 self.hub.publish(end_key(row.session))
                 if attempt is None and row.session not in self.launcher.under_way:
@@ -247,7 +251,7 @@ class Runner:
         if not self.journal.store.owns(row.root):
             self.came_for_nobody(row.root)
         elif isinstance(event, e.CancelRequested):
-            self.start_soon(self.end_tree, session)
+            self.start_soon(self.concluding.end_tree, session)
         else:
             self.launcher.launch(session)
 
@@ -260,19 +264,32 @@ class Runner:
     # -- one attempt -------------------------------------------------------------------------------------------------
 
     async def _run(self, attempt: Attempt) -> None:
+        with self:
+            returned: list[Any] = []
+            raised: BaseException | None = None
+            try:
+                with attempt.external, attempt.inner:
+                    given = attempt.spec.decode_input(attempt.state.input)
+                    returned.append(await attempt.spec.fn(LocalContext(attempt), *given))
+                    await wait_for_children(attempt)
+            except BaseException as error:  # noqa: BLE001 # it is looked at next, and raised again if it is not the agent's
+                raised = error
+            await self._end(attempt, returned, raised)
+
+    async def _end(self, attempt: Attempt, returned: list[Any], raised: BaseException | None) -> None:
         sleeps = False
         try:
-            ending, failed = await execute(attempt)
+            ending, failed = ending_of(attempt, returned, raised)
             attempt.watch.disarm()
             if ending is None:
                 sleeps = attempt.fate is not None and attempt.fate.kind == "passivated"
-                await self._settle(attempt)
+                await self.concluding.settle(attempt)
             elif not attempt.has_ended:
                 self.alarm.take_back(attempt.overdue)
                 ending = await restart_or_end(attempt, ending, failed)
                 sleeps = ending is None
                 if ending is not None:
-                    await self._conclude(attempt, ending)
+                    await self.concluding.conclude(attempt, ending)
         except Suspended as error:
             self.refuse(attempt.session, str(error))
         except StoreError as error:
@@ -280,77 +297,9 @@ class Runner:
         finally:
             self._leave(attempt, sleeps=sleeps)
 
-    async def _settle(self, attempt: Attempt) -> None:
-        """A suspended attempt ended in good order: that is no crash loop (R5), and its notes are written."""
-
-        def plan(view: View) -> list[Entry]:
-            state = view.session(attempt.session)
-            if state.phase != "open" or state.waiting_for is not None:
-                return []
-            is_due = state.barren or self.journal.has_notes(attempt.session)
-            return [(attempt.session, e.AttemptSettled(at=self.clock.now()))] if is_due else []
-
-        if self.journal.death is None:
-            await self.journal.append(plan)
-
-    async def _conclude(self, attempt: Attempt, ending: Ending) -> None:
-        """Write an ending, or leave it to the parent that is ending, too."""
-        session = attempt.session
-        self.endings[session] = ending
-        if ending.kind != "succeeded" and attempt.state.open_children:
-            await self.journal.append(lambda view: list(cancel_children(view, session, self.clock.now())))
-        parent = attempt.state.facts.parent
-        if parent in self.endings:  # it may have left before us, and left its own ending to its parent
-            return
-        if parent in self.live and self.live[parent].state.cancel is not None:
-            return
-        if attempt.state.open_children:
-            await self.end_tree(session)
-        else:
-            await self._write_endings(session)
-
-    async def end_tree(self, top: str) -> None:
-        """Write the endings of a session and all below it, once none of them is running."""
-        found: list[str] = []
-        absent: list[SessionState] = []
-
-        def look(view: View) -> list[Entry]:
-            found[:] = open_tree(view, top)
-            absent[:] = [view.session(session) for session in found if session not in self.live]
-            return []
-
-        def is_running(session: str) -> bool:
-            if session in self.launcher.under_way:
-                return True
-            # One that somebody else has ended meanwhile has no ending here any more; we may be that one's task.
-            return session in self.live and session not in self.endings and self.live[session].state.is_open
-
-        def is_still() -> bool:
-            while found and not is_running(found[-1]):
-                found.pop()
-            return not found
-
-        try:
-            await self.journal.append(look)
-            for state in absent:
-                await self.survivors.end(state)
-            await self.wait_until(is_still)
-        except StoreError as error:
-            self.refuse_for(top, error)
-        else:
-            await self._write_endings(top)
-
-    async def _write_endings(self, top: str) -> None:
-        try:
-            await self.journal.append(
-                lambda view: list(end_events(view, top, self.endings, self.clock.now(), self.survivors))
-            )
-        except StoreError as error:
-            self.refuse_for(top, error)
-
     def _overdue(self, attempt: Attempt) -> None:
         """An attempt was told to end, and has not: give it up, loudly (W13)."""
-        if attempt.has_ended or attempt.session in self.endings or attempt.fate is None:
+        if attempt.has_ended or attempt.session in self.concluding.endings or attempt.fate is None:
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
         attempt.is_sealed = True
@@ -359,7 +308,7 @@ class Runner:
                 f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.fate.kind}: {attempt.fate.cause})"
             )
             attempt.has_ended = True
-            self.start_soon(self._conclude, attempt, Ending(kind="abandoned", cause=cause))
+            self.start_soon(self.concluding.conclude, attempt, Ending(kind="abandoned", cause=cause))
 
     def _leave(self, attempt: Attempt, *, sleeps: bool) -> None:
         """The attempt's task has ended: it leaves memory, and goes on at once if something came meanwhile."""
@@ -368,10 +317,10 @@ class Runner:
         del self.live[session]
         self.hub.signs.pop(session, None)
         self.alarm.take_back(attempt.overdue)
-        self.alarm.take_back(attempt.quiet_check)
+        self.quiet.forget(attempt)
         attempt.has_ended = True
-        if not state.is_open or session not in self.endings:
-            self.endings.pop(session, None)
+        if not state.is_open or session not in self.concluding.endings:
+            self.concluding.endings.pop(session, None)
             self.journal.unpin(session)
         is_wanted = session in self.launcher.again
         self.launcher.again.discard(session)
@@ -379,7 +328,7 @@ class Runner:
             self.launcher.launch(session)
         elif state.is_open and sleeps and not self.is_closed:
             if state.cancel is not None and state.cancel.origin == session:
-                self.start_soon(self.end_tree, session)
+                self.start_soon(self.concluding.end_tree, session)
             elif state.cancel is None and state.waiting_for is None:
                 self.launcher.launch(session)
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:

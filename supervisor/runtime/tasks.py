@@ -10,18 +10,11 @@ from typing import Any
 import anyio
 
 
-class Claimant:
-    __slots__ = ("_coroutine",)
+def current_coroutine() -> Any:
+    """Return the coroutine of the task that runs."""
+    return anyio.get_current_task().coro
 
-    def __init__(self, coroutine: Any) -> None:
-        self._coroutine = coroutine
 
-    @classmethod
-    def current(cls) -> "Claimant":
-        return cls(anyio.get_current_task().coro)
-
-    def is_current(self) -> bool:
-        return anyio.get_current_task().coro is self._coroutine
-
-    def is_alive(self) -> bool:
-        return inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CLOSED
+def is_alive(coroutine: Any) -> bool:
+    """Whether the task of a coroutine has not come to its end."""
+    return inspect.getcoroutinestate(coroutine) != inspect.CORO_CLOSED

@@ -64,7 +64,7 @@ async def _wait_until_due(attempt: Attempt, operation: str) -> None:
     attempt.timers[operation] = request.due_at
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
-        await attempt.wait_anyhow(operation, operation, lambda: anyio.current_time() >= deadline)
+        await attempt.wait(operation, operation, lambda: anyio.current_time() >= deadline, is_refused=False)
     except anyio.get_cancelled_exc_class():
         if attempt.fate is None:
             abandoned = e.OperationAbandoned(at=attempt.host.clock.now(), operation=operation, kind="sleep")
