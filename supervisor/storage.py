@@ -98,6 +98,11 @@ class Store(ABC):
         """Return the passivated sessions that a timer will wake, and when, earliest first."""
 
     @abstractmethod
+    def find_asking(self, approval: str) -> tuple[str, str] | None:
+        """Return the session and the operation that an approval is of, None if there is none. Cheap: it reads no
+        bodies."""
+
+    @abstractmethod
     def get_approval(self, approval: str) -> Approval | None:
         """Return an approval in whatever state it is, None if there is none."""
 

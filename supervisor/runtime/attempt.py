@@ -14,10 +14,10 @@ Rules
   answered at once, can freeze the loop (W13).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
@@ -36,7 +36,16 @@ from supervisor.runtime.journal import Entry, Plan, View
 from supervisor.runtime.tasks import current_coroutine, is_alive
 from supervisor.runtime.watchdog import Watch
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Any)
+
+_BEGINNING: Final[set[type[Any]]] = {
+    e.ToolCallRequested,
+    e.QuestionAsked,
+    e.OperationStarted,
+    e.OperationFinished,
+    e.OperationRecalled,
+}
+"""What begins an operation, if nothing has before it."""
 
 
 class Attempt:
@@ -204,13 +213,15 @@ class Attempt:
             with self._blocking():
                 await self._held.wait()
 
-    async def append(self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]], *, bound: bool = True) -> None:
+    def append(
+        self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]], *, bound: bool = True
+    ) -> Coroutine[Any, Any, None]:
         """Append to this session what `plan` returns. `bound`: refused for a sealed attempt, as an operation is."""
 
-        def whole(view: View) -> list[Entry]:
-            return [(self.session, event) for event in plan(view, view.session(self.session))]
+        def whole(view: View) -> Iterator[Entry]:
+            return ((self.session, event) for event in plan(view, view.session(self.session)))
 
-        await self.append_to_many(whole, bound=bound)
+        return self.append_to_many(whole, bound=bound)
 
     async def append_to_many(self, plan: Plan, *, bound: bool = True) -> None:
         """Append a plan that spans sessions. A store that cannot take it suspends the tree; nothing of it fails."""
@@ -230,20 +241,10 @@ class Attempt:
     def _stamped(self, event: E, saves: int) -> E:
         """Say in the event that begins an operation what the agent had been given when it asked for it: nothing of what
         is still remembered, if there was a save in between."""
-        match event:
-            case (
-                e.ToolCallRequested()
-                | e.QuestionAsked()
-                | e.OperationStarted()
-                | e.OperationFinished()
-                | e.OperationRecalled()
-            ):
-                if event.operation not in self._given:
-                    return event
-                asked_after, given = self._given[event.operation]
-                return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
-            case _:
-                return event
+        if type(event) not in _BEGINNING or event.operation not in self._given:
+            return event
+        asked_after, given = self._given[event.operation]
+        return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
 
     async def abandon(
         self, event: e.OperationAbandoned, follow: Callable[[View], Iterable[Entry]] = lambda view: ()

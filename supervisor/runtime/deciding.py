@@ -21,12 +21,14 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.masking import unmask
 from supervisor.core.questions import check_answer
 from supervisor.core.rules import Rule
+from supervisor.core.session import Operation
 from supervisor.core.values import (
     Answer,
     Approval,
     ApprovalStatus,
     Approve,
     Decision,
+    Deny,
     Scope,
     Verdict,
     check_identity,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from supervisor.runtime.runner import Runner
 
 
+_ONCE: Final = (None, "once", None)
+"""The arguments, scope and pattern of an approval that changes and allows nothing beyond what was asked."""
 _STATUS: Final[Mapping[str, ApprovalStatus]] = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
@@ -57,54 +61,44 @@ class _Answer(msgspec.Struct, frozen=True):
 async def decide(runner: "Runner", approval: str, decision: Decision, channel: str | None = None) -> Verdict:
     """Decide an approval; see Supervisor.decide."""
     store, by = runner.journal.store, printable(check_identity(decision.by))
-    found = store.get_approval(approval)
-    if found is None:
+    asking, answer = store.find_asking(approval), _answer(store, approval, decision)
+    if asking is None or answer is None:
         return Verdict(kind="unknown", approval=approval)
-    answer = _read(found, decision)
-    won: list[e.ApprovalDecided | e.QuestionAnswered] = []
+    won: list[tuple[str, e.ApprovalDecided | e.QuestionAnswered]] = []
 
     def plan(view: View) -> list[Entry]:
         won.clear()
-        record = view.session(found.session).operations.get(found.operation)
+        session, operation = asking
+        state = view.session(session)
+        record = state.operations.get(operation)
         if record is None or record.pending_approval != approval:
             return []
-        now, rule = runner.clock.now(), answer.rule
-        about: dict[str, Any] = {"at": now, "operation": found.operation, "approval": approval}
+        now = runner.clock.now()
         if record.expires_at is not None and record.expires_at <= now:
-            return [(found.session, e.ApprovalExpired(**about))]
-        event: e.ApprovalDecided | e.QuestionAnswered
-        if answer.decision == "answer":
-            event = e.QuestionAnswered(**about, value=answer.value, by=by, channel=channel)
-        else:
-            edited: dict[str, Any] = {}
-            if answer.edited is not None and isinstance(record.request, e.ToolCallRequested):
-                edited = {"arguments": _restore(answer.edited, record.request), "secret": record.request.secret}
-            event = e.ApprovalDecided(
-                **about,
-                decision=answer.decision,
-                by=by,
-                scope=answer.scope,
-                pattern=None if rule is None else rule.pattern,
-                rule=None if rule is None else (runner.rules.book(view).find_same(rule) or rule).id,
-                reason=answer.reason,
-                channel=channel,
-                **edited,
-            )
-        won.append(event)
+            return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))]
+        rule = None if answer.rule is None else runner.rules.book(view).find_same(answer.rule) or answer.rule
+        event = _event(record, answer, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
+        won.append((state.facts.root, event))
         added = () if rule is None else runner.rules.add(view, rule, by, now, approval)
-        return [(found.session, event), *added, *runner.follow(view.session(found.session), event)]
+        return [(session, event), *added, *runner.follow(state, event)]
 
     await runner.journal.append(plan)
-    running = store.owns(found.root_session) or store.get_owner(found.root_session) is not None
-    if won:
-        status, at, rule = _STATUS[answer.decision], won[0].at, getattr(won[0], "rule", None)
-        return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=at, rule=rule, running=running)
+    if not won:
+        return _lost(store, approval, decision)
+    root, event = won[0]
+    status, rule, running = _STATUS[answer.decision], getattr(event, "rule", None), _is_running(store, root)
+    return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=event.at, rule=rule, running=running)
+
+
+def _lost(store: Store, approval: str, decision: Decision) -> Verdict:
+    """Say what a decision came to that changed nothing, by what is on disk."""
     now = store.get_approval(approval)
-    assert now is not None
-    if now.secret and answer.edited is not None:
-        now, answer = _unmask(store, now, answer)
+    if now is None:  # its tree has been removed
+        return Verdict(kind="unknown", approval=approval)
+    answer, running = _read(now, decision), _is_running(store, now.root_session)
+    known, answer = _unmask(store, now, answer) if now.secret and answer.edited is not None else (now, answer)
     return Verdict(
-        kind=_kind(now, answer),
+        kind=_kind(known, answer),
         approval=approval,
         status=now.status,
         by=now.by,
@@ -114,16 +108,64 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     )
 
 
+def _is_running(store: Store, root: str) -> bool:
+    return store.owns(root) or store.get_owner(root) is not None
+
+
+def _event(
+    record: Operation, answer: _Answer, rule: Rule | None, **about: Any
+) -> e.ApprovalDecided | e.QuestionAnswered:
+    """Return a decision as it is journaled. Raises InvalidInput for an approval of a question."""
+    if answer.decision == "answer":
+        return e.QuestionAnswered(**about, value=answer.value)
+    if answer.decision == "approve":
+        _check_call(about["approval"], record.kind == "call")
+    edited: dict[str, Any] = {}
+    if answer.edited is not None and isinstance(record.request, e.ToolCallRequested):
+        edited = {"arguments": _restore(answer.edited, record.request), "secret": record.request.secret}
+    return e.ApprovalDecided(
+        **about,
+        decision=answer.decision,
+        scope=answer.scope,
+        pattern=None if rule is None else rule.pattern,
+        rule=None if rule is None else rule.id,
+        reason=answer.reason,
+        **edited,
+    )
+
+
+def _answer(store: Store, approval: str, decision: Decision) -> _Answer | None:
+    """Hold a decision against what was asked and offered; None for what nobody has asked. Raises InvalidInput.
+
+    Nearly every decision is plain, and can be held against the call in the plan itself: to read a whole approval takes
+    longer than all else before the commit.
+    """
+    if isinstance(decision, Deny):
+        return _denial(decision)
+    if isinstance(decision, Approve) and (decision.arguments, decision.scope, decision.pattern) == _ONCE:
+        return _Answer("approve")
+    found = store.get_approval(approval)
+    return None if found is None else _read(found, decision)
+
+
+def _denial(decision: Deny) -> _Answer:
+    return _Answer("deny", reason=printable(decision.reason) if decision.reason else None)
+
+
+def _check_call(approval: str, is_call: bool) -> None:
+    if not is_call:
+        raise InvalidInput(f"{approval} is a question: answer it, or deny to leave it unanswered")
+
+
 def _read(found: Approval, decision: Decision) -> _Answer:
     """Hold a decision against what was asked and offered. Raises InvalidInput."""
     if isinstance(decision, Answer):
         if found.kind != "question":
             raise InvalidInput(f"{found.id} asks about a call of {found.tool}: approve or deny it, no answer fits")
         return _Answer("answer", value=check_answer(found, decision.value))
-    if not isinstance(decision, Approve):
-        return _Answer("deny", reason=printable(decision.reason) if decision.reason else None)
-    if found.kind == "question":
-        raise InvalidInput(f"{found.id} is a question: answer it, or deny to leave it unanswered")
+    if isinstance(decision, Deny):
+        return _denial(decision)
+    _check_call(found.id, found.kind == "call")
     edited = _check_edit(found, decision.arguments)
     return _Answer("approve", edited=edited, scope=decision.scope, rule=granted(found, decision))
 

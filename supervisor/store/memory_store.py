@@ -147,6 +147,10 @@ class MemoryStore(Store):
         due = [(entry.due_at, entry.created, entry.id) for entry in self._sessions.values() if entry.due_at is not None]
         return [(session, due_at) for due_at, _, session in sorted(due)]
 
+    def find_asking(self, approval: str) -> tuple[str, str] | None:
+        entry = self._approvals.get(approval)
+        return None if entry is None else (entry.session, entry.operation)
+
     def get_approval(self, approval: str) -> Approval | None:
         entry = self._approvals.get(approval)
         return None if entry is None else self._approval_row(entry)

@@ -72,6 +72,9 @@ SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?
 SELECT c.id, s.due_at FROM session AS s CROSS JOIN event AS c ON c.position = s.number
  WHERE s.due_at IS NOT NULL ORDER BY s.due_at, s.number;
 
+-- asking: which operation an approval is of, to decide it
+SELECT c.id, a.operation FROM approval AS a CROSS JOIN event AS c ON c.position = a.session WHERE a.id = ?;
+
 -- approval: one approval for people
 SELECT * FROM approval_full WHERE id = ?;
 

@@ -235,6 +235,10 @@ class SqliteStore(Store):
     def next_due(self) -> list[tuple[str, datetime]]:
         return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
 
+    def find_asking(self, approval: str) -> tuple[str, str] | None:
+        found = self._read("asking", approval)
+        return found[0] if found else None
+
     def get_approval(self, approval: str) -> Approval | None:
         found = self._read_as(columns.full_approval, "approval", approval)
         return found[0] if found else None
