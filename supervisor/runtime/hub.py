@@ -8,13 +8,14 @@ one thing that no journal holds: only the last one's time is kept, in memory (W7
 """
 
 from datetime import datetime, timedelta
+from typing import Final
 
 import anyio
 
 from supervisor.core import events as e
 
 INBOX = "inbox"
-INBOX_EVENTS = (
+INBOX_EVENTS: Final = {
     e.ToolCallRequested,
     e.QuestionAsked,
     e.QuestionAnswered,
@@ -23,7 +24,7 @@ INBOX_EVENTS = (
     e.ApprovalReminded,
     e.ApprovalWithdrawn,
     e.OperationAbandoned,
-)
+}
 """What changes what is pending; a request that nobody is asked about wakes a reader for nothing, which is cheap."""
 SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes nobody more often
 

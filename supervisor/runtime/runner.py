@@ -11,7 +11,7 @@ Rules
 
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -215,7 +215,7 @@ class Runner:
             attempt = self.live.get(row.session)
             if attempt is not None:
                 self._tell(attempt, row.event)
-            elif isinstance(row.event, WAKING_EVENTS) and not isinstance(sleepers.get(row.session), e.CancelRequested):
+            elif type(row.event) in _WAKING and not isinstance(sleepers.get(row.session), e.CancelRequested):
                 sleepers[row.session] = row.event
             if isinstance(row.event, e.RunFinished):
                 self.concluding.endings.pop(row.session, None)
@@ -224,7 +224,7 @@ class Runner:
                 if attempt is None and row.session not in self.launcher.under_way:
                     self.journal.unpin(row.session)
             self.hub.publish(row.session)
-            if isinstance(row.event, INBOX_EVENTS):
+            if type(row.event) in INBOX_EVENTS:
                 self.hub.publish(INBOX)
         for session, event in sleepers.items():
             self._tell_sleeper(session, event)
@@ -338,12 +338,12 @@ class Runner:
         self.note_change()
 
 
-WAKING_EVENTS = (
+_WAKING: Final = {
     e.ApprovalDecided,
     e.QuestionAnswered,
     e.ApprovalExpired,
     e.ChildEnded,
     e.MessageReceived,
     e.CancelRequested,
-)
+}
 """What may let a session go on that is not in memory; a turn begins with a message, too."""

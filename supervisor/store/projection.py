@@ -38,6 +38,19 @@ _DECIDING: Final = (e.QuestionAnswered, e.ApprovalDecided, e.ApprovalExpired, e.
 """What ends an approval and names it."""
 BEGUN: Final = "?"
 """Before the name of a channel that was about to post a card, and has not said what became of it."""
+_INDEXED: Final = {
+    e.SessionCreated,
+    e.ToolCallRequested,
+    e.QuestionAsked,
+    *_DECIDING,
+    e.OperationAbandoned,
+    e.CardBegun,
+    e.CardPosted,
+    e.CardFailed,
+    e.CardRetired,
+    e.ApprovalReminded,
+}
+"""What begins an entry, or changes one of an approval."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -131,6 +144,10 @@ def touched(rows: Iterable[Row]) -> Touched:
     made: set[str] = set()
     for row in rows:
         event = row.event
+        if type(event) in _MOVING:
+            found.sessions.add(row.session)
+        if type(event) not in _INDEXED:
+            continue
         match event:
             case e.SessionCreated():
                 made.add(row.session)
@@ -144,8 +161,6 @@ def touched(rows: Iterable[Row]) -> Touched:
                 found.calls.add((row.session, event.operation))
             case _:
                 pass
-        if type(event) in _MOVING:
-            found.sessions.add(row.session)
     return Touched(found.sessions - made, found.approvals - made, found.calls)
 
 
@@ -164,6 +179,12 @@ class Draft:
     def take(self, row: Row) -> None:
         """Take one journal entry in."""
         event = row.event
+        if type(event) in _INDEXED:
+            self._index(row, event)
+        if type(event) in _MOVING:
+            self._move(row)
+
+    def _index(self, row: Row, event: e.AnyEvent) -> None:
         match event:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
@@ -180,8 +201,6 @@ class Draft:
                 self._remind(row, event)
             case _:
                 pass
-        if type(event) in _MOVING:
-            self._move(row)
 
     def new_sessions(self) -> list[SessionEntry]:
         return [entry for entry in self.sessions.values() if entry.id not in self._old_sessions]
