@@ -10,11 +10,15 @@ Rules
   neither by this process nor by a later one, which finds in the journal what it said or decided.
 - Chat words in a thread are decisions, of whoever may make them (A12).
 - A thread that no session was begun in is none of our business.
+- Open sessions are followed, and of those at rest the RESTING that came to it last: what died untold is among them, and
+  so is what somebody elsewhere wakes. An older one is followed again when somebody speaks in its thread.
 """
 
+import heapq
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -41,6 +45,8 @@ log = FactLog(__name__)
 R = TypeVar("R")
 
 REMEMBERED: Final = 10_000  # messages that were heard
+RESTING: Final = 1000  # sessions at rest that are followed
+PAGE: Final = 500  # sessions that are looked at in one go
 TEXT: Final = 3000  # UTF-16 units in one block
 CLOCKS_DIFFER: Final = timedelta(seconds=2)  # how far our clock may be behind Slack's
 _ELSEWHERE: Final = (
@@ -58,7 +64,10 @@ class Talk:
             raise InvalidInput(f"agent {agent.name} takes no text, so nobody can talk with it in Slack")
         self._agent = agent
         self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._followed: set[str] = set()
+        self._followed: dict[str, anyio.CancelScope] = {}
+        self._resting: OrderedDict[str, None] = OrderedDict()
+        """Of those that are followed, the ones at rest, the longest first."""
+        self._looking = anyio.Lock()
         self._tasks: TaskGroup | None = None
 
     def session_of(self, conversation: str, thread: str) -> str:
@@ -91,9 +100,11 @@ class Talk:
         text = _without_mention(words)
         try:
             if is_known:
-                return await self._reply(supervisor, session, text, words, person)
+                answer = await self._reply(supervisor, session, text, words, person)
+                self.follow(supervisor, web, session)
+                return answer
             await supervisor.start(self._agent, text, session=session, requester=person.name)
-            self.follow(supervisor, web, session)
+            self.follow(supervisor, web, session, told=set())
         except StoreError:
             del self._heard[key]
             raise
@@ -122,29 +133,75 @@ class Talk:
         """Tell in its thread what each session says, until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             try:
-                for view in supervisor.find_sessions():
-                    self.follow(supervisor, web, view.id)
+                for session in await self._find_untold(supervisor):
+                    self.follow(supervisor, web, session)
                 await anyio.sleep_forever()
             finally:
                 self._tasks = None
+                self._followed.clear()
+                self._resting.clear()
 
-    def follow(self, supervisor: Supervisor, web: SlackWeb, session: str) -> None:
-        """From now on tell what a session says, if it is one that began in Slack."""
-        if self._tasks is not None and self.place_of(session) is not None and session not in self._followed:
-            self._followed.add(session)
-            self._tasks.start_soon(self._tell, supervisor, web, session)
+    async def _find_untold(self, supervisor: Supervisor) -> list[str]:
+        """Return the sessions that may have something to tell: those that are open, then those that rested last."""
+        is_open: list[str] = []
+        rested: list[tuple[datetime, str]] = []
+        after = 0
+        while views := supervisor.find_sessions(after=after, limit=PAGE):
+            after = views[-1].position
+            ours = [view for view in views if self.place_of(view.id) is not None]
+            is_open += [view.id for view in ours if view.ended_at is None]
+            rested += [(view.ended_at, view.id) for view in ours if view.ended_at is not None]
+            rested = heapq.nlargest(RESTING, rested)
+            await anyio.lowlevel.checkpoint()
+        return [*is_open, *(session for _, session in rested)]
 
-    async def _tell(self, supervisor: Supervisor, web: SlackWeb, session: str) -> None:
-        told: set[str] | None = None
-        async for row in supervisor.watch(session, stay=True):
-            if (text := words_of(row)) is None:
-                continue
-            try:
-                told = await self._once(lambda: self._told_in(web, session)) if told is None else told
-                if (mark := f"said:{row.position}") not in told:
-                    await self._once(lambda: self.say(web, session, text, mark))
-            except SlackRefused as error:
-                log.error("message.not_told", channel="slack", session=session, position=row.position, error=str(error))
+    def follow(self, supervisor: Supervisor, web: SlackWeb, session: str, told: set[str] | None = None) -> None:
+        """From now on tell what a session says, if it began in Slack. `told`: what was told, where that is known."""
+        if self._tasks is None or self.place_of(session) is None:
+            return
+        if session not in self._followed:
+            scope = self._followed[session] = anyio.CancelScope()
+            self._tasks.start_soon(self._tell, supervisor, web, session, scope, told)
+        elif session in self._resting:
+            self._resting.move_to_end(session)
+
+    async def _tell(
+        self, supervisor: Supervisor, web: SlackWeb, session: str, scope: anyio.CancelScope, told: set[str] | None
+    ) -> None:
+        with scope, suppress(NotFound):  # once it is at rest, somebody may prune it
+            after = 0
+            while True:
+                async for row in supervisor.watch(session, after):  # until it is at rest, and all is told
+                    told, after = await self._tell_one(web, session, row, told), row.position
+                self._rest(session)
+                async for row in supervisor.watch(session, after, stay=True):
+                    after = row.position
+                    if isinstance(row.event, e.RunStarted):
+                        break
+                else:
+                    return
+                self._resting.pop(session, None)
+
+    def _rest(self, session: str) -> None:
+        """A session has come to rest; whichever has rested longest is followed no more, if they are too many."""
+        self._resting[session] = None
+        if len(self._resting) > RESTING:
+            longest, _ = self._resting.popitem(last=False)
+            self._followed.pop(longest).cancel()
+
+    async def _tell_one(self, web: SlackWeb, session: str, row: Row, told: set[str] | None) -> set[str] | None:
+        """Tell what an entry says, unless it was told; returns what was told before, if it had to be looked for."""
+        if (text := words_of(row)) is None:
+            return told
+        try:
+            if told is None:
+                async with self._looking:  # one after the other: Slack counts how often it is read
+                    told = await self._once(lambda: self._told_in(web, session))
+            if (mark := f"said:{row.position}") not in told:
+                await self._once(lambda: self.say(web, session, text, mark))
+        except SlackRefused as error:
+            log.error("message.not_told", channel="slack", session=session, position=row.position, error=str(error))
+        return told
 
     async def _once(self, request: Callable[[], Awaitable[R]]) -> R:
         """Make a request, as often as it takes to reach Slack."""

@@ -378,6 +378,42 @@ async def test_a_turn_is_told_once_and_so_is_a_failure(slack):
         assert len(said(slack)) == 1
 
 
+async def test_of_sessions_at_rest_the_last_ones_are_followed_and_what_died_untold_is_told(slack, monkeypatch):
+    """R9: what nobody came to tell is told by the next process; in an old thread, as soon as it is spoken in again."""
+    monkeypatch.setattr("supervisor.channels.slack.talk.RESTING", 2)
+    store, threads = MemoryStore(), [f"180000000{number}.000001" for number in range(4)]
+    async with opened(channel(slack), store) as supervisor:
+        for thread in threads:
+            await (await supervisor.start(failer, "x", session=f"slack-c1-{thread}")).outcome()
+    talk = Talk(failer)
+    chat = channel(slack, talk=talk)
+    async with opened(chat, store, platform="slack"):
+        await until(lambda: told_in(slack) == set(threads[2:]))
+        await give(chat, slack.say("again", ANA, f"{time.time() + 1:.6f}", thread=threads[0]))
+        await until(lambda: threads[0] in told_in(slack))
+        await give(chat, slack.say("<@UBOT> x", ANA, "1900000000.000001", mention=True))
+        await until(lambda: "1900000000.000001" in told_in(slack))
+        await until(lambda: len(talk._followed) == 3)  # two at rest, and the one that was spoken in
+    assert threads[1] not in told_in(slack)
+    assert slack.calls.count("conversations.replies") == 3
+
+
+def told_in(slack):
+    """Return the threads in which something was told."""
+    return {message["thread_ts"] for message in said(slack)}
+
+
+async def test_a_turn_that_somebody_begins_elsewhere_is_told_in_its_thread(slack):
+    """A session at rest is still listened to."""
+    chat = channel(slack, talk=Talk(failer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        await until(lambda: len(said(slack)) == 1)
+        (session,) = supervisor.find_sessions()
+        await supervisor.send(session.id, "again", by="ana")
+        await until(lambda: len(said(slack)) == 2)
+
+
 def said(slack):
     return [message for message in slack.messages.get("C1", []) if message["blocks"][0]["block_id"].startswith("said:")]
 
