@@ -3,18 +3,41 @@
 Rules
 - Secrets are never in the configuration: each is in an environment variable, or in a file that the configuration names.
   A variable is taken out of the environment when it has been read, so that no tool inherits it.
+- All that can be seen to be wrong is found, each with its key and what to do, and with nothing of a secret. No platform
+  is asked: whether it takes a token is seen when it is used.
 - A platform whose package is not installed is said by the name of the extra that brings it.
 """
 
 import os
+import re
 from collections.abc import Mapping
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
 
 from supervisor.abc import Channel
 from supervisor.config import Configuration, DiscordPart, SlackPart
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.people import People
+
+
+class _Secret(NamedTuple):
+    """Where a secret is, and how it can be known."""
+
+    variable: str
+    key: str
+    form: str
+    where: str
+
+
+_BOT: Final = _Secret("SLACK_BOT_TOKEN", "bot_token_file", r"(xoxe\.)?xoxb-.+", "xoxb-..., on OAuth & Permissions")
+_SIGNING: Final = _Secret("SLACK_SIGNING_SECRET", "signing_secret_file", r".+", "on Basic Information")
+_APP: Final = _Secret("SLACK_APP_TOKEN", "app_token_file", r"xapp-.+", "xapp-..., on Basic Information")
+_DISCORD: Final = _Secret("DISCORD_BOT_TOKEN", "bot_token_file", r"[^ ]+", "without the word Bot, on Bot")
+
+_SLACK_ID: Final = r"[CDG][A-Z0-9]+"
+_DISCORD_ID: Final = r"[0-9]+"
+_DISCORD_KEY: Final = r"[0-9a-fA-F]{64}"
 
 
 def make_channels(
@@ -24,19 +47,81 @@ def make_channels(
 
     `link`: where the web inbox is for people.
     """
-    parts = configuration.channels
-    channels: list[Channel] = []
-    try:
-        if parts.slack is not None:
-            channels.append(_slack(configuration, parts.slack, people, agents, link))
-        if parts.discord is not None:
-            channels.append(_discord(configuration, parts.discord, people, link))
-    except ModuleNotFoundError as error:
-        name = "slack" if error.name == "slack_sdk" else "discord"
-        raise InvalidInput(
-            f"channels.{name}: {error.name} is not installed; pip install 'subagent-supervisor[{name}]'"
-        ) from None
+    parts, channels = configuration.channels, list[Channel]()
+    for problem in channel_problems(configuration, agents):
+        raise InvalidInput(problem)
+    if parts.slack is not None:
+        channels.append(_slack(configuration, parts.slack, people, agents, link))
+    if parts.discord is not None:
+        channels.append(_discord(configuration, parts.discord, people, link))
     return channels
+
+
+def channel_problems(configuration: Configuration, agents: Mapping[str, AgentSpec[..., Any]]) -> list[str]:
+    """Return what is wrong with the configured channels and their secrets, one line each."""
+    parts, problems = configuration.channels, list[str]()
+    if parts.slack is not None:
+        problems += [f"channels.slack{problem}" for problem in _slack_problems(configuration, parts.slack, agents)]
+    if parts.discord is not None:
+        problems += [f"channels.discord{problem}" for problem in _discord_problems(configuration, parts.discord)]
+    return problems
+
+
+def _slack_problems(
+    configuration: Configuration, part: SlackPart, agents: Mapping[str, AgentSpec[..., Any]]
+) -> list[str]:
+    problems = _missing_packages("slack", "slack_sdk")
+    if not re.fullmatch(_SLACK_ID, part.conversation):
+        problems.append(".conversation: a channel's id, such as C012AB3CD, is at the end of its About; not its name")
+    if part.agent is not None and part.agent not in agents:
+        problems.append(
+            f".agent: no agent {part.agent!r} is offered here; add [agents.{part.agent}], or name its file to serve"
+        )
+    elif part.agent is not None and not agents[part.agent].takes_text:
+        problems.append(f".agent: agent {part.agent} takes no text, so nobody can talk with it in Slack")
+    problems += _secret_problems(configuration, part, _BOT)
+    ways = [way for way in (_SIGNING, _APP) if _is_given(part, way)]
+    if not ways:
+        problems.append(
+            ": nobody could press a button; set SLACK_SIGNING_SECRET (requests over HTTP) or SLACK_APP_TOKEN (Socket "
+            "Mode) in the environment, or name a file with signing_secret_file or app_token_file"
+        )
+    return problems + [problem for way in ways for problem in _secret_problems(configuration, part, way)]
+
+
+def _discord_problems(configuration: Configuration, part: DiscordPart) -> list[str]:
+    problems = _missing_packages("discord", "cryptography", "httpx")
+    for key in ("conversation", "application"):
+        if not re.fullmatch(_DISCORD_ID, getattr(part, key)):
+            problems.append(f".{key}: an id has digits alone; Developer Mode, then Copy ID, shows it")
+    if not re.fullmatch(_DISCORD_KEY, part.public_key):
+        problems.append(".public_key: 64 hexadecimal digits, on the application's General Information page")
+    return problems + _secret_problems(configuration, part, _DISCORD)
+
+
+def _missing_packages(extra: str, *packages: str) -> list[str]:
+    missing = [package for package in packages if find_spec(package) is None]
+    return [f": {package} is not installed; pip install 'subagent-supervisor[{extra}]'" for package in missing]
+
+
+def _is_given(part: SlackPart | DiscordPart, secret: _Secret) -> bool:
+    return getattr(part, secret.key) is not None or bool(os.environ.get(secret.variable, "").strip())
+
+
+def _secret_problems(configuration: Configuration, part: SlackPart | DiscordPart, secret: _Secret) -> list[str]:
+    if not _is_given(part, secret):
+        return [f": set {secret.variable} in the environment, or name a file with {secret.key} ({secret.where})"]
+    file = getattr(part, secret.key)
+    source = secret.variable if file is None else str(configuration.path(file))
+    try:
+        text = os.environ[secret.variable] if file is None else configuration.path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        return [f".{secret.key}: {source} cannot be read: {error.strerror}"]
+    except UnicodeDecodeError:
+        return [f".{secret.key}: {source} is no text"]
+    if re.fullmatch(secret.form, text.strip()):
+        return []
+    return [f".{secret.key}: {source} holds something else than it should ({secret.where})"]
 
 
 def _slack(
@@ -48,25 +133,13 @@ def _slack(
 ) -> Channel:
     from supervisor.channels.slack import Slack, Talk
 
-    talk = None
-    if part.agent is not None:
-        if part.agent not in agents:
-            raise InvalidInput(f"channels.slack.agent: no agent {part.agent!r} is offered here")
-        talk = Talk(agents[part.agent])
-    signing_secret = read_secret(configuration, "SLACK_SIGNING_SECRET", part.signing_secret_file)
-    app_token = read_secret(configuration, "SLACK_APP_TOKEN", part.app_token_file)
-    if signing_secret is None and app_token is None:
-        raise InvalidInput(
-            "channels.slack: without SLACK_SIGNING_SECRET (requests over HTTP) or SLACK_APP_TOKEN (Socket Mode), "
-            "nobody could press a button"
-        )
     return Slack(
-        token=_need(configuration, "channels.slack", "SLACK_BOT_TOKEN", part.bot_token_file),
-        signing_secret=signing_secret,
-        app_token=app_token,
+        token=_take(configuration, part, _BOT),
+        signing_secret=_take(configuration, part, _SIGNING) or None,
+        app_token=_take(configuration, part, _APP) or None,
         conversation=part.conversation,
         people=people,
-        talk=talk,
+        talk=None if part.agent is None else Talk(agents[part.agent]),
         link=link,
         base_url=part.base_url,
     )
@@ -76,7 +149,7 @@ def _discord(configuration: Configuration, part: DiscordPart, people: People, li
     from supervisor.channels.discord import Discord
 
     return Discord(
-        token=discord_token(configuration, part),
+        token=_take(configuration, part, _DISCORD),
         application=part.application,
         public_key=part.public_key,
         conversation=part.conversation,
@@ -88,22 +161,14 @@ def _discord(configuration: Configuration, part: DiscordPart, people: People, li
 
 def discord_token(configuration: Configuration, part: DiscordPart) -> str:
     """Return the bot's token. Raises InvalidInput if there is none."""
-    return _need(configuration, "channels.discord", "DISCORD_BOT_TOKEN", part.bot_token_file)
+    for problem in _secret_problems(configuration, part, _DISCORD):
+        raise InvalidInput(f"channels.discord{problem}")
+    return _take(configuration, part, _DISCORD)
 
 
-def _need(configuration: Configuration, key: str, variable: str, file: str | None) -> str:
-    found = read_secret(configuration, variable, file)
-    if found is None:
-        raise InvalidInput(f"{key}: set {variable} in the environment, or name a file with bot_token_file")
-    return found
-
-
-def read_secret(configuration: Configuration, variable: str, file: str | None) -> str | None:
-    """Return a secret from its file, if one is named, or from its environment variable. Raises InvalidInput."""
-    given = os.environ.pop(variable, None)
-    if file is not None:
-        try:
-            given = configuration.path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"cannot read {configuration.path(file)}: {error}") from None
-    return (given or "").strip() or None
+def _take(configuration: Configuration, part: SlackPart | DiscordPart, secret: _Secret) -> str:
+    """Return a secret that was checked, and take it out of the environment; "" if it is not given."""
+    given = os.environ.pop(secret.variable, "")
+    if (file := getattr(part, secret.key)) is not None:
+        given = configuration.path(file).read_text(encoding="utf-8")
+    return given.strip()

@@ -87,7 +87,9 @@ def init(file: Path = DEFAULT, /) -> int:
 
 
 def check(file: Path = DEFAULT, /) -> int:
-    """Check a configuration, and import the agents that it names.
+    """Check a configuration, import the agents that it names, and look for the secrets of chat platforms.
+
+    Nothing is sent anywhere; a platform's secrets are those of this environment, or of the files that are named.
 
     Parameters
     ----------
@@ -96,9 +98,14 @@ def check(file: Path = DEFAULT, /) -> int:
     """
     from supervisor.config import read_configuration
     from supervisor.daemon import configured_agents
+    from supervisor.platforms import channel_problems
 
     configuration = read_configuration(file)
     agents = configured_agents(configuration)
+    if problems := channel_problems(configuration, agents):
+        for problem in problems:
+            say(f"{file}: {problem}")
+        return Exit.USAGE
     print(
         f"{file} is right: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
     )

@@ -88,9 +88,9 @@ def test_what_is_right_comes_to_people_rules_and_reservations(tmp_path):
     assert cleo.tokens[0].expires_at == datetime(2100, 1, 1, tzinfo=UTC)
 
 
-def supervisor(tmp_path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "supervisor", *arguments]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+def supervisor(tmp_path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command, env = [sys.executable, "-m", "supervisor", *arguments], os.environ | environment
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=env)
 
 
 def test_the_example_is_right_and_says_what_there_is(tmp_path):
@@ -99,14 +99,59 @@ def test_the_example_is_right_and_says_what_there_is(tmp_path):
     assert supervisor(tmp_path, "init").returncode == 2
     assert supervisor(tmp_path, "check").returncode == 0
     (tmp_path / "agents.py").write_text(
-        "from supervisor import *\n@agent\nasync def janitor(ctx: Context) -> None: ..."
+        "from supervisor import *\n@agent\nasync def janitor(ctx: Context, text: str) -> None: ..."
     )
     made = json.loads(supervisor(tmp_path, "token", "--json").stdout)
     assert made["hash"] == hash_token(made["token"])
     lines = [line.removeprefix("# ") if " = " in line or line[2:3] == "[" else line for line in EXAMPLE.splitlines()]
-    whole = "\n".join(lines).replace('["sha256:..."]', f'["{made["hash"]}"]')
+    whole = "\n".join(lines).replace('["sha256:..."]', f'["{made["hash"]}"]').replace('"..."', f'"{"0a" * 32}"')
+    for name, secret in (
+        ("slack.token", "xoxb-1"),
+        ("slack.sign", "s"),
+        ("slack.app", "xapp-1"),
+        ("discord.token", "t"),
+    ):
+        (tmp_path / name).write_text(secret)
     checked = supervisor(tmp_path, "check", str(write(tmp_path, whole)))
     assert (checked.returncode, "1 agent" in checked.stdout) == (0, True), checked
+
+
+CHANNELS = """
+[channels.slack]
+conversation = "#general"
+agent = "nobody"
+bot_token_file = "empty"
+app_token_file = "away"
+[channels.discord]
+conversation = "1"
+application = "x"
+public_key = "abc"
+"""
+
+
+def test_each_thing_that_a_platform_lacks_is_a_line_and_no_line_has_a_secret(tmp_path):
+    """With its key and what to do; `serve` refuses to begin for the same reasons."""
+    (tmp_path / "empty").write_text("not-a-bot-token")
+    secrets = {"SLACK_SIGNING_SECRET": "ssh", "DISCORD_BOT_TOKEN": "Bot hush"}
+    file = str(write(tmp_path, CHANNELS))
+    checked = supervisor(tmp_path, "check", file, **secrets)
+    keys = ["slack.conversation", "slack.agent", "slack.bot_token_file", "slack.app_token_file"]
+    keys += ["discord.application", "discord.public_key", "discord.bot_token_file"]
+    assert checked.returncode == 2
+    for line, key in zip(checked.stderr.splitlines(), keys, strict=True):
+        assert f"channels.{key}: " in line
+    assert not any(secret in checked.stderr for secret in ("not-a-bot-token", "ssh", "hush"))
+    served = supervisor(tmp_path, "serve", "--config", file, "--store", "s.db", **secrets)
+    assert (served.returncode, (tmp_path / "s.db").exists()) == (2, False)
+
+
+def test_a_platform_without_any_secret_is_told_where_they_belong(tmp_path):
+    """A variable, or a file that the configuration names."""
+    checked = supervisor(tmp_path, "check", str(write(tmp_path, '[channels.slack]\nconversation = "C1"')))
+    assert checked.returncode == 2
+    first, second = checked.stderr.splitlines()
+    assert "SLACK_BOT_TOKEN" in first
+    assert "SLACK_SIGNING_SECRET" in second
 
 
 def test_nobody_is_served_elsewhere_than_on_loopback_who_is_not_configured(tmp_path):
