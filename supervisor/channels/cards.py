@@ -253,17 +253,18 @@ def decided(approval: Approval, now: datetime) -> str:
     when = f" at {at(approval.decided_at, now)}" if approval.decided_at else ""
     by = f" by {visible(approval.by)}" if approval.by else ""
     because = f": {visible(approval.reason)}" if approval.reason else ""
+    is_question = approval.kind == "question"
     match approval.status:
         case "approved":
             return f"approved{by}{when}{_standing(approval)}"
         case "denied":
-            return f"denied{by}{when}{because}"
+            return f"{'declined' if is_question else 'denied'}{by}{when}{because}"
         case "answered":
             return f"answered {answer_text(approval.answer)}{by}{when}"
         case "pending":
             return "pending"
         case status:
-            return f"{status}{when}{because}; nothing runs"
+            return f"{status}{when}{because}; {'nobody has answered' if is_question else 'nothing runs'}"
 
 
 def answer_text(answer: Any) -> str:
@@ -318,6 +319,6 @@ def told(verdict: Verdict, now: datetime) -> str:
         case "conflict":
             return f"not counted: it was {verdict.status}{by}{when}; the first decision stands"
         case "gone":
-            return f"not counted: the question is {verdict.status or 'gone'}{when}; nothing runs"
+            return f"not counted: it is {verdict.status or 'gone'}{when}, and nothing waits for it any more"
         case _:
             return "not counted: there is no such approval here"

@@ -72,6 +72,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def say_kept(root: str, option: str) -> None:
+    """Say to whoever decided or said something that nobody had its tree at that instant, and what comes next."""
+    say(f"It is kept. A daemon (supervisor serve) takes it up by itself; without one: supervisor resume {root}{option}")
+
+
 def ways_to_decide(waiting: Iterable[Approval], option: str) -> str:
     """Return the commands that decide what waits; `option` names the store. Empty if nothing waits."""
     kinds = {approval.kind for approval in waiting if approval.status == "pending"}

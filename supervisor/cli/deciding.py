@@ -187,8 +187,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
             say(f"To take it back: supervisor revoke {verdict.rule}{place.option}")
     is_counted = verdict.kind in ("won", "same", "recorded")
     if is_counted and not verdict.running:
-        onwards = f"supervisor resume {found.root_session}{place.option}"
-        say(f"Nobody runs this session now; the decision is kept. To go on: {onwards}")
+        answers.say_kept(found.root_session, place.option)
     return Exit.DONE if is_counted else Exit.CONFLICT
 
 

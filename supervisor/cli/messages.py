@@ -70,7 +70,7 @@ def send(
     else:
         print("\n".join(heard_lines(heard, datetime.now().astimezone())))
         if not all(verdict.running for verdict in heard.verdicts):
-            say(f"Nobody runs this session now. To go on: supervisor resume {view.root}{place.option}")
+            answers.say_kept(view.root, place.option)
     return _exit_of(heard)
 
 
@@ -105,4 +105,4 @@ def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:
             say(f"  {approval.id}  {headline(approval)}: {summary(approval)}")
         say(answers.ways_to_decide(receipt.waiting_for, place.option))
     if not receipt.running:
-        say(f"Nobody runs this session now; the message is kept. To go on: supervisor resume {view.root}{place.option}")
+        answers.say_kept(view.root, place.option)

@@ -5,6 +5,7 @@ leave `open_supervisor`, which waits for everything that can go on and passivate
 said, with the commands that decide it, and the exit code is 3.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -42,6 +43,8 @@ from supervisor.core.values import SessionView
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
 
+RESTARTS: Final = "supervisor.runtime.restarting"
+"""The log in which restarts are noted."""
 Begin = Callable[["LocalSupervisor"], Awaitable[list[Run[Any]]]]
 _UNATTENDED: Final[dict[str, Literal["ask", "approve", "deny"]]] = {"ask": "ask", "all": "approve", "none": "deny"}
 
@@ -182,6 +185,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     stays = settings.wait or (is_asking and terminal.is_interactive)
     has_tree = terminal.can_show_tree
     wants = is_trouble if has_tree else is_progress if is_asking else is_progress_unattended
+    logging.getLogger(RESTARTS).setLevel(logging.ERROR)  # each is told as part of the story
     roots: list[str] = []
     refused: dict[str, str] = {}
 

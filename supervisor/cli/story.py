@@ -52,7 +52,8 @@ def is_progress_unattended(event: e.AnyEvent) -> bool:
 
 def is_trouble(event: e.AnyEvent) -> bool:
     """The same beside a tree of runs, which shows what goes well and forgets it: what should still be there later."""
-    return isinstance(event, e.CancelRequested) or (isinstance(event, e.RunFinished) and event.kind != "succeeded")
+    ended = isinstance(event, e.RunFinished) and event.kind != "succeeded"
+    return ended or isinstance(event, e.CancelRequested | e.RunRestarted)
 
 
 _WIDTH: Final = 100

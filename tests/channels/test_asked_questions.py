@@ -101,5 +101,7 @@ def test_lists_and_retired_cards_say_what_was_asked_and_answered():
     answered = make_question(status="answered", decision="answer", answer=["a"], by="ana", decided_at=NOW)
     assert summary(answered) == "Which?"
     assert 'answered ["a"] by ana' in decided(answered, NOW)
+    for status in ("denied", "expired", "withdrawn"):  # what would not run now was never asked
+        assert decided(make_question(status=status), NOW) != decided(make_approval(status=status), NOW)
     assert "escalated" not in dict(make_card(make_question(), NOW).facts)
     assert dict(make_card(make_question(escalated_to=("ops",)), NOW).facts)["also asks"] == "ops"

@@ -51,6 +51,15 @@ async def insisting(ctx: Context, name: str) -> str:
     return result.content
 
 
+@agent(restart="transient", max_restarts=1, restart_delay=0.01)
+async def restarting(ctx: Context) -> None:
+    await ctx.step(no_route)
+
+
+async def no_route() -> None:
+    raise ConnectionError("no route")
+
+
 @agent
 async def printing(ctx: Context, values: dict[str, int]) -> int:
     print("an agent prints this")

@@ -27,6 +27,13 @@ def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):
     assert "\x1b" not in answer.err
 
 
+def test_a_restart_is_told_once(supervisor):
+    """As part of the story; the log of it is for services. Then comes the failure, and the report of it."""
+    answer = supervisor("run", f"{AGENTS}:restarting")
+    assert answer.code == 1
+    assert answer.err.count("no route") == 3
+
+
 @BACKENDS
 def test_without_a_terminal_a_run_passivates_and_a_decision_lets_it_go_on(supervisor, backend):
     """Exit 3 while a person is awaited; after the decision `resume` brings the result, under the same ids."""

@@ -94,5 +94,5 @@ def reply_lines(said: Say, heard: Heard, now: datetime) -> list[str]:
         lines.append("  It waits for a person first:")
         lines += [f"    {each.id}  {headline(each)}: {summary(each)}" for each in heard.receipt.waiting_for]
     if not heard.receipt.running:
-        lines.append("  Nobody runs it now; the message is kept until somebody does.")
+        lines.append("  The message is kept until it is run again, which a daemon does by itself.")
     return lines

@@ -162,7 +162,7 @@ async def decide(visit: Visit) -> Response:
     approval = visit.supervisor.get_approval(approval.id)
     told = "" if verdict.kind == "won" else cards.told(verdict, visit.now)
     if not verdict.running and verdict.kind in ("won", "same", "recorded"):
-        told = "Kept; nobody runs this session now, and it counts when somebody does."
+        told = "Kept; it counts as soon as the session is run again, which a daemon does by itself."
     return _card(visit, approval, STATUS[verdict.kind], told=told)
 
 
@@ -259,7 +259,7 @@ def _received(receipt: Receipt | None) -> str:
     """Say what became of a message (R7)."""
     assert receipt is not None, "what was no word was sent"
     waits = f" First {len(receipt.waiting_for)} open decision(s) must be made." if receipt.waiting_for else ""
-    nobody = "" if receipt.running else " Nobody runs this session now; it is kept until somebody does."
+    nobody = "" if receipt.running else " It is kept until the session is run again, which a daemon does by itself."
     return SAID[receipt.kind] + waits + nobody
 
 
