@@ -2,10 +2,11 @@
 
 import anyio
 import pytest
-from scenes import ForkingStore, events, fork, opened
+from scenes import ForkingStore, events, fork, opened, sessions_in_memory
 
 from supervisor import Approve, Context, MemoryStore, NotFound, RunStopping, agent, tool
 from supervisor.core import events as e
+from supervisor.runtime.ending import Ending
 
 pytestmark = pytest.mark.anyio
 effects: list[str] = []
@@ -78,6 +79,38 @@ async def test_a_cancel_takes_the_session_and_all_below_it_deepest_first():
             calls = events(store, view.id, e.ToolCallRequested)
             assert len(events(store, view.id, (e.ToolCallFinished, e.OperationAbandoned))) == len(calls)
     assert effects == []
+
+
+@agent
+async def slower_below(ctx: Context, unwinding: list[float]) -> None:
+    first, *below = unwinding
+    try:
+        await (ctx.run(slower_below, below) if below else ctx.receive())
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(first)
+
+
+async def test_a_run_that_unwinds_after_its_parent_has_left_waits_for_nobody(monkeypatch):
+    """W13: whoever is still above it ends it, too, perhaps while it waits to be told who is still running below it."""
+    async with opened() as supervisor:
+        append = supervisor._runner.journal.append
+
+        async def told_late(plan):
+            await append(plan)
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.5)
+
+        monkeypatch.setattr(supervisor._runner.journal, "append", told_late)
+        run = await supervisor.start(slower_below, [0.0, 1.0, 2.0, 2.75])
+        await anyio.sleep(10)
+        await supervisor.cancel(run.session)
+        assert (await run.outcome()).kind == "cancelled"
+        await anyio.sleep(10)
+        stuck = sessions_in_memory(supervisor)
+        supervisor._runner.concluding.endings.update(dict.fromkeys(stuck, Ending(kind="cancelled")))
+        supervisor._runner.note_change()  # let go whoever is stuck: this test fails rather than hangs
+    assert not stuck
 
 
 async def test_a_cancel_never_takes_parent_or_siblings():
