@@ -14,6 +14,8 @@ class Run(ABC, Generic[R_co]):
     """One piece of work of an agent, from start to exactly one outcome. Stays valid while it is passivated."""
 
     session: str
+    is_new: bool = False
+    """Whether this `Supervisor.start` has made the session, rather than found it. Of several at once one has."""
 
     @property
     @abstractmethod

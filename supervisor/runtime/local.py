@@ -146,7 +146,7 @@ class LocalSupervisor(Supervisor):
                 self._runner.forget(root)
         if not has_begun:
             await self._runner.launcher.take_up(root)
-        return LocalRun(self, root, agent, 1)  # what was started; turns that followed are runs of their own
+        return LocalRun(self, root, agent, 1, is_new=bool(has_begun))  # turns that followed are runs of their own
 
     def _check_same(
         self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, reference: str, given: msgspec.Raw

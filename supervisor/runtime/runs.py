@@ -27,9 +27,16 @@ class LocalRun(Run[R]):
     """The `number`-th run of a session, counting from 1."""
 
     def __init__(
-        self, supervisor: "LocalSupervisor", session: str, spec: AgentSpec[Any, R] | None, number: int
+        self,
+        supervisor: "LocalSupervisor",
+        session: str,
+        spec: AgentSpec[Any, R] | None,
+        number: int,
+        *,
+        is_new: bool = False,
     ) -> None:
         self.session = session
+        self.is_new = is_new
         self._supervisor = supervisor
         self._spec = spec
         self._number = number

@@ -25,6 +25,23 @@ async def test_starting_is_idempotent_by_its_session():
         assert (await client.get("/api/approvals")).json().keys() == {"items", "next"}
 
 
+async def test_of_several_starts_at_once_one_has_made_the_session():
+    """Also while a commit is under way, behind which they gather: one 201, and 200 for the others."""
+    async with world() as here, here.client("olga") as client:
+        answers = []
+
+        async def start(session):
+            answers.append(
+                (session, (await client.post("/api/sessions", json={**NOTE, "session": session})).status_code)
+            )
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(start, f"other{number}")
+                tasks.start_soon(start, "mine")
+        assert sorted(status for session, status in answers if session == "mine") == [200] * 19 + [201]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

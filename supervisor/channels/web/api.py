@@ -69,12 +69,11 @@ async def start_session(call: Call) -> Response:
     body: StartBody = call.body
     agent = _agent(call, body.agent)
     values = agent.decode_input(agent.default_input() if body.input is None else to_json(body.input, "the input"))
-    was_there = body.session is not None and _is_there(call, body.session)
     try:
         run = await call.supervisor.start(agent, *values, session=body.session, requester=call.person.name)
     except TreeOwned:  # the same, and it runs in another process
         return document(Started(str(body.session)))
-    return document(Started(run.session), 200 if was_there else 201)
+    return document(Started(run.session), 201 if run.is_new else 200)
 
 
 async def get_session(call: Call) -> Response:
@@ -213,14 +212,6 @@ def _agent(call: Call, name: str) -> AgentSpec[..., Any]:
     if name not in agents:
         raise InvalidInput(f"no agent {name!r} is offered here; there is {', '.join(sorted(agents)) or 'none'}")
     return agents[name]
-
-
-def _is_there(call: Call, session: str) -> bool:
-    try:
-        call.supervisor.get_session(session)
-    except NotFound:
-        return False
-    return True
 
 
 def _page(items: list[Any], after: int, limit: int) -> Response:
