@@ -24,6 +24,8 @@ class Store(ABC):
     """Whether another process, or a later one, could answer what is asked here (A6)."""
     jobs_folder: str | None = None
     """Where logs of background jobs may lie, made when it is needed; None if the store is nowhere."""
+    generation: int
+    """As of the last `begin`: it is another one if anybody else has committed since the transaction before."""
     unreadable: Mapping[str, str]
     """Sessions of which `rows` left out an entry that it cannot read, and why; `journal` refuses them and no others."""
 

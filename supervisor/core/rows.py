@@ -60,7 +60,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """It was passivated and nothing that it waits for has come since."""
     due_at: datetime | None
     last_at: datetime
-    """When its index entry last changed; bounds what an automatic resume takes up (R5)."""
+    """When it was last heard of, to the hour; bounds what an automatic resume takes up (R5)."""
     outcome: Outcome[Any] | None
     ended_at: datetime | None
     position: int = 0

@@ -123,9 +123,12 @@ class Adoption:
         if store.find_approvals(root=rows[0].root):
             return False
         try:
-            states = [replay(row.id, [entry.event for entry in store.journal(row.id)]) for row in rows]
+            journals = {row.id: [entry.event for entry in store.journal(row.id)] for row in rows}
+            states = [replay(session, journal) for session, journal in journals.items()]
         except StoreUnreadable:
             return False  # taking it up says what is wrong with it
+        if any(journal[-1].at > since for journal in journals.values()):  # the index knows it only roughly
+            return False
         return not any(_has_something_to_do(state) for state in states)
 
 

@@ -11,7 +11,7 @@ Rules
 - A plan that raises fails only its caller. A plan may span sessions, and may run twice.
 - The caller waits under a shield without a bound: a commit is never given up half-way.
 - Whoever finds nobody committing commits at once, in its own task, without an await. Others gather behind the writer's
-  task, and so does who comes in the very tick of the last commit: more are coming (group commit).
+  task, and so does who comes in a tick that has seen a few commits: more are coming (group commit).
 - Only COMMIT ever leaves the loop, and only while commits are slow: a thread is starved by a busy loop, a slow disk in
   the loop stops everybody.
 - A note is an entry that needs no sync of its own: it counts at once in this process and is written with the session's
@@ -40,6 +40,7 @@ from supervisor.runtime.worker import in_thread
 log = FactLog(__name__)
 
 SLOW_COMMIT = 0.004  # seconds from which on commits are sent to a thread
+FEW = 2  # commits in one tick of the loop: a decision, and the call that goes on by it
 RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
 
 
@@ -94,6 +95,8 @@ class Journal:
         self.notes: dict[str, list[AnyEvent]] = {}
         self.position = store.last_position()
         self.death: StoreError | None = None
+        self._generation: int | None = None
+        """That of the store when entries of others were last taken in."""
         self._publish = publish
         self._refuse = refuse
         self._die = die
@@ -102,8 +105,9 @@ class Journal:
         self._is_committing = False
         self._in_flight: dict[str, SessionState] = {}
         self._landed = Bell()
-        self._has_just_committed = False
-        """Somebody committed in this tick of the loop: whoever comes in it gathers, since more are coming."""
+        self._in_this_tick = 0
+        """How many commits there were in about this tick of the loop: the writer's task, which each of them wakes,
+        counts anew. Whoever comes behind FEW gathers, since more are coming."""
         self._commit_time = 0.0
 
     async def append(self, plan: Plan) -> None:
@@ -115,10 +119,10 @@ class Journal:
         self._check_alive()
         slot = _Slot(plan)
         if self._may_commit_now() and self._begin():
+            self._in_this_tick += 1
+            self._work.set()  # before anybody is told: then a new tick has begun for whoever goes on by it
             with self._batch(_Batch(slot)) as view:
                 self._sync(view)
-            self._has_just_committed = True
-            self._work.set()
         else:
             landed = self._gathering.gather(slot)
             self._work.set()
@@ -170,7 +174,7 @@ class Journal:
                         await self._commit_gathered()
                 else:
                     self._work = anyio.Event()
-                self._has_just_committed = False
+                self._in_this_tick = 0
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
@@ -212,7 +216,7 @@ class Journal:
             raise StoreDied(str(self.death)) from self.death
 
     def _may_commit_now(self) -> bool:
-        is_free = not (self._is_committing or self._gathering.slots or self._has_just_committed)
+        is_free = not self._is_committing and not self._gathering.slots and self._in_this_tick < FEW
         return is_free and self._commit_time < SLOW_COMMIT
 
     @contextmanager
@@ -222,7 +226,9 @@ class Journal:
         view = View(self)
         error: StoreError | None = None
         try:
-            self._take_foreign(is_locked=True)
+            if self.store.generation != self._generation:
+                self._take_foreign(is_locked=True)
+                self._generation = self.store.generation
             for slot in batch.slots:
                 self._run_plan(view, slot)
             self.store.write(view.rows)

@@ -59,6 +59,10 @@ class MemoryStore(Store):
         self._draft = None
         self._owned.clear()
 
+    @property
+    def generation(self) -> int:  # type: ignore[override] # that of every supervisor on it, ours included
+        return len(self._entries)
+
     def begin(self) -> bool:
         assert self._draft is None, "a transaction is open"
         self._draft = _Transaction()

@@ -11,7 +11,7 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from supervisor.core.masking import mask
 from supervisor.core.rows import EncodedRow
 from supervisor.core.rules import offer
 from supervisor.core.session import WAKING
+from supervisor.core.standing import RULES
 from supervisor.core.values import Approval, Outcome
 
 E = TypeVar("E")
@@ -51,6 +52,8 @@ _INDEXED: Final = {
     e.ApprovalReminded,
 }
 """What begins an entry, or changes one of an approval."""
+ROUGHLY: Final = timedelta(hours=1)
+"""How well an entry knows when something happened last: writing it down each time would be a third of a decision."""
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -131,7 +134,7 @@ class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Touched(NamedTuple):
-    """What a batch of entries may change: ids, and the calls (session, operation) whose approval is not named."""
+    """What a batch of entries is about: ids, and the calls (session, operation) whose approval is not named."""
 
     sessions: set[str]
     approvals: set[str]
@@ -144,7 +147,7 @@ def touched(rows: Iterable[Row]) -> Touched:
     made: set[str] = set()
     for row in rows:
         event = row.event
-        if type(event) in _MOVING:
+        if row.session != RULES:
             found.sessions.add(row.session)
         if type(event) not in _INDEXED:
             continue
@@ -228,9 +231,12 @@ class Draft:
             finished = None
         elif isinstance(event, e.RunFinished | e.ImportStarted):
             finished = row.position
-        self.sessions[row.session] = replace(
-            old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished
-        )
+        if (waiting_for, due_at, finished) != (old.waiting_for, old.due_at, old.finished) or not (
+            old.last_at <= event.at < old.last_at + ROUGHLY
+        ):
+            self.sessions[row.session] = replace(
+                old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished
+            )
 
     def _decide(self, approval: str | None, row: Row) -> None:
         old = self.approvals.get(approval) if approval is not None else None

@@ -31,8 +31,9 @@ from supervisor.core.values import Approval
 from supervisor.store import columns, schema, wal
 from supervisor.store.compacting import compact
 from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
+from supervisor.store.index import Index
 from supervisor.store.owners import LockFolder
-from supervisor.store.projection import Draft, body_of, read_known_rows, touched
+from supervisor.store.projection import body_of, read_known_rows
 from supervisor.store.schema import QUERIES
 from supervisor.store.searches import search_approvals, search_sessions
 
@@ -62,7 +63,9 @@ class SqliteStore(Store):
         self._died: StoreError | None = None
         self._version = 0
         self._data_version = 0
-        self._seen = 0
+        self.generation = -1
+        self._index = Index(self._read, self._change)
+        self._last = 0
         self._written = 0
         self._owned: set[str] = set()
         self._claims: set[str] = set()
@@ -92,7 +95,7 @@ class SqliteStore(Store):
             self._writer.execute("PRAGMA busy_timeout = 0")
             self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
             self._version = schema.newest()
-            self._seen = self.last_position()
+            self._last = self.last_position()
             self.has_changed()
         except (sqlite3.Error, OSError) as error:
             self.close()
@@ -115,23 +118,33 @@ class SqliteStore(Store):
             raise StoreDied(str(self._died))
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+            (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
+            if generation != self.generation:
+                self._take_stock(generation)
         except sqlite3.Error as error:
             if is_busy(error):
                 return False
             raise self._fault(error) from error
         self._written = 0
         self._claims = set()
+        return True
+
+    def _take_stock(self, generation: int) -> None:
+        """Somebody else has written: nothing that is kept of the file holds any more."""
+        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
         if version != self._version:
             self.rollback()
             raise StoreUnreadable(f"{self.name} was brought up to date by a newer program; restart with that one")
-        return True
+        self._index.forget()
+        self._last = self._read("last_position", writing=True)[0][0]
+        self.generation = generation
 
     def write(self, rows: Sequence[Row]) -> None:
-        draft = self._draft(rows)
+        draft = self._index.draft(rows)
         numbers = {entry.id: entry.created for entry in draft.sessions.values()}
-        numbers |= dict(self._read_some("numbers", {row.session for row in rows} - numbers.keys()))
-        last = self._written or self._read("last_position", writing=True)[0][0]
+        if any(row.session == RULES for row in rows):
+            numbers |= self._numbers(RULES)
+        last = self._written or self._last
         entries = []
         for row in rows:
             if row.position <= last:
@@ -148,7 +161,7 @@ class SqliteStore(Store):
             self._pages += 2 + len(body) // schema.PAGE
             draft.take(row)
         self._change("append", entries)
-        self._put(draft)
+        self._index.put(draft)
         self._written = last
         self._pages += 4
 
@@ -159,11 +172,13 @@ class SqliteStore(Store):
             fault = self._fault(error)
             self.rollback()
             raise fault from error
-        self._seen = max(self._seen, self._written)
+        self._index.commit()
+        self._last = max(self._last, self._written)
         self._owned |= self._claims
         self._claims = set()
 
     def rollback(self) -> None:
+        self._index.rollback()
         self._claims = set()
         try:
             if self._writer.in_transaction:
@@ -212,9 +227,9 @@ class SqliteStore(Store):
             return False
         # Our own commits change it, too; but what they wrote is known.
         self._data_version = version
-        last, seen = self.last_position(), self._seen
-        self._seen = max(last, seen)
-        return last > seen
+        last, known = self.last_position(), self._last
+        self._last = max(last, known)
+        return last > known
 
     def get_session(self, session: str) -> SessionRow | None:
         found = self._read_as(columns.full_session, "session", session)
@@ -268,7 +283,8 @@ class SqliteStore(Store):
         return found
 
     def remove(self, root: str) -> None:
-        numbers = dict(self._read_some("numbers", {root}))
+        self._index.forget()
+        numbers = self._numbers(root)
         ((last,),) = self._read("last_position", writing=True)
         keys = {"number": numbers.get(root), "root": root, "last": last}
         for query, key in schema.REMOVAL.items():
@@ -310,16 +326,17 @@ class SqliteStore(Store):
 
     def rebuild(self) -> None:
         """Within a transaction: compute the index of sessions and approvals again, from the events alone."""
+        self._index.forget()
         self._change("clear_sessions", [()])
         self._change("clear_approvals", [()])
         last = 0
         while found := self._read("some_rows", last, writing=True):
             last = found[-1][0]
             rows = read_known_rows(found, self.unreadable)
-            draft = self._draft(rows)
+            draft = self._index.draft(rows)
             for row in rows:
                 draft.take(row)
-            self._put(draft)
+            self._index.put(draft)
 
     def _is_current(self) -> bool:
         """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""
@@ -379,19 +396,5 @@ class SqliteStore(Store):
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
-    def _draft(self, rows: Sequence[Row]) -> Draft:
-        keys = touched(rows)
-        sessions = self._read_some("session_entries", keys.sessions)
-        approvals = self._read_some("approval_entries", keys.approvals)
-        approvals += [row for call in keys.calls for row in self._read("approval_of_call", *call, writing=True)]
-        return Draft(map(columns.session_entry, sessions), map(columns.approval_entry, approvals))
-
-    def _read_some(self, query: str, ids: set[str]) -> list[Any]:
-        """Read many entries with one query: a batch of decisions spends most of its time here."""
-        return self._read(query, msgspec.json.encode(ids).decode(), writing=True) if ids else []
-
-    def _put(self, draft: Draft) -> None:
-        self._change("add_session", [columns.new_session(entry) for entry in draft.new_sessions()])
-        self._change("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()])
-        self._change("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()])
-        self._change("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()])
+    def _numbers(self, session: str) -> dict[str, int]:
+        return dict(self._read("numbers", msgspec.json.encode([session]).decode(), writing=True))

@@ -1,4 +1,7 @@
-"""The memory store and the SQLite store are driven side by side with whatever the tables allow, and say the same."""
+"""The memory store and the SQLite store are driven side by side with whatever the tables allow, and say the same.
+
+Another process writes to the SQLite store now and then.
+"""
 
 import tempfile
 from pathlib import Path
@@ -50,27 +53,33 @@ class SideBySide(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.stores = (MemoryStore(), SqliteStore(Path(self.folder.name) / "store.db"))
-        for store in self.stores:
+        self.other = SqliteStore(Path(self.folder.name) / "store.db")
+        for store in (*self.stores, self.other):
             store.open()
         self.states = {}
 
     def teardown(self):
-        for store in self.stores:
+        for store in (*self.stores, self.other):
             store.close()
         self.folder.cleanup()
 
-    @rule(batches=st.lists(batches, min_size=1, max_size=3), is_kept=st.sampled_from([True, True, True, False]))
-    def transact(self, batches, is_kept):
+    @rule(
+        batches=st.lists(batches, min_size=1, max_size=3),
+        is_kept=st.sampled_from([True, True, True, False]),
+        is_other=st.booleans(),
+    )
+    def transact(self, batches, is_kept, is_other):
         drafts = {name: state.copy() for name, state in self.states.items()}
-        assert all(store.begin() for store in self.stores)
+        stores = (self.stores[0], self.other if is_other else self.stores[1])
+        assert all(store.begin() for store in stores)
         written = 0
         for session, entries, end, parent in batches:
             legal = list(self.legal(drafts, session, entries + end, parent))
-            for store in self.stores:
+            for store in stores:
                 batch = rows(store, *[(session, event) for event in legal])
                 store.write([type(row)(row.position + written, row.session, row.event) for row in batch])
             written += len(legal)
-        for store in self.stores:
+        for store in stores:
             store.commit() if is_kept else store.rollback()
         self.states = drafts if is_kept else self.states
 

@@ -1,0 +1,71 @@
+"""The SQLite store keeps entries of its index that it read or wrote lately, and is not deceived by them."""
+
+import pytest
+from store_stories import append, asked, at, created, decided, rows, started
+
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+from supervisor.store.index import MOST
+from supervisor.store.sqlite import SqliteStore
+
+SHOWN = e.CardPosted(at=at(7), approval="p", channel="web")
+
+
+@pytest.fixture
+def stores(path):
+    """Two processes that have the same store open."""
+    found = SqliteStore(path), SqliteStore(path)
+    for store in found:
+        store.open()
+    yield found
+    for store in found:
+        store.close()
+
+
+def test_what_another_process_has_decided_stays_decided(stores):
+    ours, theirs = stores
+    append(ours, ("a", created()), ("a", started()), ("a", asked()))
+    append(theirs, ("a", decided()))
+    append(ours, ("a", SHOWN))
+    found = ours.get_approval("p")
+    assert (found.status, found.shown) == ("approved", ("web",))
+
+
+def test_what_was_rolled_back_is_not_kept(stores):
+    ours, _ = stores
+    append(ours, ("a", created()), ("a", started()), ("a", asked()))
+    assert ours.begin()
+    ours.write(rows(ours, ("a", decided())))
+    ours.rollback()
+    append(ours, ("a", SHOWN))
+    assert (ours.get_approval("p").status, ours.get_approval("p").shown) == ("pending", ("web",))
+
+
+def test_what_was_written_before_in_the_same_transaction_counts(stores):
+    ours, _ = stores
+    append(ours, ("a", created()), ("a", started()), ("a", asked()))
+    assert ours.begin()
+    first = rows(ours, ("a", decided()))
+    ours.write(first)
+    ours.write([type(row)(row.position + 1, row.session, row.event) for row in rows(ours, ("a", SHOWN))])
+    ours.commit()
+    assert (ours.get_approval("p").status, ours.get_approval("p").shown) == ("approved", ("web",))
+
+
+def test_a_session_that_was_removed_has_no_beginning_any_more(stores):
+    ours, _ = stores
+    append(ours, ("a", created()), ("a", started()))
+    assert ours.begin()
+    ours.remove("a")
+    ours.commit()
+    assert ours.begin()
+    with pytest.raises(IllegalEvent):
+        ours.write(rows(ours, ("a", started())))
+    ours.rollback()
+
+
+def test_few_are_kept_however_many_there_are(stores):
+    ours, _ = stores
+    for name in range(MOST + 10):
+        append(ours, (f"s{name}", created(f"s{name}")))
+    assert len(ours._index._sessions._kept) <= MOST
