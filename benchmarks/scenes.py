@@ -63,7 +63,7 @@ def count_pending(supervisor: LocalSupervisor) -> int:
     if isinstance(store, MemoryStore):
         return len(store.find_approvals())
     connection = sqlite3.connect(store.path)
-    (count,) = connection.execute("SELECT count(*) FROM approval WHERE status = 'pending'").fetchone()
+    (count,) = connection.execute("SELECT count(*) FROM approval WHERE status IS NULL").fetchone()
     connection.close()
     return int(count)
 

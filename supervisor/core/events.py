@@ -115,12 +115,12 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """A call is journaled, with its approval where a person must decide it: one event, one append (A1)."""
 
     operation: str
+    approval: str | None = None
     tool: str
     arguments: Raw
     digest: str
     idempotent: bool = False
     """Whether it may run again if it is lost in a crash."""
-    approval: str | None = None
     patterns: tuple[str | None, ...] = ()
     """What may be granted for more than once, for the session and for always (core/rules.py); None: exactly these
     arguments."""

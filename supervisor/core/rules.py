@@ -132,11 +132,11 @@ def options_for(
 
 def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Option, ...]:
     """Return once, and each pattern for the session and for always; None is the pattern of exactly these arguments."""
-    options = [_ONCE]
+    options: tuple[Option, ...] = (_ONCE,)
     for pattern in found:
         text = canonical_json(arguments).decode() if pattern is None else pattern
-        options += (Option("session", text), Option("always", text))
-    return tuple(options)
+        options = (*options, Option("session", text), Option("always", text))
+    return options
 
 
 def journaled(options: Iterable[Option], arguments: Mapping[str, Any]) -> tuple[str | None, ...]:

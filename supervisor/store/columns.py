@@ -8,14 +8,19 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.abc import Owner, SessionRow
+from supervisor.abc import Owner, Row, SessionRow
+from supervisor.core.events import decode_event
 from supervisor.core.values import Approval
-from supervisor.store.projection import ApprovalEntry, SessionEntry, approval_row, session_row
+from supervisor.store.heads import Heads
+from supervisor.store.listing import as_asked, as_ended, as_shown, read_facts, session_row
+from supervisor.store.projection import ApprovalEntry, SessionEntry
 
 Columns = tuple[Any, ...]
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_PENDING: Final = 9
+"""How many columns tell all of an approval that is pending."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -35,8 +40,7 @@ def session_entry(row: Columns) -> SessionEntry:
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:
-    shown = () if row[6] == "[]" else _decode_names(row[6])
-    return ApprovalEntry(row[0], row[1], row[2], row[3], row[4], row[5], shown, row[7])
+    return ApprovalEntry(row[0], row[1], row[2], row[3] or "pending", row[4], _names(row[5]), row[6])
 
 
 def new_session(entry: SessionEntry) -> Columns:
@@ -48,21 +52,39 @@ def changed_session(entry: SessionEntry) -> Columns:
 
 
 def new_approval(entry: ApprovalEntry) -> Columns:
-    return (entry.asked, entry.id, entry.session, entry.operation, *_answered(entry))
+    return (entry.asked, entry.session, *_answered(entry))
 
 
 def changed_approval(entry: ApprovalEntry) -> Columns:
     return (*_answered(entry), entry.asked)
 
 
-def full_session(row: Columns) -> SessionRow:
+def full_session(heads: Heads, row: Columns) -> SessionRow:
     """Read a row of the view session_full."""
-    return session_row(session_entry(row), row[7], row[8])
+    finished = None if row[10] is None else heads.join(row[9], None, row[10])
+    return session_row(session_entry(row), heads.path(row[7], row[8]), row[8], finished)
 
 
-def full_approval(row: Columns) -> Approval:
-    """Read a row of the view approval_full."""
-    return approval_row(approval_entry(row), row[8], row[9], row[10], row[11])
+def full_approval(heads: Heads, row: Columns) -> Approval:
+    """Read a row of the view approval_full; of what is pending the columns up to the reminder are enough."""
+    head, created, shown, reminder = row[3], row[4], row[7], row[8]
+    asked = heads.asked(row[5], row[6])
+    found = as_asked(row[0], row[1], row[2], heads.path(head, created), read_facts(created), asked)
+    if shown is not None or reminder is not None:
+        found = as_shown(found, _names(shown), reminder)
+    if len(row) == _PENDING or row[9] is None:
+        return found
+    return as_ended(found, row[9], heads.join(row[10], None, row[11]))
+
+
+def journal_row(session: str, heads: Heads, row: Columns) -> Row:
+    """Read an entry of one session's journal; raises StoreUnreadable."""
+    return Row(row[0], session, decode_event(heads.join(*row[1:])))
+
+
+def entry(heads: Heads, row: Columns) -> tuple[int, str, bytes]:
+    """Read a journal entry: its position, its session, and its body."""
+    return row[0], row[1], heads.join(row[2], row[3], row[4])
 
 
 def owner_columns(owner: Owner) -> Columns:
@@ -80,8 +102,13 @@ def _living(entry: SessionEntry) -> Columns:
 
 
 def _answered(entry: ApprovalEntry) -> Columns:
-    return (entry.status, entry.decided, _encode_names(entry.shown), entry.reminded)
+    status = None if entry.status == "pending" else entry.status
+    return (status, entry.decided, _encode_names(entry.shown) if entry.shown else None, entry.reminded)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return () if text is None else _decode_names(text)
 
 
 def _encode_names(names: tuple[str, ...]) -> str:
-    return _encode(names).decode() if names else "[]"
+    return _encode(names).decode()

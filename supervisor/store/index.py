@@ -66,10 +66,8 @@ class Index:
     def draft(self, rows: Iterable[Row]) -> Draft:
         """Return the entries of all that these rows are about."""
         keys = touched(rows)
-        approvals = self._approvals.find(self._read, keys.approvals)
-        for call in keys.calls:
-            approvals += map(columns.approval_entry, self._read("approval_of_call", *call, writing=True))
-        return Draft(self._sessions.find(self._read, keys.sessions), approvals)
+        sessions = self._sessions.find(self._read, keys.sessions)
+        return Draft(sessions, self._approvals.find(self._read, keys.approvals))
 
     def put(self, draft: Draft) -> None:
         """Write what a draft has made or changed."""

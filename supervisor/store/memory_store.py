@@ -16,15 +16,24 @@ from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
+from supervisor.store.listing import (
+    as_asked,
+    as_ended,
+    as_shown,
+    asking,
+    read_asked,
+    read_facts,
+    read_operation,
+    read_path,
+    session_row,
+)
 from supervisor.store.projection import (
     ApprovalEntry,
     Draft,
     SessionEntry,
-    approval_row,
     body_of,
     read_known_rows,
     read_rows,
-    session_row,
     touched,
 )
 
@@ -44,7 +53,6 @@ class MemoryStore(Store):
         self._journals: dict[str, list[Entry]] = {}
         self._sessions: dict[str, SessionEntry] = {}
         self._approvals: dict[str, ApprovalEntry] = {}
-        self._calls: dict[tuple[str, str], str] = {}
         self._pending: dict[str, ApprovalEntry] = {}
         self._owner = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), datetime.now(UTC))
         self._owned: set[str] = set()
@@ -71,11 +79,9 @@ class MemoryStore(Store):
     def write(self, rows: Sequence[Row]) -> None:
         transaction = self._transaction
         keys = touched(rows)
-        approvals = keys.approvals | {self._calls[call] for call in keys.calls if call in self._calls}
         draft = Draft(
             _known(keys.sessions, transaction.sessions, self._sessions),
-            _known(approvals, transaction.approvals, self._approvals)
-            + [entry for entry in transaction.approvals.values() if (entry.session, entry.operation) in keys.calls],
+            _known(keys.approvals, transaction.approvals, self._approvals),
         )
         last = transaction.entries[-1][0] if transaction.entries else self.last_position()
         for row in rows:
@@ -100,9 +106,8 @@ class MemoryStore(Store):
             self._approvals[approval.id] = approval
             if approval.status == "pending":
                 self._pending[approval.id] = approval
-                self._calls[approval.session, approval.operation] = approval.id
-            elif self._pending.pop(approval.id, None) is not None:
-                self._calls.pop((approval.session, approval.operation), None)
+            else:
+                self._pending.pop(approval.id, None)
         self._owned |= transaction.owned
         if transaction.removed:
             self._forget(transaction.removed)
@@ -153,7 +158,8 @@ class MemoryStore(Store):
 
     def find_asking(self, approval: str) -> tuple[str, str] | None:
         entry = self._approvals.get(approval)
-        return None if entry is None else (entry.session, entry.operation)
+        asked = None if entry is None else self._body(entry.session, entry.asked)
+        return None if entry is None or asked is None else (entry.session, read_operation(asked))
 
     def get_approval(self, approval: str) -> Approval | None:
         entry = self._approvals.get(approval)
@@ -183,9 +189,8 @@ class MemoryStore(Store):
         return [self._approval_row(entry) for entry in sorted(entries, key=lambda entry: entry.asked)]
 
     def counts(self) -> Counts:
-        oldest = next(iter(self.find_approvals(limit=1)), None)
+        since = next((oldest.created_at for oldest in self.find_approvals(limit=1)), None)
         count_open = sum(entry.finished is None for entry in self._sessions.values())
-        since = None if oldest is None else oldest.created_at
         return Counts(len(self._sessions), count_open, len(self._pending), since)
 
     def measure(self, root: str) -> tuple[int, int]:
@@ -207,7 +212,6 @@ class MemoryStore(Store):
         for approval in [each for each in self._approvals.values() if each.session in gone]:
             del self._approvals[approval.id]
             self._pending.pop(approval.id, None)
-            self._calls.pop((approval.session, approval.operation), None)
         self._owned -= roots
 
     def claim(self, root: str) -> Owner | None:
@@ -237,7 +241,7 @@ class MemoryStore(Store):
     def _session_row(self, entry: SessionEntry) -> SessionRow:
         created = self._body(entry.id, entry.created)
         assert created is not None
-        return session_row(entry, created, self._body(entry.id, entry.finished))
+        return session_row(entry, read_path(created), created, self._body(entry.id, entry.finished))
 
     def _approval_row(self, entry: ApprovalEntry) -> Approval:
         session = self._sessions[entry.session]
@@ -245,7 +249,10 @@ class MemoryStore(Store):
         assert created is not None
         assert asked is not None
         decided, reminded = (self._body(session.id, position) for position in (entry.decided, entry.reminded))
-        return approval_row(entry, created, asked, decided, reminded)
+        request = read_asked(asking(asked), asked)
+        found = as_asked(entry.id, session.id, entry.asked, read_path(created), read_facts(created), request)
+        found = as_shown(found, entry.shown, reminded)
+        return found if decided is None else as_ended(found, entry.status, decided)
 
 
 class _Transaction:

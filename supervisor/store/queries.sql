@@ -1,7 +1,7 @@
 -- The queries of the SQLite store. Each begins with its name; what follows the colon says what it is for.
 
 -- append: add journal entries; a position that is taken is an error
-INSERT INTO event (position, session, id, body) VALUES (?, ?, ?, ?);
+INSERT INTO event (position, session, id, head, approval, body) VALUES (?, ?, ?, ?, ?, ?);
 
 -- numbers: the numbers of some sessions, by their ids
 SELECT k.value, e.position FROM json_each(?) AS k CROSS JOIN event AS e ON e.id = k.value;
@@ -9,16 +9,25 @@ SELECT k.value, e.position FROM json_each(?) AS k CROSS JOIN event AS e ON e.id 
 -- last_position: where the next entry goes
 SELECT coalesce(max(position), 0) FROM event;
 
+-- head_number: what to refer to a head by
+SELECT number FROM head WHERE text = ?;
+
+-- add_head: make one, unless there are too many
+INSERT OR IGNORE INTO head (text) SELECT ? WHERE (SELECT coalesce(max(number), 0) FROM head) < ?;
+
+-- head_text: what a number stands for
+SELECT text FROM head WHERE number = ?;
+
 -- rows: every entry behind a position
-SELECT e.position, f.id, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
+SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? ORDER BY e.position;
 
 -- some_rows: a bounded part of the same, to rebuild the index from
-SELECT e.position, f.id, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
+SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? ORDER BY e.position LIMIT 1000;
 
 -- journal: one session's entries behind a position
-SELECT position, body FROM event
+SELECT position, head, approval, body FROM event
  WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? ORDER BY position;
 
 -- session_entries: the index entries of some sessions, to change them; their roots do not change and are not read
@@ -36,16 +45,12 @@ UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ? WHERE 
 DELETE FROM session;
 
 -- approval_entries: the index entries of some approvals, to change them; their sessions do not change and are not read
-SELECT a.id, '', a.operation, a.asked, a.status, a.decided, a.shown, a.reminded
-  FROM json_each(?) AS k CROSS JOIN approval AS a ON a.id = k.value;
-
--- approval_of_call: the same, where an event names the call alone; a later run of the session may use its name again
-SELECT a.id, c.id, a.operation, a.asked, a.status, a.decided, a.shown, a.reminded
-  FROM event AS c CROSS JOIN approval AS a ON a.session = c.position WHERE c.id = ? AND a.operation = ? AND a.status = 'pending';
+SELECT k.value, '', a.asked, a.status, a.decided, a.shown, a.reminded
+  FROM json_each(?) AS k CROSS JOIN event AS r ON r.approval = k.value CROSS JOIN approval AS a ON a.asked = r.position;
 
 -- add_approval: put a new approval into the index
-INSERT INTO approval (asked, id, session, operation, status, decided, shown, reminded)
-VALUES (?, ?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?, ?);
+INSERT INTO approval (asked, session, status, decided, shown, reminded)
+VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
 
 -- change_approval: what may change about an approval
 UPDATE approval SET status = ?, decided = ?, shown = ?, reminded = ? WHERE asked = ?;
@@ -73,19 +78,20 @@ SELECT c.id, s.due_at FROM session AS s CROSS JOIN event AS c ON c.position = s.
  WHERE s.due_at IS NOT NULL ORDER BY s.due_at, s.number;
 
 -- asking: which operation an approval is of, to decide it
-SELECT c.id, a.operation FROM approval AS a CROSS JOIN event AS c ON c.position = a.session WHERE a.id = ?;
+SELECT c.id, r.body FROM event AS r CROSS JOIN event AS c ON c.position = r.session WHERE r.approval = ?;
 
 -- approval: one approval for people
-SELECT * FROM approval_full WHERE id = ?;
+SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE approval = ?);
 
 -- approvals: all approvals behind a position
 SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
 
--- approvals_pending: the inbox behind a position
-SELECT * FROM approval_full WHERE status = 'pending' AND asked > ? ORDER BY asked;
+-- approvals_pending: the inbox behind a position, without what decided it; each column counts where there are many
+SELECT id, session_id, asked, created_head, created_body, asked_head, asked_body, shown, reminded_body
+  FROM approval_full WHERE status IS NULL AND asked > ? ORDER BY asked;
 
 -- approvals_shown: those that are not pending, but that a card may still show so; asked once, when a daemon starts
-SELECT * FROM approval_full WHERE status <> 'pending' AND shown <> '[]' ORDER BY asked;
+SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER BY asked;
 
 -- approvals_of_session: those of one session, behind a position
 SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
@@ -96,7 +102,7 @@ SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.numb
 
 -- counts: sessions, open ones, pending approvals; each from an index alone
 SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finished IS NULL),
-       (SELECT count(*) FROM approval WHERE status = 'pending');
+       (SELECT count(*) FROM approval WHERE status IS NULL);
 
 -- owner_of_tree: who has, or had, a tree
 SELECT o.id, o.host, o.pid, o.since FROM tree AS t CROSS JOIN owner AS o ON o.number = t.owner WHERE t.root = ?;

@@ -40,7 +40,7 @@ def _named(text: str) -> dict[str, str]:
 
 
 STEPS: tuple[str, ...] = (_text("schema.sql"),)
-FORMER: Final = 2
+FORMER: Final = 3
 QUERIES: Final = _named(_text("queries.sql"))
 REMOVAL: Final = {
     "remove_approvals": "number",

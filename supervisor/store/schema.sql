@@ -1,4 +1,4 @@
--- The schema of a store, format 1; later formats are steps from it. Events are the truth; session and approval follow from them and can be rebuilt.
+-- The schema of a store, its first released format; later ones are steps from it. Events are the truth; session and approval follow from them and can be rebuilt.
 --
 -- A session's number is the position of its first entry. Tables refer to sessions by number and to payload by position,
 -- so that what was made together lies together: a decision dirties few pages, and the inbox is read from end to end.
@@ -9,7 +9,15 @@ CREATE TABLE event (
     position INTEGER PRIMARY KEY,
     session  INTEGER NOT NULL,   -- its number
     id       TEXT,               -- its id, in its first entry only
-    body     BLOB NOT NULL       -- one event as JSON, its type in "event"
+    head     INTEGER,            -- what the event begins with; null: the body has all of it
+    approval TEXT,               -- the id of the approval that it asks for
+    body     BLOB NOT NULL       -- the rest of the event, as JSON
+);
+
+-- What events begin with: their type, and what else only code decides, as JSON. Never changed, never removed.
+CREATE TABLE head (
+    number INTEGER PRIMARY KEY,
+    text   TEXT NOT NULL UNIQUE
 );
 
 -- Reading one session's journal; the rowid, which is the position, is every index's last column.
@@ -17,6 +25,9 @@ CREATE INDEX event_of_session ON event (session);
 
 -- From a session's id to its number. There is one session of each id.
 CREATE UNIQUE INDEX event_first ON event (id) WHERE id IS NOT NULL;
+
+-- From an approval's id to the entry that asked. There is one approval of each id.
+CREATE UNIQUE INDEX event_asking ON event (approval) WHERE approval IS NOT NULL;
 
 -- One row per session: what resuming and listing need to know without reading a journal.
 CREATE TABLE session (
@@ -37,20 +48,18 @@ CREATE INDEX session_open ON session (number) WHERE finished IS NULL;
 -- The sleepers that a timer will wake; most wait for people and are not in it.
 CREATE INDEX session_due ON session (due_at) WHERE due_at IS NOT NULL;
 
--- One row per approval. What was asked and answered is in the events.
+-- One row per approval. Its id, and what was asked and answered, is in the events.
 CREATE TABLE approval (
-    asked     INTEGER PRIMARY KEY,   -- position of the call
-    id        TEXT NOT NULL UNIQUE,
-    session   INTEGER NOT NULL,
-    operation TEXT NOT NULL,
-    status    TEXT NOT NULL,
-    decided   INTEGER,               -- position of what ended it: a decision, a withdrawal, the call's own end
-    shown     TEXT NOT NULL,         -- names of the channels that hold a card, ?NAME: that may hold one, as JSON
-    reminded  INTEGER                -- position of the last reminder
+    asked    INTEGER PRIMARY KEY,   -- position of the call
+    session  INTEGER NOT NULL,
+    status   TEXT,                  -- null while it is pending
+    decided  INTEGER,               -- position of what ended it: a decision, a withdrawal, the call's own end
+    shown    TEXT,                  -- names of the channels that hold a card, ?NAME: that may hold one, as JSON
+    reminded INTEGER                -- position of the last reminder
 );
 
 -- The inbox: what is pending, oldest first.
-CREATE INDEX approval_pending ON approval (asked) WHERE status = 'pending';
+CREATE INDEX approval_pending ON approval (asked) WHERE status IS NULL;
 
 -- A session's approvals, oldest first. No decision changes it.
 CREATE INDEX approval_of_session ON approval (session);
@@ -74,19 +83,20 @@ CREATE TABLE owner (
     since  INTEGER NOT NULL
 );
 
--- Sessions with the bodies of the events that they point to.
+-- Sessions with the events that they point to.
 CREATE VIEW session_full AS
-SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.finished, c.body AS created_body,
-       f.body AS finished_body, s.root
+SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.finished,
+       c.head AS created_head, c.body AS created_body, f.head AS finished_head, f.body AS finished_body, s.root
   FROM session AS s
   CROSS JOIN event AS c ON c.position = s.number
   CROSS JOIN event AS r ON r.position = s.root
   LEFT JOIN event AS f ON f.position = s.finished;
 
--- Approvals with the bodies of the events that they point to.
+-- Approvals with the events that they point to.
 CREATE VIEW approval_full AS
-SELECT a.id, c.id AS session_id, a.operation, a.asked, a.status, a.decided, a.shown, a.reminded, c.body AS created_body,
-       r.body AS asked_body, d.body AS decided_body, m.body AS reminded_body, a.session
+SELECT r.approval AS id, c.id AS session_id, a.asked, c.head AS created_head, c.body AS created_body,
+       r.head AS asked_head, r.body AS asked_body, a.shown, m.body AS reminded_body,
+       a.status, d.head AS decided_head, d.body AS decided_body, a.session
   FROM approval AS a
   CROSS JOIN event AS c ON c.position = a.session
   CROSS JOIN event AS r ON r.position = a.asked

@@ -9,8 +9,8 @@ from supervisor.core.values import Approval
 
 def search_sessions(
     root: str | None, is_open: bool | None, is_awake: bool | None, after: int
-) -> tuple[tuple[Any, ...], Callable[[SessionRow], bool]]:
-    """Return the query with its parameters, and whether a row is meant."""
+) -> tuple[tuple[Any, ...], Callable[[SessionRow], bool] | None]:
+    """Return the query with its parameters, and whether a row is meant; None: all are."""
 
     def is_meant(row: SessionRow) -> bool:
         has_ended = row.ended_at is not None
@@ -25,8 +25,8 @@ def search_sessions(
 
 def search_approvals(
     pending: bool, root: str | None, session: str | None, after: int
-) -> tuple[tuple[Any, ...], Callable[[Approval], bool]]:
-    """Return the query with its parameters, and whether a row is meant."""
+) -> tuple[tuple[Any, ...], Callable[[Approval], bool] | None]:
+    """Return the query with its parameters, and whether a row is meant; None: all are."""
 
     def is_meant(row: Approval) -> bool:
         return (not pending or row.status == "pending") and root in (None, row.root_session)
@@ -35,4 +35,4 @@ def search_approvals(
         return ("approvals_of_session", session, after), is_meant
     if root is not None:
         return ("approvals_of_tree", root, after), is_meant
-    return ("approvals_pending" if pending else "approvals", after), is_meant
+    return ("approvals_pending" if pending else "approvals", after), None

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,15 +26,17 @@ import msgspec
 
 from supervisor.abc import Counts, Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
-from supervisor.core.events import SessionCreated, decode_event
+from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
 from supervisor.store import columns, schema, wal
 from supervisor.store.compacting import compact
 from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
+from supervisor.store.heads import Heads
 from supervisor.store.index import Index
+from supervisor.store.listing import read_operation
 from supervisor.store.owners import LockFolder
-from supervisor.store.projection import body_of, read_known_rows
+from supervisor.store.projection import read_known_rows
 from supervisor.store.schema import QUERIES
 from supervisor.store.searches import search_approvals, search_sessions
 
@@ -65,11 +68,9 @@ class SqliteStore(Store):
         self._data_version = 0
         self.generation = -1
         self._index = Index(self._read, self._change)
-        self._last = 0
-        self._written = 0
+        self._last = self._written = self._pages = 0
         self._owned: set[str] = set()
         self._claims: set[str] = set()
-        self._pages = 0
 
     def __repr__(self) -> str:
         state = "dead" if self._died else "open" if self._connections else "closed"
@@ -94,6 +95,7 @@ class SqliteStore(Store):
             self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
             self._writer.execute("PRAGMA busy_timeout = 0")
             self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
+            self._heads = Heads(self._read, self._change)
             self._version = schema.newest()
             self._last = self.last_position()
             self.has_changed()
@@ -125,8 +127,7 @@ class SqliteStore(Store):
             if is_busy(error):
                 return False
             raise self._fault(error) from error
-        self._written = 0
-        self._claims = set()
+        self._written, self._claims = 0, set()
         return True
 
     def _take_stock(self, generation: int) -> None:
@@ -156,9 +157,8 @@ class SqliteStore(Store):
                 numbers[row.session] = last
             elif row.session not in numbers:
                 raise IllegalEvent(f"session {row.session} has no beginning")
-            body = body_of(row)
-            entries.append((last, numbers[row.session], row.session if is_first else None, body))
-            self._pages += 2 + len(body) // schema.PAGE
+            entries.append((last, numbers[row.session], row.session if is_first else None, *self._heads.cut(row)))
+            self._pages += 2 + len(entries[-1][-1]) // schema.PAGE
             draft.take(row)
         self._change("append", entries)
         self._index.put(draft)
@@ -172,12 +172,14 @@ class SqliteStore(Store):
             fault = self._fault(error)
             self.rollback()
             raise fault from error
+        self._heads.commit()
         self._index.commit()
         self._last = max(self._last, self._written)
         self._owned |= self._claims
         self._claims = set()
 
     def rollback(self) -> None:
+        self._heads.rollback()
         self._index.rollback()
         self._claims = set()
         try:
@@ -210,10 +212,10 @@ class SqliteStore(Store):
             return 0
 
     def rows(self, after: int) -> list[Row]:
-        return read_known_rows(self._read("rows", after), self.unreadable)
+        return self._known_rows(self._read("rows", after))
 
     def journal(self, session: str, after: int = 0) -> list[Row]:
-        return self._read_as(lambda found: Row(found[0], session, decode_event(found[1])), "journal", session, after)
+        return self._read_as(partial(columns.journal_row, session), "journal", session, after)
 
     def last_position(self) -> int:
         return int(self._read("last_position")[0][0])
@@ -232,8 +234,7 @@ class SqliteStore(Store):
         return last > known
 
     def get_session(self, session: str) -> SessionRow | None:
-        found = self._read_as(columns.full_session, "session", session)
-        return found[0] if found else None
+        return next(iter(self._read_as(columns.full_session, "session", session)), None)
 
     def find_sessions(
         self,
@@ -251,12 +252,10 @@ class SqliteStore(Store):
         return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
 
     def find_asking(self, approval: str) -> tuple[str, str] | None:
-        found = self._read("asking", approval)
-        return found[0] if found else None
+        return next(((session, read_operation(body)) for session, body in self._read("asking", approval)), None)
 
     def get_approval(self, approval: str) -> Approval | None:
-        found = self._read_as(columns.full_approval, "approval", approval)
-        return found[0] if found else None
+        return next(iter(self._read_as(columns.full_approval, "approval", approval)), None)
 
     def find_approvals(
         self,
@@ -275,8 +274,8 @@ class SqliteStore(Store):
 
     def counts(self) -> Counts:
         sessions, is_open, pending = self._read("counts")[0]
-        oldest = next(iter(self.find_approvals(limit=1)), None)
-        return Counts(sessions, is_open, pending, None if oldest is None else oldest.created_at)
+        since = next((oldest.created_at for oldest in self.find_approvals(limit=1)), None)
+        return Counts(sessions, is_open, pending, since)
 
     def measure(self, root: str) -> tuple[int, int]:
         found: tuple[int, int] = self._read("size_of_tree", root)[0]
@@ -332,7 +331,7 @@ class SqliteStore(Store):
         last = 0
         while found := self._read("some_rows", last, writing=True):
             last = found[-1][0]
-            rows = read_known_rows(found, self.unreadable)
+            rows = self._known_rows(found)
             draft = self._index.draft(rows)
             for row in rows:
                 draft.take(row)
@@ -342,11 +341,8 @@ class SqliteStore(Store):
         """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""
         if self.path.stat().st_size == 0 and not self._create:
             raise NotFound(f"{self.name} is an empty file, not a store")
-        connection = schema.connect(self.path, "ro", timeout=1.0)
-        try:
+        with closing(schema.connect(self.path, "ro", timeout=1.0)) as connection:
             return schema.is_current(connection, self.name)
-        finally:
-            connection.close()
 
     def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:
         connection = schema.connect(self.path, mode, timeout=timeout)
@@ -370,7 +366,7 @@ class SqliteStore(Store):
 
     def _read_as(
         self,
-        convert: Callable[[Any], R],
+        convert: Callable[[Heads, columns.Columns], R],
         query: str,
         *parameters: Any,
         keep: Callable[[R], bool] | None = None,
@@ -381,12 +377,15 @@ class SqliteStore(Store):
         gc.disable()  # what is made here lives on; searching it for garbage again and again takes as long as making it
         try:
             with closing(self._reader.execute(QUERIES[query], parameters)) as rows:
-                return list(islice(filter(keep, map(convert, rows)), limit))
+                return list(islice(filter(keep, map(partial(convert, self._heads), rows)), limit))
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
         finally:
             if is_collecting:
                 gc.enable()
+
+    def _known_rows(self, found: Sequence[columns.Columns]) -> list[Row]:
+        return read_known_rows(map(partial(columns.entry, self._heads), found), self.unreadable)
 
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         try:

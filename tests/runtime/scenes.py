@@ -72,7 +72,7 @@ def fork(store: MemoryStore) -> MemoryStore:
     copy = MemoryStore()
     copy._entries = list(store._entries)
     copy._journals = {session: list(entries) for session, entries in store._journals.items()}
-    for name in ("_sessions", "_approvals", "_calls", "_pending"):
+    for name in ("_sessions", "_approvals", "_pending"):
         setattr(copy, name, dict(getattr(store, name)))
     return copy
 

@@ -29,7 +29,7 @@ events = st.one_of(
     st.builds(
         lambda n: e.ApprovalWithdrawn(at=at(6), operation=f"o#{n}", approval=f"p{n}", reason="cancelled"), operations
     ),
-    st.builds(lambda n: e.OperationAbandoned(at=at(6), operation=f"o#{n}", kind="call"), operations),
+    st.builds(lambda n: e.OperationAbandoned(at=at(6), operation=f"o#{n}", kind="call", approval=f"p{n}"), operations),
     st.builds(lambda n: e.ToolCallStarted(at=at(6), operation=f"o#{n}", host="h", pid=1), operations),
     st.builds(lambda n: e.ToolCallFinished(at=at(6), operation=f"o#{n}", kind="ok", content="é"), operations),
     st.builds(lambda n, due: passivated(f"o#{n}", due_at=due), operations, st.sampled_from([None, at(50), at(70)])),

@@ -10,7 +10,7 @@ from store_stories import append, asked, created, decided, everything, finished,
 
 from supervisor.core.errors import NotFound, StoreUnreadable
 from supervisor.store import schema
-from supervisor.store.projection import UNREADABLE
+from supervisor.store.listing import UNREADABLE
 from supervisor.store.sqlite import SqliteStore
 
 
@@ -198,7 +198,7 @@ def test_an_entry_that_cannot_be_read_refuses_its_session_alone(path, body):
 def test_lists_say_what_they_cannot_read(path):
     """An entry of the index whose event is damaged is shown as such, and stops no list."""
     make(path, ("a", asked()), ("b", created("b")), ("a", asked("q", "o#2")), ("a", decided()), ("b", finished()))
-    alter(path, "UPDATE event SET body = x'00' WHERE position IN (1, 5, 6, 7)")
+    alter(path, "UPDATE event SET head = 99, body = x'00' WHERE position IN (1, 5, 6, 7)")
     store = SqliteStore(path)
     store.open()
     first, second = store.find_approvals(pending=False)

@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 from store_stories import (
     append,
     asked,
@@ -66,7 +67,7 @@ def test_what_one_transaction_writes_in_parts_builds_on_itself(store):
     assert store.begin()
     first = rows(store, ("a", created()), ("a", started()), ("a", asked()), ("a", asked("q", "o#2")))
     store.write(first)
-    more = [decided(), e.OperationAbandoned(at=at(4), operation="o#2", kind="call")]
+    more = [decided(), e.OperationAbandoned(at=at(4), operation="o#2", kind="call", approval="q")]
     store.write([type(first[0])(5 + n, "a", event) for n, event in enumerate(more)])
     store.commit()
     assert [found.status for found in store.find_approvals(pending=False)] == ["approved", "withdrawn"]
@@ -120,7 +121,7 @@ def test_a_rule_that_is_rolled_back_was_never_there(store):
 
 
 WITHDRAWN = e.ApprovalWithdrawn(at=at(2), operation="o#1", approval="p", reason="cancelled")
-ABANDONED = e.OperationAbandoned(at=at(2), operation="o#1", kind="call")
+ABANDONED = e.OperationAbandoned(at=at(2), operation="o#1", kind="call", approval="p")
 
 
 @pytest.mark.parametrize(
@@ -265,6 +266,7 @@ def test_another_run_opens_a_finished_session_again(store):
     assert [row.id for row in store.find_sessions(is_open=True)] == ["a"]
     append(store, ("a", e.CardRetired(at=at(), approval="p", channel="web")))
     append(store, ("a", ABANDONED))
+    append(store, ("a", replace(ABANDONED, approval="q")))
     assert [found.status for found in store.find_approvals(pending=False)] == ["approved", "withdrawn"]
 
 
