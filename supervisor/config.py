@@ -78,6 +78,7 @@ class ServerPart(_Part, frozen=True, kw_only=True):
     port: int = 8787
     public_url: str | None = None
     hosts: tuple[str, ...] = ()
+    max_streams: int = 500
 
 
 class SlackPart(_Part, frozen=True, kw_only=True):
@@ -196,6 +197,8 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     server, people = configuration.server, configuration.people
     if not 0 <= server.port <= 65535:
         yield "server.port", f"a port is 0 to 65535, not {server.port}"
+    if server.max_streams < 1:
+        yield "server.max_streams", "pages listen: allow at least one stream"
     if server.public_url is not None and not re.fullmatch(r"https?://[^/?#]+/?", server.public_url):
         yield "server.public_url", f"write https://HOST or http://HOST:PORT, not {server.public_url!r}"
     if not is_loopback(server.host) and not people:

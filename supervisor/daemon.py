@@ -22,6 +22,7 @@ from supervisor.abc import Channel
 from supervisor.app import open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.channels.web.server import listen
+from supervisor.channels.web.site import MAX_STREAMS
 from supervisor.config import Configuration, is_loopback, make_rule
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8787
     public_url: str | None = None
     hosts: Sequence[str] = ()
+    max_streams: int = MAX_STREAMS
     rules: Sequence[Rule] = ()
     channels: Sequence[Channel] = ()
 
@@ -70,6 +72,7 @@ class Daemon:
             public_url=settings.public_url,
             others=settings.channels,
             any_address=_is_wildcard(settings.host),
+            max_streams=settings.max_streams,
         )
         channels = [*settings.channels, web]
         async with (
@@ -141,6 +144,7 @@ def settle(  # one parameter for each thing that a command may say
         port=server.port if port is None else port,
         public_url=server.public_url,
         hosts=server.hosts,
+        max_streams=server.max_streams,
     )
 
 

@@ -23,6 +23,7 @@ host = "127.0.0.1"       # elsewhere than on loopback only people who are config
 port = 8787
 # public_url = "https://approvals.example.org"   # how browsers reach it, if through a proxy; https makes cookies secure
 # hosts = ["approvals.internal"]                 # further names by which it may be called (DNS rebinding)
+# max_streams = 500                              # pages and programs that may listen at once; further ones get a 503
 
 # Agents that can be started by their names. Limits replace those of the declaration.
 # [agents.janitor]

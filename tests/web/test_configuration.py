@@ -51,6 +51,7 @@ def write(tmp_path, text: str):
         ("[server]\nport = 'x'", "server.port"),
         ("[server]\nport = 99999", "server.port"),
         ("[server]\nprt = 1", "server"),
+        ("[server]\nmax_streams = 0", "server.max_streams"),
         ("sto re = 1", "line 1"),
         ("[server]\nhost = '0.0.0.0'", "server.host"),
         ("[server]\npublic_url = 'example.org'", "server.public_url"),

@@ -1,6 +1,7 @@
 """Event streams: nothing missed, nothing twice, and nobody held up."""
 
 import threading
+from contextlib import ExitStack
 
 import anyio
 import pytest
@@ -9,7 +10,7 @@ from sites import world
 
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.events import BEAT, SLOW, EventStream
-from supervisor.channels.web.site import Site
+from supervisor.channels.web.site import MAX_STREAMS, OTHERS, Site
 
 
 def listen(client, path: str, *, last: int | None = None, count: int = 1, params=None) -> list[tuple[int, str]]:
@@ -84,6 +85,36 @@ async def test_who_comes_with_a_cursor_of_another_store_hears_everything():
         assert (await anext(inbox)).id == asked.id
 
 
+def test_more_streams_than_are_configured_are_refused_until_one_has_gone(daemon, tmp_path):
+    """503, with what to do; everything else is answered; the log says it once."""
+    (tmp_path / "supervisor.toml").write_text("[server]\nmax_streams = 1\n")
+    daemon.start("--config", str(tmp_path / "supervisor.toml"))
+    with daemon.client() as client:
+        with client.stream("GET", "/api/events") as first:
+            lines = first.iter_lines()  # kept: its end would be the stream's
+            next(lines)
+            for _ in range(3):
+                refused = client.get("/api/events")
+                assert (refused.status_code, refused.json()["status"]) == (503, 503)
+                assert int(refused.headers["retry-after"]) > 0
+            assert client.get("/api/sessions").status_code == 200
+        until(lambda: "supervisor_event_streams 0\n" in client.get("/metrics").text)
+        with client.stream("GET", "/api/events") as again:
+            assert again.status_code == 200
+    assert daemon.log.read_text().count("streams.refused") == 1
+
+
+@pytest.mark.anyio
+async def test_more_requests_than_a_server_takes_are_refused_at_the_border():
+    """Whatever holds up the others, a client is answered at once."""
+    async with world() as here, here.client("olga") as client:
+        with ExitStack() as others:
+            for _ in range(MAX_STREAMS + OTHERS):
+                others.enter_context(here.site.requests.held())
+            assert (await client.get("/api/sessions")).status_code == 503
+        assert (await client.get("/api/sessions")).status_code == 200
+
+
 @pytest.mark.anyio
 class TestAStream:
     """On the virtual clock, with a client that is a function."""
@@ -106,7 +137,7 @@ class TestAStream:
 
         await self.serve(news, send)
         assert anyio.current_time() - self.began == pytest.approx(SLOW)
-        assert self.site.tally.streams == 0
+        assert self.site.streams.count == 0
 
     async def test_a_quiet_stream_shows_that_it_lives_and_ends_with_the_server(self):
         """Comments as heartbeats; it ends on our own event, cleanly."""

@@ -6,6 +6,7 @@ from sites import HOST, world
 from starlette.requests import Request
 
 from supervisor.channels.web.border import PATIENCE, Border
+from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.login import read_form
 from supervisor.channels.web.pages.routes import PAGES
 from supervisor.channels.web.rendering import ASSETS
@@ -77,7 +78,8 @@ def told(caplog):
 
         said = []
         scope = {"type": "http", "method": "POST", "path": "/login", "headers": [(b"host", HOST.encode())]}
-        await Border(app, ["127.0.0.1"], lambda *_: None, any_address=False)(scope, receive, send)
+        border = Border(app, ["127.0.0.1"], lambda *_: None, Bound("requests", 1, ""), any_address=False)
+        await border(scope, receive, send)
         return said[0]["status"], caplog.records
 
     return tell

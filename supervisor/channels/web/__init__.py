@@ -5,6 +5,7 @@
     api        sessions, approvals, decisions                    events    server-sent events
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
     problems   errors as RFC 9457                                pages     pages for browsers: models and routes
+    bounds     how much at once
     rendering  templates/ and static/ become pages, harmless
 
 How to add
@@ -26,7 +27,7 @@ from urllib.parse import urlsplit
 from supervisor.abc import Channel
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.channel import Web
-from supervisor.channels.web.site import Site, make_app
+from supervisor.channels.web.site import MAX_STREAMS, Site, make_app
 from supervisor.channels.web.webhooks import webhook_routes
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.people import People
@@ -44,14 +45,16 @@ def make_web(
     any_address: bool = False,
     public_url: str | None = None,
     others: Sequence[Channel] = (),
+    max_streams: int = MAX_STREAMS,
 ) -> Web:
     """Return the channel, wired: who is known, what is offered, where it listens and by which names.
 
     `secret`: signs cookies. `public_url`: how browsers reach it, if not directly. `others`: channels whose webhooks are
-    mounted here.
+    mounted here. `max_streams`: clients that may listen at once.
     """
     known = [*hosts] if public_url is None else [*hosts, urlsplit(public_url).hostname or ""]
     guard = Guard(people, secret, public_url, f"supervisor-{listener.getsockname()[1]}")
-    site = Site(guard, agents, is_secure=public_url is not None and public_url.startswith("https:"))
+    is_secure = public_url is not None and public_url.startswith("https:")
+    site = Site(guard, agents, is_secure=is_secure, max_streams=max_streams)
     app = make_app(site, known, any_address=any_address, more=webhook_routes(others))
     return Web(site, app, listener)

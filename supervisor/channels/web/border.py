@@ -5,6 +5,7 @@ Rules
   bound to all of them. An address cannot be rebound, a name can.
 - A body has a bound; a client that lies about its length is cut off where the bound is. One that takes for ever to send
   what it announced is not waited for. (For the head of a request the server does not wait either.)
+- More than so many requests are not under way at once; whoever comes beyond is told to try again.
 - Every answer tells browsers not to guess, not to frame, not to tell others where they came from.
 - Whatever is raised below becomes a problem document (channels/web/problems.py).
 """
@@ -19,6 +20,7 @@ import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.problems import Problem, problem_of
 
 MAX_BODY: Final = 4 * 1024 * 1024
@@ -38,12 +40,19 @@ _HEADERS: Final = {
 
 
 class Border:
-    """`answered`: told the method and the status of every answer."""
+    """`answered`: told the method and the status of every answer. `requests`: how many there may be at once."""
 
     def __init__(
-        self, app: ASGIApp, hosts: Collection[str], answered: Callable[[str, int], None], *, any_address: bool
+        self,
+        app: ASGIApp,
+        hosts: Collection[str],
+        answered: Callable[[str, int], None],
+        requests: Bound,
+        *,
+        any_address: bool,
     ) -> None:
         self._app = app
+        self._requests = requests
         self._answered = answered
         self._hosts = {host.lower() for host in hosts}
         self._any_address = any_address
@@ -69,7 +78,8 @@ class Border:
 
         try:
             self._check(Headers(scope=scope))
-            await self._app({**scope, "app": self}, _Bounded(receive), answer)  # with an app the router raises
+            with self._requests.held():
+                await self._app({**scope, "app": self}, _Bounded(receive), answer)  # with an app the router raises
         except Exception as error:  # noqa: BLE001 # the outermost layer: nothing but an answer leaves it
             problem = problem_of(error)
             if not has_begun:

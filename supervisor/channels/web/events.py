@@ -8,10 +8,10 @@ Rules
 - A client that takes nothing for SLOW seconds is dropped; it comes back by itself, and goes on where it was.
 - A comment every BEAT seconds tells both ends that the other one lives.
 - A stream ends when its client goes, when the server stops, and in no other way; nothing of it is left behind.
+- There are at most `site.streams` of them: whoever comes beyond gets a 503 before anything has begun.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -49,8 +49,12 @@ class EventStream(Response):
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._site.streams.held():
+            await self._stream(receive, send)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with self._counted(), anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as tasks:
 
             async def end_with(ended: Callable[[], Awaitable[object]]) -> None:
                 await ended()
@@ -69,14 +73,6 @@ class EventStream(Response):
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(1, shield=True):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    @asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
-        self._site.tally.streams += 1
-        try:
-            yield
-        finally:
-            self._site.tally.streams -= 1
 
     async def _write(self, send: Send, chunk: bytes, slow: anyio.CancelScope) -> None:
         slow.deadline = anyio.current_time() + SLOW

@@ -23,8 +23,6 @@ class Tally:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.decisions: Counter[str] = Counter()
-        self.streams = 0
-        """Event streams that are open now."""
 
     def answered(self, method: str, status: int) -> None:
         self.requests[method if method in _METHODS else "other", status] += 1
@@ -45,7 +43,7 @@ async def show_metrics(call: Call) -> Response:
         *_family("supervisor_sessions_open", "gauge", "Sessions that have not ended.", {"": counts.open_sessions}),
         *_family("supervisor_approvals_pending", "gauge", "What waits for people.", {"": counts.pending_approvals}),
         *_family("supervisor_approval_oldest_seconds", "gauge", "Since when the oldest waits.", {"": waited}),
-        *_family("supervisor_event_streams", "gauge", "Clients that listen.", {"": tally.streams}),
+        *_family("supervisor_event_streams", "gauge", "Clients that listen.", {"": call.site.streams.count}),
         *_family("supervisor_decisions_total", "counter", "Decisions made here, by what became of them.", decisions),
         *_family("supervisor_http_requests_total", "counter", "Requests answered.", requests),
     ]

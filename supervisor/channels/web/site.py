@@ -15,16 +15,29 @@ from supervisor.abc import Supervisor
 from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.border import Border
+from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.problems import Problem
 from supervisor.core.agent_spec import AgentSpec
 
+MAX_STREAMS: Final = 500
+"""Clients that may listen at once: with everything else, fewer than the 1024 files that a process may commonly open."""
+OTHERS: Final = 200
+"""Requests that may be under way beside event streams."""
+
 
 class Site:
     """What the handlers of one server share."""
 
-    def __init__(self, guard: Guard, agents: Mapping[str, AgentSpec[..., Any]], *, is_secure: bool) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        agents: Mapping[str, AgentSpec[..., Any]],
+        *,
+        is_secure: bool,
+        max_streams: int = MAX_STREAMS,
+    ) -> None:
         self.guard = guard
         self.agents = agents
         self.is_secure = is_secure
@@ -32,6 +45,9 @@ class Site:
         self.serving: Supervisor | None = None
         """Whom it talks to, from the moment that the channel is served."""
         self.tally = metrics.Tally()
+        self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
+        self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
+        """All that are under way, event streams too."""
         self.is_stopping = False
         self._stopped = anyio.Event()
 
@@ -79,4 +95,4 @@ def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Itera
     """Return the whole ASGI app. `more`: routes of other channels, which know themselves whom they listen to."""
     known = [*routes(site), *login.routes(site), *pages.routes(site), *more]
     router = Router(known, redirect_slashes=False, default=login.Nowhere(site))
-    return Border(login.Methods(site, router), list(hosts), site.tally.answered, any_address=any_address)
+    return Border(login.Methods(site, router), list(hosts), site.tally.answered, site.requests, any_address=any_address)
