@@ -1,6 +1,7 @@
 """`supervisor serve`: run a store's sessions, and let people answer from anywhere.
 
-The token is that of `--token-file` or SUPERVISOR_TOKEN; else one is made, and printed as a link. It is taken out of the
+The token is that of `--token-file` or SUPERVISOR_TOKEN; else one is made, and printed as a link. Such a one is kept
+nowhere: what was printed once, and may lie in a log, opens nothing after a restart. A given one is taken out of the
 environment at once, so that nothing that runs here can show it (T4).
 """
 
@@ -62,6 +63,9 @@ def serve(
     say(f"Serving {place.path} on {daemon.url} ({names})")
     if made is not None:
         say(f"Open {daemon.url}/login?token={quote(made)}")
+        say(
+            f"The link, and who signed in by it, is good until this ends; for longer: --token-file or ${TOKEN_VARIABLE}"
+        )
     return run_until_stopped(bare(daemon.run), backend) or Exit.DONE
 
 

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from daemons import AGENTS, until
+from daemons import AGENTS, TOKEN, until
 
 from supervisor.cli.configuring import EXAMPLE
 from supervisor.cli.serving import read_token
@@ -187,6 +187,19 @@ def test_the_printed_link_logs_in(daemon):
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
         assert client.get("/api/sessions").status_code == 200
         assert client.get(f"{link}x").status_code in (401, 303)
+
+
+@pytest.mark.parametrize(("given", "status"), [({}, 200), ({"SUPERVISOR_TOKEN": ""}, 401)], ids=["given", "made"])
+def test_a_login_is_good_for_as_long_as_its_token(daemon, given, status):
+    """One that was given outlives the process, and so do logins by it; one that was made and printed does not."""
+    daemon.start(**given)
+    token = TOKEN if not given else until(lambda: re.search(r"token=(\S+)", daemon.log.read_text()))[1]
+    with daemon.client(None) as client:
+        assert client.get("/login", params={"token": token}).status_code == 303
+        assert client.get("/api/sessions").status_code == 200
+        daemon.stop()
+        daemon.start(**given)
+        assert client.get("/api/sessions").status_code == status
 
 
 def test_a_token_is_in_the_environment_of_nothing_that_runs_here(monkeypatch, tmp_path):
