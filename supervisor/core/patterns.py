@@ -33,7 +33,9 @@ def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
 def exact_pattern(arguments: Mapping[str, Any]) -> str | None:
     """Return the pattern that stands for exactly these arguments, or None if there is none."""
     pattern = to_json(arguments)
-    return None if pattern is None or not covers(pattern, arguments) else pattern
+    if pattern is None or (fields := read_object(pattern)) is None:
+        return None
+    return pattern if to_json(fields) == pattern else None
 
 
 def normalise(pattern: str) -> str:
