@@ -69,6 +69,7 @@ class MemoryStore(Store):
 
     @property
     def generation(self) -> int:  # type: ignore[override] # that of every supervisor on it, ours included
+        """How many entries there are: every commit of anybody's makes it another one."""
         return len(self._entries)
 
     def begin(self) -> bool:

@@ -179,7 +179,7 @@ async def test_slash_commands_decide_by_id(discord):
     async with opened(chat, platform="discord") as supervisor:
         runs = [await supervisor.start(deployer, target) for target in "xy"]
         await card_of(discord, 1)
-        first, second = supervisor.find_approvals()
+        first, second = (supervisor.find_approvals(root=run.session)[0] for run in runs)
         listed = await give(chat, discord.command("pending", ANA))
         assert first.id in listed["data"]["content"]
         await give(chat, discord.command("approve", ANA, id=first.id))

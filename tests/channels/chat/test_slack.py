@@ -240,7 +240,7 @@ async def test_slash_commands_list_and_decide_by_id(slack):
     async with opened(chat, platform="slack") as supervisor:
         runs = [await supervisor.start(deployer, target) for target in "xy"]
         await card_of(slack, 1)
-        first, second = supervisor.find_approvals()
+        first, second = (supervisor.find_approvals(root=run.session)[0] for run in runs)
         listed = await give(chat, slack.command("pending", ANA))
         assert first.id.encode() in listed.body
         for text in (f"approve {first.id}", f"deny {second.id} not now", "dance", f"approve {first.id}"):
