@@ -45,6 +45,7 @@ R = TypeVar("R")
 _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be looked into only before the first."""
 
+CUT_TIMEOUT = 1.0  # seconds to wait for a moment without a writer, when the log is cut back
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for another process that recovers the log of one that died
 
 
@@ -195,7 +196,7 @@ class SqliteStore(Store):
         self._pages = 0  # first: what is written meanwhile counts anew
         try:
             if self._checkpointer is None:
-                self._checkpointer = self._connect("rw")
+                self._checkpointer = self._connect("rw", timeout=CUT_TIMEOUT)
             self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if self.log_size() >= wal.LARGE_LOG:
                 # After the other one there is little left to do while writers are held up.

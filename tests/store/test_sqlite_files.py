@@ -3,6 +3,9 @@
 import shutil
 import sqlite3
 import stat
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -274,6 +277,33 @@ def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
     store.checkpoint()
     assert store.log_size() == 0
     assert len(store.find_approvals()) == 300
+    store.close()
+
+
+def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
+    """A checkpoint that met a writer and gave up would meet another one the next time, while the log grows."""
+    monkeypatch.setattr("supervisor.store.wal.LARGE_LOG", 1)
+    store = SqliteStore(path)
+    store.open()
+    append(store, ("a", created()), ("a", started()))
+    has_begun = threading.Event()
+
+    def write():
+        is_begun = other.begin()
+        has_begun.set()
+        assert is_begun
+        time.sleep(0.1)  # long enough for the checkpoint to find it writing; it decides nothing
+        other.rollback()
+        other.close()
+
+    other = SqliteStore(path)
+    with ThreadPoolExecutor(1) as writer:
+        writer.submit(other.open).result()
+        writing = writer.submit(write)
+        has_begun.wait()
+        store.checkpoint()
+        writing.result()
+    assert store.log_size() == 0
     store.close()
 
 
