@@ -135,7 +135,7 @@ def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Op
     options: tuple[Option, ...] = (_ONCE,)
     for pattern in found:
         text = canonical_json(arguments).decode() if pattern is None else pattern
-        options = (*options, Option("session", text), Option("always", text))
+        options += (Option("session", text), Option("always", text))
     return options
 
 

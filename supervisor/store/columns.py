@@ -12,14 +12,14 @@ from supervisor.abc import Owner, Row, SessionRow
 from supervisor.core.events import decode_event
 from supervisor.core.values import Approval
 from supervisor.store.heads import Heads
-from supervisor.store.listing import as_asked, as_ended, as_shown, read_facts, session_row
+from supervisor.store.listing import as_asked, as_ended, as_shown, session_row
 from supervisor.store.projection import ApprovalEntry, SessionEntry
 
 Columns = tuple[Any, ...]
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_PENDING: Final = 9
+_PENDING: Final = 8
 """How many columns tell all of an approval that is pending."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -67,14 +67,13 @@ def full_session(heads: Heads, row: Columns) -> SessionRow:
 
 def full_approval(heads: Heads, row: Columns) -> Approval:
     """Read a row of the view approval_full; of what is pending the columns up to the reminder are enough."""
-    head, created, shown, reminder = row[3], row[4], row[7], row[8]
-    asked = heads.asked(row[5], row[6])
-    found = as_asked(row[0], row[1], row[2], heads.path(head, created), read_facts(created), asked)
+    approval, session, position, head, created, asked, shown, reminder = row[:_PENDING]
+    found = as_asked(approval, session, position, heads.path(head, created), created, asked)
     if shown is not None or reminder is not None:
         found = as_shown(found, _names(shown), reminder)
-    if len(row) == _PENDING or row[9] is None:
+    if len(row) == _PENDING or row[8] is None:
         return found
-    return as_ended(found, row[9], heads.join(row[10], None, row[11]))
+    return as_ended(found, row[8], heads.join(row[9], None, row[10]))
 
 
 def journal_row(session: str, heads: Heads, row: Columns) -> Row:

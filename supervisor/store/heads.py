@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from supervisor.abc import Row
 from supervisor.core import events as e
-from supervisor.store.listing import Asked, ReadAsked, asking, read_asked, read_path
+from supervisor.store.listing import read_path
 from supervisor.store.projection import body_of
 
 MOST: Final = 4096
@@ -43,7 +43,6 @@ class Heads:
         self._new: dict[bytes, int] = {}
         self._texts: dict[int, bytes] = {}
         self._paths: dict[int, tuple[str, ...]] = {}
-        self._asking: dict[int, ReadAsked | None] = {}
 
     def cut(self, row: Row) -> tuple[int | None, str | None, bytes]:
         """Return an entry as it is written: its head's number, the approval that it asks for, and the rest."""
@@ -70,14 +69,6 @@ class Heads:
         if (path := self._paths.get(number)) is None:
             path = self._paths[number] = read_path(self.join(number, None, b'{"at":null}'))
         return path
-
-    def asked(self, number: int | None, rest: bytes) -> Asked:
-        """Read an entry that asks, without putting it together."""
-        if number is None:
-            return read_asked(asking(rest), rest)
-        if (read := self._asking.get(number)) is None:
-            read = self._asking[number] = asking(self._text(number))
-        return read_asked(read, rest)
 
     def commit(self) -> None:
         """The writer's transaction was committed."""

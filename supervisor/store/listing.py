@@ -1,8 +1,7 @@
 """What lists show: values put together from an entry of the index and the events that it points to.
 
 Nothing an agent or a person wrote is kept twice, and so a list of a hundred thousand approvals reads as many events.
-Of each it decodes only what is shown, and nothing that it has decoded before: the path of a session, and what kind of
-question is asked, are the same for many, and whoever reads many may ask for them once (`read_path`, `asking`).
+Of each it decodes only what is shown; what is the same for many sessions, their path, whoever reads many reads once.
 
 Rules
 - An event that this program cannot read stops no list: UNREADABLE stands where it would say something.
@@ -11,7 +10,7 @@ Rules
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -37,7 +36,7 @@ class _Path(msgspec.Struct, frozen=True, gc=False):
     path: tuple[str, ...] = (UNREADABLE,)
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
+class _Facts(msgspec.Struct, frozen=True, gc=False):
     """What approvals show of a SessionCreated, and its defaults where that cannot be read."""
 
     root: str = UNREADABLE
@@ -45,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     cwd: str = UNREADABLE
 
 
-class _Session(Facts, frozen=True, gc=False):
+class _Session(_Facts, frozen=True, gc=False):
     """What sessions show of it besides."""
 
     at: datetime = _NEVER
@@ -58,55 +57,35 @@ class _Operation(msgspec.Struct, frozen=True, gc=False):
     operation: str = UNREADABLE
 
 
-class _Call(msgspec.Struct, frozen=True, gc=False):
-    """What lists show of a ToolCallRequested, and its defaults where that cannot be read."""
+class _Asked(msgspec.Struct, frozen=True, gc=False):
+    """What lists show of a ToolCallRequested or a QuestionAsked, and its defaults where that cannot be read."""
 
     at: datetime = _NEVER
     operation: str = UNREADABLE
-    tool: str = UNREADABLE
+    tool: str = ""
     arguments: Any = None
     digest: str = UNREADABLE
-    patterns: tuple[str | None, ...] | None = ()
-    """None: nothing can be granted, not even once."""
+    patterns: tuple[str | None, ...] = ()
     expires_at: datetime | None = None
     secret: tuple[str, ...] = ()
-
-
-class _Question(msgspec.Struct, frozen=True, gc=False):
-    """What lists show of a QuestionAsked, and what stands there where a call has more."""
-
-    tool: ClassVar[str] = ""
-    arguments: ClassVar[Any] = None
-    patterns: ClassVar[None] = None
-    secret: ClassVar[tuple[str, ...]] = ()
-    operation: str
-    question: str
-    digest: str
-    at: datetime = _NEVER
+    question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
-    expires_at: datetime | None = None
 
-
-Asked = _Call | _Question
-ReadAsked = Callable[[bytes], Asked]
 
 _read_path: Final = msgspec.json.Decoder(_Path).decode
 _read_operation: Final = msgspec.json.Decoder(_Operation).decode
-_read_facts: Final = msgspec.json.Decoder(Facts).decode
+_read_facts: Final = msgspec.json.Decoder(_Facts).decode
 _read_session: Final = msgspec.json.Decoder(_Session).decode
 _read_finished: Final = msgspec.json.Decoder(e.RunFinished | e.ImportStarted).decode
 _read_reminder: Final = msgspec.json.Decoder(e.ApprovalReminded).decode
 _read_json: Final = msgspec.json.Decoder().decode
-_ASKING: Final[dict[bytes, ReadAsked]] = {
-    b'{"event":"ToolCallRequested"': msgspec.json.Decoder(_Call).decode,
-    b'{"event":"QuestionAsked"': msgspec.json.Decoder(_Question).decode,
-}
+_read_asked: Final = msgspec.json.Decoder(_Asked).decode
 _NO_PATH: Final = _Path()
 _NO_OPERATION: Final = _Operation()
-_NO_FACTS: Final = Facts()
+_NO_FACTS: Final = _Facts()
 _NO_SESSION: Final = _Session()
-_NOTHING: Final = _Call(patterns=None)
+_NOTHING: Final = _Asked(tool=UNREADABLE)
 
 
 def read_path(created: bytes) -> tuple[str, ...]:
@@ -114,30 +93,9 @@ def read_path(created: bytes) -> tuple[str, ...]:
     return (_read(_read_path, created) or _NO_PATH).path
 
 
-def read_facts(created: bytes) -> Facts:
-    """Return what approvals show of the entry that begins their session."""
-    try:
-        return _read_facts(created)
-    except msgspec.MsgspecError:
-        return _NO_FACTS
-
-
 def read_operation(asked: bytes) -> str:
     """Return the operation that an entry asks about, and no more of it."""
     return (_read(_read_operation, asked) or _NO_OPERATION).operation
-
-
-def asking(beginning: bytes) -> ReadAsked | None:
-    """Return what reads entries that ask and begin like this, or None if none does. Their type comes first."""
-    return _ASKING.get(beginning.partition(b",")[0])
-
-
-def read_asked(read: ReadAsked | None, body: bytes) -> Asked:
-    """Read an entry that asks; whether it has its beginning does not matter."""
-    try:
-        return _NOTHING if read is None else read(body)
-    except msgspec.MsgspecError:
-        return _NOTHING
 
 
 def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, finished: bytes | None) -> SessionRow:
@@ -162,9 +120,22 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
     )
 
 
-def as_asked(approval: str, session: str, position: int, path: tuple[str, ...], facts: Facts, asked: Asked) -> Approval:
-    """Return an approval as it was when it was asked for; most of those that are listed still are."""
-    arguments = asked.arguments
+def as_asked(
+    approval: str, session: str, position: int, path: tuple[str, ...], created: bytes, body: bytes
+) -> Approval:
+    """Return an approval as it was when it was asked for, with `body`; most of those that are listed still are.
+
+    Neither entry needs to have its beginning. Of `created`, the first one of its session, the path is not read.
+    """
+    try:
+        facts = _read_facts(created)
+    except msgspec.MsgspecError:
+        facts = _NO_FACTS
+    try:
+        asked = _read_asked(body)
+    except msgspec.MsgspecError:
+        asked = _NOTHING
+    arguments, is_grantable = asked.arguments, asked.question is None and asked is not _NOTHING
     # No more than 15 names: with more of them CPython makes a dict for the call, which takes three times as long.
     found = Approval(
         id=approval,
@@ -177,7 +148,7 @@ def as_asked(approval: str, session: str, position: int, path: tuple[str, ...], 
         arguments=mask(arguments, asked.secret) if asked.secret else arguments,
         digest=asked.digest,
         cwd=facts.cwd,
-        options=() if asked.patterns is None else offer(asked.patterns, arguments),
+        options=offer(asked.patterns, arguments) if is_grantable else (),
         requester=facts.requester,
         status="pending",
         created_at=asked.at,
@@ -185,7 +156,7 @@ def as_asked(approval: str, session: str, position: int, path: tuple[str, ...], 
     )
     if asked.secret or asked.expires_at is not None:
         found = replace(found, secret=asked.secret, expires_at=asked.expires_at)
-    if isinstance(asked, _Question):
+    if asked.question is not None:
         more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
         found = replace(found, kind="question", **more)
     return found

@@ -20,9 +20,6 @@ from supervisor.store.listing import (
     as_asked,
     as_ended,
     as_shown,
-    asking,
-    read_asked,
-    read_facts,
     read_operation,
     read_path,
     session_row,
@@ -250,8 +247,7 @@ class MemoryStore(Store):
         assert created is not None
         assert asked is not None
         decided, reminded = (self._body(session.id, position) for position in (entry.decided, entry.reminded))
-        request = read_asked(asking(asked), asked)
-        found = as_asked(entry.id, session.id, entry.asked, read_path(created), read_facts(created), request)
+        found = as_asked(entry.id, session.id, entry.asked, read_path(created), created, asked)
         found = as_shown(found, entry.shown, reminded)
         return found if decided is None else as_ended(found, entry.status, decided)
 

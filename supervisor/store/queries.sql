@@ -87,7 +87,7 @@ SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE appr
 SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
 
 -- approvals_pending: the inbox behind a position, without what decided it; each column counts where there are many
-SELECT id, session_id, asked, created_head, created_body, asked_head, asked_body, shown, reminded_body
+SELECT id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body
   FROM approval_full WHERE status IS NULL AND asked > ? ORDER BY asked;
 
 -- approvals_shown: those that are not pending, but that a card may still show so; asked once, when a daemon starts

@@ -95,7 +95,7 @@ SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.fi
 -- Approvals with the events that they point to.
 CREATE VIEW approval_full AS
 SELECT r.approval AS id, c.id AS session_id, a.asked, c.head AS created_head, c.body AS created_body,
-       r.head AS asked_head, r.body AS asked_body, a.shown, m.body AS reminded_body,
+       r.body AS asked_body, a.shown, m.body AS reminded_body,
        a.status, d.head AS decided_head, d.body AS decided_body, a.session
   FROM approval AS a
   CROSS JOIN event AS c ON c.position = a.session
