@@ -116,6 +116,9 @@ def draw(found: dict[str, Any], machine: dict[str, Any], file: str) -> None:
         for side in ("live", "passivated"):
             points = [p for p in found["points"] if f"{side} {key}" in p]
             place.loglog([p["count"] for p in points], [p[f"{side} {key}"] for p in points], "o-", label=side)
+        if key == "commits to effect":  # which hardly changes: a logarithm would show its noise alone
+            place.set_yscale("linear")
+            place.set_ylim(bottom=0)
         place.set_xlabel("sub-agents that wait")
         place.set_title(label, fontsize=10)
         place.grid(visible=True, which="major", alpha=0.3)
