@@ -10,6 +10,8 @@ effects: dict[str, float] = {}
 """When the approved call of each note began."""
 went_on: dict[str, float] = {}
 """When the agent of each note ran on with its call's result."""
+news: list[anyio.Event] = []
+"""Set when any of them does."""
 
 
 @tool
@@ -24,6 +26,8 @@ async def asker(ctx: Context, note: str) -> str:
     """Ask once: the sub-agent whose cost is measured. The note says how long a payload the approval has."""
     result = await ctx.call(act, note, "x" * int(note.partition(" ")[2] or 0))
     went_on[note] = perf_counter()
+    for event in news:
+        event.set()
     return result.content
 
 

@@ -82,8 +82,10 @@ async def _decide(folder: Path, count: int, is_busy: bool, kind: str) -> Latenci
             note = approval.arguments["note"]
             plain.append(commit(connection))
             await anyio.sleep(0)
+            agents.news[:] = [anyio.Event()]  # to ask for the outcome takes time of its own, before the agent's turn
             begun[note] = perf_counter()
             await supervisor.decide(approval.id, Approve(by="a") if kind == "approve" else Deny(by="a", reason="no"))
+            await agents.news[0].wait()
             await supervisor.outcome(approval.session)
         tasks.cancel_scope.cancel()
     connection.close()
