@@ -84,7 +84,7 @@ class Call(ABC):
     @abstractmethod
     async def perform(self, arguments: Any, *, is_executing: bool) -> None:
         """The effect, and its result on disk whatever happens. `is_executing`: that is committed already; else the
-        plan that does so has to `check_rules`."""
+        plan that does so has to `check_rules`, and so has whoever makes anything before that."""
 
     @property
     def record(self) -> Operation:
@@ -166,8 +166,6 @@ class Call(ABC):
             await self.finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
             return
         try:
-            if not is_executing:
-                self.check_rules(None, self.attempt.state)  # once more when it begins; here before anything is made
             await self.perform(arguments, is_executing=is_executing)
         except Forbidden as forbidden:
             await self.finish("denied", str(forbidden), {"reason": "rule", "effect": "none"})

@@ -42,7 +42,8 @@ class Concluding:
         """Write an ending, or leave it to the parent that is ending, too."""
         session = attempt.session
         self.endings[session] = ending
-        if ending.kind != "succeeded" and attempt.state.open_children:
+        was_cancelled = attempt.state.cancel is not None  # and with it all below
+        if ending.kind != "succeeded" and not was_cancelled and attempt.state.open_children:
             await self._runner.journal.append(
                 lambda view: list(cancel_children(view, session, self._runner.clock.now()))
             )

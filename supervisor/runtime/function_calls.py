@@ -76,7 +76,9 @@ class FunctionCall(Call):
         return self.tool.decode_arguments(arguments)
 
     async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
-        if not is_executing and not self.tool.starts_process:
+        if not is_executing and self.tool.starts_process:
+            self.check_rules(None, self.attempt.state)  # before there is a process; once more when it begins
+        elif not is_executing:
             await self.commit_started(None, None)
         self.attempt.watch.pause(f"call:{self.operation}", "call")
         try:

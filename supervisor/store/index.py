@@ -19,7 +19,7 @@ from supervisor.abc import Row
 from supervisor.store import columns
 from supervisor.store.projection import Draft, touched
 
-MOST: Final = 1024
+MOST: Final = 4096
 
 
 E = TypeVar("E")

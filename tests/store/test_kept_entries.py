@@ -66,6 +66,6 @@ def test_a_session_that_was_removed_has_no_beginning_any_more(stores):
 
 def test_few_are_kept_however_many_there_are(stores):
     ours, _ = stores
-    for name in range(MOST + 10):
-        append(ours, (f"s{name}", created(f"s{name}")))
+    for first in range(0, MOST + 100, 100):
+        append(ours, *[(f"s{n}", created(f"s{n}")) for n in range(first, first + 100)])
     assert len(ours._index._sessions._kept) <= MOST
