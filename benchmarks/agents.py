@@ -10,6 +10,8 @@ effects: dict[str, float] = {}
 """When the approved call of each note began."""
 went_on: dict[str, float] = {}
 """When the agent of each note ran on with its call's result."""
+gate: list[anyio.Event] = []
+"""Opened when all workers have been started: from then on they wake as often as bare tasks do."""
 news: list[anyio.Event] = []
 """Set when any of them does."""
 
@@ -41,6 +43,7 @@ async def parent(ctx: Context, count: int) -> int:
 @agent(inactivity_timeout=3600)
 async def worker(ctx: Context, number: int) -> None:
     """Work without an end, and show progress now and then, no two thousand at the same time."""
+    await gate[0].wait()
     await anyio.sleep(number % 380 / 10)
     while True:
         ctx.heartbeat()

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from benchmarks.agents import worker
+from benchmarks.agents import gate, worker
 from benchmarks.measure import BACKENDS, Report, in_new_process, interleave
 from benchmarks.scenes import FOREVER, Left
 from supervisor import MemoryStore, open_supervisor
@@ -54,6 +54,7 @@ def _in_process(backend: str, side: str, count: int, seconds: float) -> Any:
 
 
 def measure(backend: str, side: str, count: int, seconds: float) -> dict[str, float]:
+    gate[:] = [anyio.Event()]
     gc.disable()  # a collection of a hundred thousand live tasks is the program's own matter, on either side
     return anyio.run(_watched if side == "watched" else _bare, count, seconds, backend=backend)
 
@@ -78,6 +79,7 @@ async def _bare(count: int, seconds: float) -> dict[str, float]:
 
 
 async def _work(number: int) -> None:
+    await gate[0].wait()
     await anyio.sleep(number % 380 / 10)
     while True:
         await anyio.sleep(30 + number % 17)
@@ -85,6 +87,7 @@ async def _work(number: int) -> None:
 
 async def _look(seconds: float) -> dict[str, float]:
     """Measure the processor's time, and how long the loop was away, by its processor time: others share the machine."""
+    gate[0].set()
     await anyio.sleep(seconds / 5)
     longest, begun, cpu = 0.0, time.perf_counter(), time.process_time()
     while time.perf_counter() < begun + seconds:
