@@ -118,11 +118,11 @@ def _short(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def in_new_process(code: str, *arguments: object, timeout: float = 3600) -> str:
+def in_new_process(code: str, *arguments: object) -> str:
     """Run a program of its own and return its last line: for what only a fresh process can show."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent, timeout=timeout
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent, timeout=3600
     )
     if done.returncode:
         raise RuntimeError(f"a measured process failed:\n{done.stderr[-2000:]}")

@@ -62,7 +62,12 @@ def count_pending(supervisor: LocalSupervisor) -> int:
     store: Any = supervisor.store
     if isinstance(store, MemoryStore):
         return len(store.find_approvals())
-    connection = sqlite3.connect(store.path)
+    return pending_in(store.path)
+
+
+def pending_in(path: Path) -> int:
+    """Count what is pending in a store's file, from outside."""
+    connection = sqlite3.connect(path)
     (count,) = connection.execute("SELECT count(*) FROM approval WHERE status IS NULL").fetchone()
     connection.close()
     return int(count)

@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 
 from benchmarks.measure import BACKENDS, Report, interleave, scratch
-from benchmarks.scenes import Left, start, until_asleep
+from benchmarks.scenes import Left, pending_in, start, until_asleep
 from supervisor import open_supervisor
 
 _LIST = """
@@ -61,7 +61,7 @@ def run(smoke: bool) -> dict[str, Any]:
         }
         for backend in BACKENDS:
             _timed(_EMPTY, path, count, backend, numbers)  # makes the bytecode
-        found = _measure(sides, repetitions, count)
+        found = interleave(sides, repetitions)
     report.compare(f"A start with {count} pending", "SQLite WAL synchronous=FULL")
     for backend in BACKENDS:
         report.values(f"{backend}: a process that only imports", found[f"{backend} import"], "s")
@@ -88,15 +88,10 @@ async def _fill(path: Path, count: int, slice_: int = 2_000) -> None:
             pass
 
 
-def _measure(sides: dict[str, Any], repetitions: int, count: int) -> dict[str, list[float]]:
-    found = interleave(sides, repetitions)
-    return {name: list(values) for name, values in found.items()}
-
-
 def _timed(code: str, path: Path, count: int, backend: str, numbers: Any) -> float:
     # A decided approval is pending no more: what is listed is what is left.
     if code is _LIST:
-        count = _pending(path)
+        count = pending_in(path)
     session = f"s{next(numbers)}" if code is _DECIDE else ""
     begun = time.perf_counter()
     subprocess.run(
@@ -107,12 +102,3 @@ def _timed(code: str, path: Path, count: int, backend: str, numbers: Any) -> flo
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(path.parent / "bytecode")},
     )
     return time.perf_counter() - begun
-
-
-def _pending(path: Path) -> int:
-    import sqlite3
-
-    connection = sqlite3.connect(path)
-    (count,) = connection.execute("SELECT count(*) FROM approval WHERE status IS NULL").fetchone()
-    connection.close()
-    return int(count)

@@ -277,7 +277,7 @@ class Attempt:
         stop; not so for timers, which ask nobody."""
         if is_answered():
             return
-        if is_refused and self.fate is not None:
+        if is_refused:
             await self.refuse_if_stopping()
         self.watch.pause(operation, "wait")
         self.waiting[key] = self.waiting.get(key, 0) + 1

@@ -9,7 +9,7 @@ Rules
 - An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -80,9 +80,13 @@ class Runner:
         self._tasks = tasks
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+        self._start(self._count, fn, *args)
+
+    def _start(self, task: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Start a task that enters the runner."""
         assert self._tasks is not None, "the runner has not been opened"
         self._running += 1
-        self._tasks.start_soon(self._count, fn, *args)
+        self._tasks.start_soon(task, *args)
 
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
         with self:
@@ -133,9 +137,7 @@ class Runner:
         self.launcher.again.discard(session)
         self.concluding.endings.pop(session, None)  # that of an earlier attempt, which the store did not take
         attempt = self.live[session] = Attempt(self, session, spec)
-        assert self._tasks is not None, "the runner has not been opened"
-        self._running += 1
-        self._tasks.start_soon(self._run, attempt)
+        self._start(self._run, attempt)
         if (cancel := attempt.state.cancel) is not None:
             attempt.stop(Fate("cancelled", cancel_cause(cancel)))
         elif self.is_closed:
