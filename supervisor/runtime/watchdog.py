@@ -31,9 +31,10 @@ class Watchdog:
 
     def __init__(self, alarm: Alarm) -> None:
         self.alarm = alarm
-        self.coarse = self.now()
         self._ticks: Counter[float] = Counter()
-        self._is_ticking = False
+        self._pace = inf
+        self._next: Appointment | None = None
+        self.coarse = self.now()
 
     def now(self) -> float:
         """Return the watchdog's instant: the loop's clock less its lag."""
@@ -43,11 +44,10 @@ class Watchdog:
         return self.alarm.at(instant + self.alarm.lag, look)
 
     def arm(self, tick: float) -> None:
-        """Somebody is watched with this tick: keep `coarse` fresh."""
+        """Somebody is watched with this tick: from now on `coarse` is never older than that."""
         self._ticks[tick] += 1
-        self.coarse = self.now()
-        if not self._is_ticking:
-            self._is_ticking = True
+        if tick < self._pace:
+            self.alarm.take_back(self._next)
             self._tick()
 
     def disarm(self, tick: float) -> None:
@@ -57,10 +57,8 @@ class Watchdog:
 
     def _tick(self) -> None:
         self.coarse = self.now()
-        if self._ticks:
-            self.alarm.at(anyio.current_time() + min(self._ticks), self._tick)
-        else:
-            self._is_ticking = False
+        self._pace = min(self._ticks, default=inf)
+        self._next = self.look_at(self.coarse + self._pace, self._tick) if self._ticks else None
 
 
 class Work(msgspec.Struct, frozen=True, eq=False):

@@ -107,6 +107,22 @@ async def test_heartbeats_keep_an_agent_alive():
         assert await (await supervisor.start(beating)).result() == "done"
 
 
+async def test_heartbeats_count_as_finely_beside_an_agent_with_a_longer_budget():
+    """W11: the tick that keeps heartbeats fresh is that of the shortest budget, from the moment it is watched."""
+
+    @agent(inactivity_timeout=0.2)
+    async def brisk(ctx: Context) -> str:
+        for _ in range(4):
+            await anyio.sleep(0.07)
+            ctx.heartbeat()
+        return "alive"
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        await supervisor.start(silent)
+        await anyio.sleep(0.21)
+        assert await (await supervisor.start(brisk)).result() == "alive"
+
+
 async def test_of_three_overlapping_approvals_one_resolved_leaves_the_clock_paused():
     """W2: the set of reasons counts, not the last one that was taken or given back."""
 
