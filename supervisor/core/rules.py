@@ -111,39 +111,35 @@ def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
     return (*above, *(rule for rule in own if rule.kind != "allow"))
 
 
-def options_for(
+def grantable(
     tool: str, arguments: Mapping[str, Any], *, cwd: str | None, secret: Collection[str] = ()
-) -> tuple[Option, ...]:
-    """Return the ways in which a call may be granted: once, then exact patterns, then a prefix if there is a safe one.
+) -> tuple[str | None, ...]:
+    """Return the patterns for which a call may be granted for more than once: the exact one, then a prefix if there is
+    a safe one. None stands for exactly these arguments: the pattern would say them once more on disk.
 
-    Only patterns that cover this call are offered, and nothing but once where the exact one is not fit to be read.
-    `cwd` and `secret` as for `verdict`: what may not be shown cannot be granted but once.
+    Only patterns that cover this call, and none where the exact one is not fit to be read. `cwd` and `secret` as for
+    `verdict`: what may not be shown cannot be granted but once.
     """
     if secret:
-        return (_ONCE,)
-    if tool == SHELL:
-        found = [shell_patterns.exact_pattern(arguments, cwd), shell_patterns.prefix_pattern(arguments, cwd)]
-    else:
-        found = [patterns.exact_pattern(arguments)]
-    if found[0] is None or not _is_readable(found[0]):
-        return (_ONCE,)
-    return offer([pattern for pattern in found if pattern is not None], arguments)
+        return ()
+    is_shell = tool == SHELL
+    exact = shell_patterns.exact_pattern(arguments, cwd) if is_shell else patterns.exact_pattern(arguments)
+    if exact is None or not _is_readable(exact):
+        return ()
+    if not is_shell:
+        return (None,)
+    prefix = shell_patterns.prefix_pattern(arguments, cwd)
+    found = (exact,) if prefix is None else (exact, prefix)
+    return tuple(None if pattern == patterns.to_json(arguments) else pattern for pattern in found)
 
 
 def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Option, ...]:
-    """Return once, and each pattern for the session and for always; None is the pattern of exactly these arguments."""
+    """Return the ways in which a call may be granted: once, and what is `grantable` for the session and for always."""
     options: tuple[Option, ...] = (_ONCE,)
     for pattern in found:
         text = canonical_json(arguments).decode() if pattern is None else pattern
         options += (Option("session", text), Option("always", text))
     return options
-
-
-def journaled(options: Iterable[Option], arguments: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """Return what `offer` makes the options of again: the exact pattern would say the arguments twice more on disk."""
-    found = [option.pattern for option in options if option.scope == "session"]
-    exact = patterns.to_json(arguments) if found else None
-    return tuple(None if pattern == exact else pattern for pattern in found)
 
 
 def is_prefix(tool: str, pattern: str) -> bool:

@@ -217,11 +217,10 @@ class Attempt:
         self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]], *, bound: bool = True
     ) -> Coroutine[Any, Any, None]:
         """Append to this session what `plan` returns. `bound`: refused for a sealed attempt, as an operation is."""
-
-        def whole(view: View) -> Iterator[Entry]:
-            return ((self.session, event) for event in plan(view, view.session(self.session)))
-
-        return self.append_to_many(whole, bound=bound)
+        session = self.session
+        return self.append_to_many(
+            lambda view: [(session, event) for event in plan(view, view.session(session))], bound=bound
+        )
 
     async def append_to_many(self, plan: Plan, *, bound: bool = True) -> None:
         """Append a plan that spans sessions. A store that cannot take it suspends the tree; nothing of it fails."""

@@ -26,7 +26,7 @@ from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping
 from supervisor.core.ids import new_approval_id
-from supervisor.core.rules import Rule, VerdictKind, journaled, options_for
+from supervisor.core.rules import Rule, VerdictKind, grantable
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import ResultKind, ToolResult
 from supervisor.runtime.asking import expiry, wait_for_person
@@ -121,7 +121,7 @@ class Call(ABC):
 
     def _patterns(self) -> tuple[str | None, ...]:
         arguments = msgspec.json.decode(self.arguments)
-        return journaled(options_for(self.name, arguments, cwd=working_directory(), secret=self.secret), arguments)
+        return grantable(self.name, arguments, cwd=working_directory(), secret=self.secret)
 
     def ask_rules(
         self, view: View | None, state: SessionState, arguments: msgspec.Raw

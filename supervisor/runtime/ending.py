@@ -87,8 +87,9 @@ def end_events(
 
 def _last_words(ending: Ending) -> str | None:
     """A turn's text result is said to whoever watches, as if it had been sent."""
-    value = msgspec.json.decode(ending.value) if ending.kind == "succeeded" else None
-    return value if isinstance(value, str) else None
+    if ending.kind != "succeeded" or not bytes(ending.value).startswith(b'"'):
+        return None
+    return str(msgspec.json.decode(ending.value))
 
 
 def _as_told(state: SessionState) -> Ending:

@@ -57,11 +57,10 @@ class LocalRun(Run[R]):
             while True:
                 if self._ended is None and self._supervisor.is_left:
                     raise SupervisorError(f"the supervisor was left; open the store again and resume {self.session}")
-                news = self._supervisor.hub.news(end_key(self.session))
                 if (ended := self._look()) is not None:
                     return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
                 self._supervisor.check_running(self.session)
-                await news.wait()
+                await self._supervisor.hub.news(end_key(self.session)).wait()
 
     async def result(self) -> R:
         return (await self.outcome()).value

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from supervisor.core.errors import InvalidInput
-from supervisor.core.rules import Rule, allow, ask_for, deny, find_option, inherit, options_for, verdict
+from supervisor.core.rules import Rule, allow, ask_for, deny, find_option, grantable, inherit, offer, verdict
 from supervisor.core.tool_spec import tool
 from supervisor.core.values import Option
 
@@ -22,6 +22,10 @@ ARGUMENTS = st.dictionaries(st.text(max_size=4), JSON, max_size=3)
 def said(rules, name, arguments, *, cwd="/srv/app", root="root"):
     answer = verdict(rules, name, arguments, cwd=cwd, root_session=root)
     return answer[0] if answer else None
+
+
+def options_for(name, arguments, *, cwd=None):
+    return offer(grantable(name, arguments, cwd=cwd), arguments)
 
 
 def command(text, **more):
@@ -65,12 +69,12 @@ def test_an_allow_is_all_of_the_arguments_and_a_deny_any_part_of_them():
 @given(first=ARGUMENTS, second=ARGUMENTS)
 def test_an_exact_pattern_allows_the_same_arguments_only(first, second):
     """Whatever is offered covers its call; another call is covered only if its JSON is the same."""
-    for option in options_for("deploy", first, cwd=None)[1:]:
+    for option in options_for("deploy", first)[1:]:
         rule = Rule(kind="allow", tool="deploy", pattern=option.pattern)
         assert said([rule], "deploy", first) == "allow"
         is_same = msgspec.json.encode(first, order="sorted") == msgspec.json.encode(second, order="sorted")
         assert said([rule], "deploy", second) is None or is_same
-    assert not ("nan" in repr(first) and options_for("deploy", first, cwd=None)[1:])
+    assert not ("nan" in repr(first) and options_for("deploy", first)[1:])
 
 
 @pytest.mark.parametrize("pattern", ["", "*", "[1]", "staging", '{"a":', '"x"', "null"])
@@ -188,7 +192,7 @@ def test_a_person_is_offered_exact_patterns_and_a_prefix_that_only_looks(call, p
 
 def test_a_decision_names_an_option_that_was_offered():
     """Without a pattern it is the exact one; anything else was not offered."""
-    options = options_for("shell", command("git status"), cwd=None)
+    options = options_for("shell", command("git status"))
     assert find_option(options, "once", None) == Option("once")
     assert find_option(options, "always", None) == Option("always", "git status")
     assert find_option(options, "session", "git status *") == Option("session", "git status *")
