@@ -13,7 +13,7 @@ JSON_NULL: Final = msgspec.Raw(b"null")
 
 def printable(text: str) -> str:
     """Return text that UTF-8 can hold: what it cannot (lone surrogates) is shown escaped."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def to_json(value: Any, what: str, *, canonical: bool = False) -> msgspec.Raw:

@@ -168,9 +168,17 @@ class Attempt:
         self.counts[key] = count = self.counts.get(key, 0) + 1
         return operation_id(key, count)
 
-    def operating(self) -> "_Operating":
+    def operating(self) -> "Attempt":
         """Count an operation as in flight; what completes one is progress."""
-        return _Operating(self)
+        return self
+
+    def __enter__(self) -> None:
+        self.in_flight += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.in_flight -= 1
+        self.watch.progress()
+        self.check_quiet()
 
     async def enter(self, operation: str) -> Operation | None:
         """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
@@ -375,20 +383,3 @@ class Attempt:
         if self.is_quiet:
             self.quiet_since = anyio.current_time()
             self.host.grew_quiet(self)
-
-
-class _Operating:
-    """One operation in flight. A class, since a generator in every waiting call would take three times the memory."""
-
-    __slots__ = ("_attempt",)
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-
-    def __enter__(self) -> None:
-        self._attempt.in_flight += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._attempt.in_flight -= 1
-        self._attempt.watch.progress()
-        self._attempt.check_quiet()
