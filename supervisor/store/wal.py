@@ -5,11 +5,15 @@ After a crash that is right: the tail was never synced, so nobody was told that 
 when the one before it was synced. So where two commits follow each other behind the place at which SQLite stops, the
 first of them had counted, and the place is damaged (R1: a torn tail is tolerated, a damaged middle is refused).
 
-A log of 32 bytes of header and then frames, each 24 bytes of header and a page. A frame's checksum goes on from that of
-the frame before it; salts tell the frames of this round from those of an earlier one, which may lie behind them.
+A log of 32 bytes of header and then frames, each 24 bytes of header and a page. A checksum goes on from the one before
+it, and the header has the first; salts tell the frames of this round from those of an earlier one, which may lie behind
+them. A round begins when all of the one before it was written to the database: of that one nothing can be lost.
 """
 
+import os
 import struct
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +27,7 @@ _HEADER: Final = 32
 _FRAME_HEADER: Final = 24
 _WORDS: Final = {0x377F0682: "<", 0x377F0683: ">"}
 """By the log's first word: how the machine that wrote it orders the bytes that checksums add up."""
+_NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 _INDEX_HEADER: Final = 48
 
 
@@ -33,72 +38,107 @@ def check_log(path: Path) -> None:
     says where SQLite stops. (To open and close that file beside a connection would drop the connection's locks.)
     """
     log = Path(f"{path}-wal")
-    try:
-        # Read, not mapped: a process that cuts the log back meanwhile would kill us.
-        frames = _Frames(log.read_bytes())
-        # The end is asked afterwards: somebody who commits meanwhile only moves it on.
-        end = _end(Path(f"{path}-shm"))
-    except FileNotFoundError:
-        return
-    if end is not None and frames.has_commits_behind(end):
+    # What is damaged stays so; what somebody was writing at the first look is complete at the second.
+    if (end := _find_damage(path, log)) is not None and _find_damage(path, log) == end:
         raise StoreUnreadable(
             f"{log} is damaged behind its frame {end}, and commits that counted follow; it was left untouched. Restore "
             f"{path} and {log.name} from a copy, or remove {log.name} to give up what is in it"
         )
 
 
-def _end(index: Path) -> int | None:
-    """Return the number of the last frame that counts, None if somebody is changing it right now."""
+def _find_damage(path: Path, log: Path) -> int | None:
+    """Return the number of the last frame that SQLite reads, if there are commits behind it that had counted."""
+    try:
+        # Read, not mapped, and no more than is needed: another process may cut it back meanwhile, and it may be large.
+        with log.open("rb", buffering=0) as file:
+            frames = _Frames(file.fileno(), path)
+            # Asked afterwards: somebody who commits meanwhile only moves the end on, or begins another round.
+            end = _end(Path(f"{path}-shm"), frames)
+            return end if end is not None and frames.has_commits_behind(end) else None
+    except FileNotFoundError:
+        return None
+
+
+def _end(index: Path, frames: "_Frames") -> int | None:
+    """Return the number of the last frame that counts; None if that says nothing about these frames, since somebody is
+    changing it right now, or another round has begun."""
     with index.open("rb") as file:
         head = file.read(2 * _INDEX_HEADER)
     first, second = head[:_INDEX_HEADER], head[_INDEX_HEADER:]
     if first != second or len(second) < _INDEX_HEADER:
         return None
-    (end,) = struct.unpack_from("=I", first, 16)
-    return int(end)
+    end, salts = struct.unpack_from("=I12x8s", first, 16)
+    return int(end) if salts == frames.salts or not frames.is_whole else None
 
 
 class _Frames:
     """The frames of this round, as they are in the file."""
 
-    def __init__(self, content: bytes) -> None:
-        magic, _, page, _ = struct.unpack_from(">4I", content.ljust(_HEADER, b"\0"))
-        self._content = content
-        self._order = _WORDS.get(magic)
-        self._size = _FRAME_HEADER + page
-        self._words = page // 4
-        self._count = (len(content) - _HEADER) // self._size
-        self._salts = content[16:24]
+    def __init__(self, file: int, path: Path) -> None:
+        header = os.pread(file, _HEADER, 0).ljust(_HEADER, b"\0")
+        magic, _, page, _, salts, *sums = struct.unpack(">4I8s2I", header)
+        self._file = file
+        self._order = _WORDS.get(magic, _NATIVE)
+        self.is_whole = magic in _WORDS and self._add((0, 0), header[:24]) == tuple(sums)
+        """Whether the log's header adds up; SQLite reads nothing behind one that does not."""
+        self.salts: bytes = salts
+        self._page: int = page
+        if not self.is_whole:
+            self._page = _page_of(path)
+            self.salts = self._header(0)[8:16]
 
     def has_commits_behind(self, end: int) -> bool:
         """Whether two commits follow each other behind a frame."""
-        if self._order is None:
+        commits = (n for n, header in self._behind(end) if _is_commit(header))
+        if next(commits, None) is None or next(commits, None) is None:
             return False
-        mine = [n for n in range(end, self._count) if self._header(n)[8:16] == self._salts]
-        if sum(self._is_commit(n) for n in mine) < 2:
-            return False
-        commits, last = 0, -1
-        for n in mine:
-            commits = (commits if n == last + 1 and self._follows(n) else 0) + self._is_commit(n)
-            if commits == 2:
+        count, last, before = 0, -2, b""
+        for n, header in self._behind(end):
+            if n != last + 1 or not self._follows(n, header, before):
+                count = 0
+            count += _is_commit(header)
+            if count == 2:
                 return True
-            last = n
+            last, before = n, header
         return False
 
+    def _behind(self, end: int) -> Iterator[tuple[int, bytes]]:
+        """Give the frames of this round, their numbers and headers."""
+        n = end
+        while len(header := self._header(n)) == _FRAME_HEADER:
+            if header[8:16] == self.salts:
+                yield n, header
+            n += 1
+
+    def _start(self, n: int) -> int:
+        return _HEADER + n * (_FRAME_HEADER + self._page)
+
     def _header(self, n: int) -> bytes:
-        start = _HEADER + n * self._size
-        return self._content[start : start + _FRAME_HEADER]
+        return os.pread(self._file, _FRAME_HEADER, self._start(n))
 
-    def _is_commit(self, n: int) -> bool:
-        return self._header(n)[4:8] != b"\0\0\0\0"
-
-    def _follows(self, n: int) -> bool:
+    def _follows(self, n: int, header: bytes, before: bytes) -> bool:
         """Whether a frame's checksum goes on from that of the frame before it."""
-        first, second = struct.unpack_from(">2I", self._header(n - 1), 16)
-        start = _HEADER + n * self._size
-        words = struct.unpack_from(f"{self._order}2I", self._content, start)
-        words += struct.unpack_from(f"{self._order}{self._words}I", self._content, start + _FRAME_HEADER)
+        content = os.pread(self._file, self._page, self._start(n) + _FRAME_HEADER)
+        if len(content) < self._page:
+            return False
+        first, second = struct.unpack_from(">2I", before, 16)
+        return self._add((first, second), header[:8] + content) == struct.unpack_from(">2I", header, 16)
+
+    def _add(self, sums: tuple[int, int], content: bytes) -> tuple[int, int]:
+        first, second = sums
+        words = struct.unpack(f"{self._order}{len(content) // 4}I", content)
         for even, odd in zip(words[::2], words[1::2], strict=True):
             first = (first + even + second) & 0xFFFFFFFF
             second = (second + odd + first) & 0xFFFFFFFF
-        return (first, second) == struct.unpack_from(">2I", self._header(n), 16)
+        return first, second
+
+
+def _is_commit(header: bytes) -> bool:
+    return header[4:8] != b"\0\0\0\0"
+
+
+def _page_of(path: Path) -> int:
+    """Return the size of the database's pages."""
+    with path.open("rb") as file:
+        size: int = struct.unpack(">16xH", file.read(18).ljust(18, b"\0"))[0]
+    return 65536 if size == 1 else size

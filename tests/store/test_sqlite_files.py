@@ -1,12 +1,7 @@
 """The file of a SqliteStore: what is refused is left as it was, what a crash left is taken up."""
 
-import shutil
 import sqlite3
 import stat
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from store_stories import append, asked, created, decided, everything, finished, python, started
@@ -123,63 +118,6 @@ def test_what_cannot_be_read_is_refused_and_left_as_it_was(path, spoil):
     assert contents(path) == before
 
 
-def crash_copy(path):
-    """Copy a store as a crash would leave it: three commits, all of them in the log only."""
-    store = SqliteStore(path)
-    store.open()
-    ends = []
-    for entry in (created(), started(), asked()):
-        append(store, ("a", entry))
-        ends.append(store.log_size())
-    copy = path.parent.parent / "copy" / path.name
-    copy.parent.mkdir()
-    for suffix in ("", "-wal"):
-        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
-    store.close()
-    return copy, Path(f"{copy}-wal"), ends
-
-
-def test_what_was_committed_before_a_crash_is_there(path):
-    """A log that nobody cut back is read at the next start."""
-    copy, _, _ = crash_copy(path)
-    store = SqliteStore(copy)
-    store.open()
-    assert [row.event for row in store.journal("a")][:2] == [created(), started()]
-    assert len(store.find_approvals()) == 1
-    store.close()
-
-
-@pytest.mark.parametrize("damage", ["cut", "torn"])
-def test_a_torn_tail_is_tolerated(path, damage):
-    """A commit that was being written when the power went never counted; those before it do."""
-    copy, log, ends = crash_copy(path)
-    content = bytearray(log.read_bytes())
-    middle = (ends[1] + ends[2]) // 2
-    if damage == "cut":
-        del content[middle:]
-    else:
-        content[ends[1] + 100] ^= 0xFF
-    log.write_bytes(content)
-    store = SqliteStore(copy)
-    store.open()
-    assert len(store.journal("a")) == 2
-    append(store, ("a", asked()))
-    store.close()
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_damaged_middle_is_refused_and_left_as_it_was(path, place):
-    """SQLite alone would forget the commits behind the damage, and write over them."""
-    copy, log, ends = crash_copy(path)
-    content = bytearray(log.read_bytes())
-    content[([32, *ends])[place] + 100] ^= 0xFF
-    log.write_bytes(content)
-    before = contents(copy)
-    with pytest.raises(StoreUnreadable, match="damaged"):
-        SqliteStore(copy).open()
-    assert contents(copy) == before
-
-
 @pytest.mark.parametrize("body", [b'{"event":"FlewToTheMoon","at":"2026-01-01T00:00:00Z"}', b"\xff\x00"])
 def test_an_entry_that_cannot_be_read_refuses_its_session_alone(path, body):
     """A newer program wrote it, or it is damaged; the others go on."""
@@ -259,51 +197,6 @@ def test_a_store_that_a_newer_program_changed_takes_no_more_from_us(path):
     with pytest.raises(StoreUnreadable):
         store.begin()
     assert len(store.rows(0)) == 1
-    store.close()
-
-
-def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
-    """It is written over from the beginning after a checkpoint, and cut back where it has grown large."""
-    store = SqliteStore(path)
-    store.open()
-    append(store, ("a", created()))
-    assert not store.wants_checkpoint()
-    for n in range(300):
-        append(store, ("a", asked(f"p{n}", f"o#{n}")))
-        if store.wants_checkpoint():
-            store.checkpoint()
-    assert 0 < store.log_size() < 2 * 1000 * 4096
-    monkeypatch.setattr("supervisor.store.wal.LARGE_LOG", 1)
-    store.checkpoint()
-    assert store.log_size() == 0
-    assert len(store.find_approvals()) == 300
-    store.close()
-
-
-def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
-    """A checkpoint that met a writer and gave up would meet another one the next time, while the log grows."""
-    monkeypatch.setattr("supervisor.store.wal.LARGE_LOG", 1)
-    store = SqliteStore(path)
-    store.open()
-    append(store, ("a", created()), ("a", started()))
-    has_begun = threading.Event()
-
-    def write():
-        is_begun = other.begin()
-        has_begun.set()
-        assert is_begun
-        time.sleep(0.1)  # long enough for the checkpoint to find it writing; it decides nothing
-        other.rollback()
-        other.close()
-
-    other = SqliteStore(path)
-    with ThreadPoolExecutor(1) as writer:
-        writer.submit(other.open).result()
-        writing = writer.submit(write)
-        has_begun.wait()
-        store.checkpoint()
-        writing.result()
-    assert store.log_size() == 0
     store.close()
 
 
