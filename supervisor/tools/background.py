@@ -154,8 +154,11 @@ async def end_job(job: JobStarted, by: str) -> Answer:
             return "refused"
         give_up_at = time.monotonic() + GRACE + GIVE_UP_AFTER + _MARGIN
         while answer == "sent" and time.monotonic() < give_up_at:
+            is_guarded = await anyio.to_thread.run_sync(_is_alive, job.guard, job.guard_started_at)
             if (await anyio.to_thread.run_sync(look_at, job)).state != "running":
                 return "ended"
+            if not is_guarded:
+                break
             await anyio.sleep(_PAUSE)
     return await end_survivor(job.process, job.process_started_at, GRACE)
 

@@ -252,12 +252,13 @@ class Warden:
 
     def _watch(self) -> bool:
         """Wait until the command exits or its end is wanted; return whether it has to be ended."""
-        while True:
-            ready = self._wait(None, *self._owner)
-            if self._has_exited():  # looked at first: to exit at the deadline is not to be ended by it
-                return False
+        ready: set[int] = set()
+        while not self._has_exited():  # looked at first: to exit at the deadline is not to be ended by it
             if ready & self._owner or self._is_told_to_end:
                 return True
+            # Only now: what woke us before, at the gate, may have told of the exit, too, and nothing else would.
+            ready = self._wait(None, *self._owner)
+        return False
 
     def _has_exited(self) -> bool:
         """Reap whoever is ours and has exited; return whether the command itself has."""
@@ -349,7 +350,8 @@ def main() -> None:
     for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(signum) == signal.SIG_IGN:
             signal.signal(signum, signal.SIG_DFL)  # ignored by whoever started us: not by the commands
-    for signum in _DEAF_TO:
+    # The last two are an error of what is written, not the writer's death: to a dead owner, or to a full file.
+    for signum in (*_DEAF_TO, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     requests = socket.socket(fileno=os.dup(0))

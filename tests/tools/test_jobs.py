@@ -16,7 +16,7 @@ from real_processes import new_marker, no_descriptor_left, process_state, real_b
 from supervisor import Context, MemoryStore, SqliteStore, agent, job_kill, job_output, jobs, open_supervisor, shell
 from supervisor.core import events as e
 from supervisor.tools.ampersand import without_ampersand
-from supervisor.tools.background import end_job
+from supervisor.tools.background import BackgroundProcess, end_job, make_job_folder
 from supervisor.tools.descendants import find
 
 pytestmark = pytest.mark.anyio
@@ -146,6 +146,19 @@ async def test_a_job_that_cannot_begin_is_a_failed_launch(call):
     result = await call_shell({**call, "command": ["no-such-program"]}, store=store)
     assert (result["kind"], result["details"]["reason"]) == ("error", "launch")
     assert [event.how for event in await told(store)] == ["failed"]
+
+
+async def test_a_job_whose_owner_dies_at_its_beginning_goes_on_under_its_warden(call, tmp_path):
+    """Released, and nobody there any more to hear that it has begun: its end is written down as any other's."""
+    _, folder = make_job_folder(str(tmp_path), "s")
+    with anyio.fail_after(20):
+        async with BackgroundProcess("sleep 0.1; exit 7", folder, cwd=None, env=call["env"]) as process:
+            os.kill(process.guard, signal.SIGSTOP)
+            await process.release()
+        os.kill(process.guard, signal.SIGCONT)
+        while not (end := Path(folder, "end")).exists():
+            await anyio.sleep(0.02)
+    assert json.loads(end.read_text())["code"] == 7
 
 
 @agent

@@ -100,6 +100,16 @@ async def test_an_owner_killed_later_takes_all_of_its_command_along(anyio_backen
     assert await end_survivor(pid, started) in ("gone", "not ours")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
+async def test_an_owners_end_takes_along_who_outlives_the_command(anyio_backend_name, marker, tmp_path):
+    """The command goes at once, and there is nobody to tell it to; who ignores SIGTERM elsewhere is ended after it."""
+    command = "setsid sh -c 'trap \"\" TERM; touch ready; while :; do sleep 0.1; done' & wait"
+    owner, _ = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
+    owner.kill()
+    owner.wait()
+    await nothing_left(marker)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the platform has no pidfd")
 async def test_a_fork_that_holds_our_sockets_keeps_no_command_alive(marker, tmp_path):
     """A child by fork (multiprocessing makes them) has copies of all we hold: our death itself is watched."""

@@ -59,6 +59,23 @@ async def test_exit_and_deadline_in_one_instant_is_an_exit(env, tmp_path):
     assert (finished.exit_code, finished.timed_out, finished.was_ended) == (3, False, False)
 
 
+async def test_an_exit_is_seen_whatever_woke_the_warden_together_with_it(env):
+    """T1: the release and the death come in one waking (it was stopped meanwhile), and nothing else ever comes."""
+    with anyio.fail_after(20):
+        async with open_process("sleep 1000", env=env) as process:
+            warden = find(process.pid).parent
+            os.kill(warden, signal.SIGSTOP)
+            while process_state(warden) != "T":
+                await anyio.sleep(0.005)
+            os.kill(process.pid, signal.SIGKILL)
+            while process_state(process.pid) != "Z":
+                await anyio.sleep(0.005)
+            await process.release()
+            os.kill(warden, signal.SIGCONT)
+            finished = await process.wait(1000.0)
+    assert (finished.signal, finished.was_ended) == (9, False)
+
+
 async def test_the_deadline_ends_a_command(env, tmp_path):
     """SIGTERM is enough for most; what was written before is kept."""
     finished = await run_past_deadline("echo begun; touch ready; sleep 1000", tmp_path, env=env)
