@@ -121,7 +121,9 @@ class Journal:
         if self._may_commit_now() and self._begin():
             self._in_this_tick += 1
             self._work.set()  # before anybody is told: then a new tick has begun for whoever goes on by it
-            with self._batch(_Batch(slot)) as view:
+            batch = _Batch(slot)
+            with self._transaction(batch) as view:
+                self._write(view, batch)
                 self._sync(view)
         else:
             landed = self._gathering.gather(slot)
@@ -195,7 +197,8 @@ class Journal:
             self._is_committing = False
             batch.finish(error)
             return
-        with self._batch(batch) as view:
+        with self._transaction(batch) as view:
+            self._write(view, batch)
             if self._commit_time < SLOW_COMMIT:
                 self._sync(view)
             else:
@@ -220,18 +223,12 @@ class Journal:
         return is_free and self._commit_time < SLOW_COMMIT
 
     @contextmanager
-    def _batch(self, batch: _Batch) -> Iterator[View]:
-        """Within the store's transaction: run the plans, let the caller commit, make it live and known."""
+    def _transaction(self, batch: _Batch) -> Iterator[View]:
+        """Let the caller write and commit, whichever of it the store refuses, then make it live and known."""
         self._is_committing = True
         view = View(self)
         error: StoreError | None = None
         try:
-            if self.store.generation != self._generation:
-                self._take_foreign(is_locked=True)
-                self._generation = self.store.generation
-            for slot in batch.slots:
-                self._run_plan(view, slot)
-            self.store.write(view.rows)
             yield view
         except StoreRefused as refusal:
             self.store.rollback()
@@ -247,6 +244,15 @@ class Journal:
         self._land(view)
         batch.finish(error)
         self._publish(view.rows)
+
+    def _write(self, view: View, batch: _Batch) -> None:
+        """Run the plans on what is on disk by now, and write what they return."""
+        if self.store.generation != self._generation:
+            self._take_foreign(is_locked=True)
+            self._generation = self.store.generation
+        for slot in batch.slots:
+            self._run_plan(view, slot)
+        self.store.write(view.rows)
 
     def _take_foreign(self, *, is_locked: bool = False) -> None:
         """Take in entries of other processes. One that cannot be read (a newer program wrote it) is left out by the

@@ -78,16 +78,24 @@ def fork(store: MemoryStore) -> MemoryStore:
 
 
 class FaultyStore(MemoryStore):
-    """Does `fault` in its n-th commit of entries, before it; `fault` may raise."""
+    """Does `fault` before its n-th commit of entries, or, at another `step`, its n-th write; `fault` may raise."""
 
-    def __init__(self, nth: int, fault: Callable[[], None]) -> None:
+    def __init__(self, nth: int, fault: Callable[[], None], step: str = "commit") -> None:
         super().__init__()
-        self.commits = 0
-        self._nth = nth
+        self._left = nth
         self._fault = fault
+        self._step = step
+
+    def write(self, rows) -> None:
+        self._reach("write")
+        super().write(rows)
 
     def commit(self) -> None:
-        self.commits += 1
-        if self.commits == self._nth:
-            self._fault()
+        self._reach("commit")
         super().commit()
+
+    def _reach(self, step: str) -> None:
+        self._left -= step == self._step
+        if not self._left:
+            self._left = -1
+            self._fault()

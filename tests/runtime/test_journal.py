@@ -138,13 +138,15 @@ async def test_a_plan_sees_what_those_before_it_in_its_batch_leave():
 
 
 @pytest.mark.parametrize("nth", range(2, 20))
-async def test_a_commit_that_is_refused_suspends_the_tree_and_resuming_goes_on(nth):
-    """A5: whichever commit it is: nothing of the tree fails, nothing runs twice, and the tree comes to its end."""
+@pytest.mark.parametrize("step", ["write", "commit"])
+async def test_a_commit_that_is_refused_suspends_the_tree_and_resuming_goes_on(nth, step):
+    """A5: whichever commit it is, and at either of its steps: nothing of the tree fails, nothing runs twice, and the
+    tree comes to its end."""
 
     def refuse() -> None:
         raise StoreRefused("no room")
 
-    store = FaultyStore(nth, refuse)
+    store = FaultyStore(nth, refuse, step)
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, session="s")
         with anyio.fail_after(1000):
