@@ -64,7 +64,8 @@ class Context(ABC):
     resumed agent gets it from there (design.md "Resuming is running again with a memory").
 
     - After a cancel or a stall: `spawn`, `ask` and calls that need a person raise RunStopping.
-    - Identical operations from two tasks that are alive at once are refused: use `branch` or `task_group`.
+    - Identical operations, and task groups, of two tasks that are alive at once are refused: use `branch` or
+      `task_group`.
     """
 
     session: str

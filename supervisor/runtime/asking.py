@@ -73,7 +73,8 @@ async def ask(
         raise InvalidInput(f"a question expires in more than 0 seconds, not {expires_in}; leave it out for never")
     asked = question(text, choices, schema)
     operation = attempt.name_operation(branch, "ask", asked.name, asked.meaning)
-    with attempt.operating():
+    attempt.begin_operation()
+    try:
         record = await attempt.enter(operation)
         if record is not None and record.state == "abandoned":
             await attempt.wait_for_scope()
@@ -90,6 +91,8 @@ async def ask(
             clock = attempt.host.clock
             await attempt.deliver(lambda: e.OperationFinished(at=clock.now(), operation=operation, kind="ask"))
         settled = await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
     return _value(settled, asked, schema if schema is not None else str)
 
 

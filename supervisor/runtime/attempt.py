@@ -57,7 +57,6 @@ class Attempt:
         "_waiters",
         "blocked",
         "claims",
-        "closed_groups",
         "counts",
         "external",
         "fate",
@@ -69,12 +68,14 @@ class Attempt:
         "is_sealed",
         "memory",
         "overdue",
+        "passed",
         "quiet_since",
         "run",
         "session",
         "spec",
         "stopped_at",
         "timers",
+        "to_save",
         "waiting",
         "watch",
     )
@@ -91,7 +92,10 @@ class Attempt:
         self.memory = Memory(self.state)
         self.run = self.state.runs
         self.counts = dict(self.state.counts)
-        self.closed_groups: dict[str, int] = {}
+        self.passed: dict[str, int] = {}
+        """How many of each operation, and task group, lie behind the agent, since its last save at least."""
+        self.to_save: tuple[msgspec.Raw, dict[str, int]] | None = None
+        """The state that a save is about to write, and what lay behind the agent then."""
         self.watch = Watch(host.watchdog, spec, self._stall)
         self.timers: dict[str, datetime] = {}
         """When its durable timers are due; a run that has one is not waiting for people alone."""
@@ -168,17 +172,22 @@ class Attempt:
         self.counts[key] = count = self.counts.get(key, 0) + 1
         return operation_id(key, count)
 
-    def operating(self) -> "Attempt":
-        """Count an operation as in flight; what completes one is progress."""
-        return self
-
-    def __enter__(self) -> None:
+    def begin_operation(self) -> None:
+        """Count an operation as in flight: no object for each, since so many wait."""
         self.in_flight += 1
 
-    def __exit__(self, *_: object) -> None:
+    def end_operation(self, operation: str | None = None) -> None:
+        """It is over, however it went: that is progress. By its name it lies behind the agent, too."""
         self.in_flight -= 1
+        if operation is not None:
+            self.leave_behind(operation)
         self.watch.progress()
         self.check_quiet()
+
+    def leave_behind(self, operation: str) -> None:
+        """The agent is past an operation, with its result or cut off by a scope of its own: a save forgets it."""
+        if self.fate is None and ((record := self.state.operations.get(operation)) is None or not record.is_open):
+            self.passed.update([split_operation_id(operation)])
 
     async def enter(self, operation: str) -> Operation | None:
         """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
@@ -269,15 +278,6 @@ class Attempt:
         record = self.state.operations.get(event.operation)
         if record is not None and record.state == "finished":
             self._pass_over(event.operation)  # its result came in the meantime, a denial for example; nobody takes it
-
-    def answered_counts(self, state: SessionState) -> dict[str, int]:
-        """Return how many of each operation lie behind the agent: what a save forgets."""
-        counts = {**state.counts, **self.closed_groups}
-        for operation, record in state.operations.items():
-            if self.memory.is_given(operation) or record.state == "abandoned":
-                key, count = split_operation_id(operation)
-                counts[key] = max(count, counts.get(key, 0))
-        return counts
 
     async def wait(self, operation: str, key: str, is_answered: Callable[[], bool], *, is_refused: bool = True) -> None:
         """Wait for people, messages or children, with the watchdog paused. `is_refused`: by a run that was told to

@@ -205,7 +205,8 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
     call = make()
     del make
     attempt, operation = call.attempt, call.operation
-    with attempt.operating():
+    attempt.begin_operation()
+    try:
         record = await attempt.enter(operation)
         if record is not None and record.state == "abandoned":
             await attempt.wait_for_scope()
@@ -220,6 +221,8 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 await call.abandon()
             raise
         answered = await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
     assert isinstance(answered.result, e.ToolCallFinished)
     return result_of(answered.result, call.value_type, f"the result of tool {call.name}")
 

@@ -56,10 +56,13 @@ async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args:
         begun = child if limit is None else None
         return e.OperationFinished(at=now, operation=operation, kind="spawn", child=begun, error=error)
 
-    with attempt.operating():
+    attempt.begin_operation()
+    try:
         if await attempt.enter(operation) is None:
             await begin_child(attempt, operation, agent, given, entry)
         record = await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
     assert isinstance(record.result, e.OperationFinished)
     if record.result.error is not None:
         raise LimitExceeded(record.result.error[1])
@@ -151,7 +154,8 @@ class ChildRun(Run[R]):
     async def outcome(self) -> Outcome[R]:
         attempt, child = self._attempt, self.session
         operation = attempt.name_operation(self._branch, "outcome", child, None)
-        with attempt.operating():
+        attempt.begin_operation()
+        try:
             if await attempt.enter(operation) is None:
                 await attempt.wait(operation, child, lambda: attempt.state.children[child] is not None)
                 now = attempt.host.clock.now()
@@ -159,6 +163,8 @@ class ChildRun(Run[R]):
                 await attempt.deliver(lambda: delivered)
             await attempt.take(operation)
             ended = attempt.state.children[child]
+        finally:
+            attempt.end_operation(operation)
         assert ended is not None
         return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
 
@@ -175,10 +181,13 @@ class ChildRun(Run[R]):
             yield attempt.session, e.OperationFinished(at=now, operation=operation, kind="cancel", child=child)
             yield from cancel_events(view, child, by, reason, now)
 
-        with attempt.operating():
+        attempt.begin_operation()
+        try:
             if await attempt.enter(operation) is None:
                 await attempt.append_to_many(plan)
             await attempt.take(operation)
+        finally:
+            attempt.end_operation(operation)
 
 
 def outcome_of(

@@ -21,6 +21,7 @@ from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import shown
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.signatures import hint_of
@@ -87,12 +88,15 @@ class LocalContext(Context):
         arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}", canonical=True))
         attempt = self._attempt
         operation = attempt.name_operation(self._branch, "step", fn.__qualname__, arguments)
-        with attempt.operating():
+        attempt.begin_operation()
+        try:
             if await attempt.enter(operation) is None:
                 with attempt.watch.working(fn.__qualname__):
                     finished = await self._take_step(operation, fn, args, kwargs)
                     await attempt.append(lambda view, state: [finished])
             record = await attempt.take(operation)
+        finally:
+            attempt.end_operation(operation)
         value: R = self._value(record, hint_of(fn, "return"), fn.__qualname__)
         return value
 
@@ -120,16 +124,16 @@ class LocalContext(Context):
     @asynccontextmanager
     async def move_on_after(self, seconds: float, /) -> AsyncIterator[Timer]:
         timer = DurableTimer(self._attempt, self._branch, seconds)
-        await timer.start()
-        with timer.scope:
-            try:
+        try:
+            await timer.start()
+            with timer.scope:
                 yield timer
-            except GeneratorExit:
-                raise  # nobody is left who could await
-            except BaseException:
-                await timer.interrupt()
-                raise
-        await timer.finish()
+            await timer.finish()
+        except GeneratorExit:
+            raise  # nobody is left who could await
+        except BaseException:
+            await timer.interrupt()
+            raise
 
     async def now(self) -> Any:
         instant = self._attempt.host.clock.now()
@@ -142,10 +146,13 @@ class LocalContext(Context):
         """An operation that is done at once and needs no sync of its own."""
         attempt = self._attempt
         operation = attempt.name_operation(self._branch, kind, "", None)
-        with attempt.operating():
+        attempt.begin_operation()
+        try:
             if await attempt.enter(operation) is None:
                 await attempt.deliver(lambda: self._finished(operation, kind, value))
             record = await attempt.take(operation)
+        finally:
+            attempt.end_operation(operation)
         return self._value(record, type_, kind)
 
     async def receive(self) -> str:
@@ -166,16 +173,25 @@ class LocalContext(Context):
 
     @asynccontextmanager
     async def task_group(self) -> AsyncIterator[TaskGroup]:
-        attempt, key = self._attempt, f"{self._branch}group"
-        attempt.counts[key] = number = attempt.counts.get(key, 0) + 1
-        async with anyio.create_task_group() as tasks:
-            yield _Group(self, f"group{number}", tasks)
-        attempt.closed_groups[key] = number
+        attempt, around = self._attempt, f"{self._branch}groups"
+        depth = attempt.counts.get(around, 0)  # a save may put an inner group behind the agent, and not the outer one
+        opened = attempt.name_operation(self._branch, "group", "", None, depth)
+        number = split_operation_id(opened)[1]
+        attempt.counts[around] = depth + 1
+        try:
+            async with anyio.create_task_group() as tasks:
+                yield _Group(self, f"group{number}" if not depth else f"group{depth}-{number}", tasks)
+        finally:
+            attempt.counts[around] = depth
+            attempt.leave_behind(opened)
 
     @asynccontextmanager
     async def model_call(self) -> AsyncIterator[None]:
-        with self._attempt.watch.working(model_call=True):
-            yield
+        try:
+            with self._attempt.watch.working(model_call=True):
+                yield
+        finally:
+            self._attempt.check_quiet()  # what is left may be waits alone
 
     def heartbeat(self, *, keepalive: bool = False) -> None:
         if keepalive:
@@ -185,15 +201,24 @@ class LocalContext(Context):
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt
-        raw = to_json(state, "the state to save")
+        # As it is now: what another task is given while this is written is not in the state. And the latest only: of
+        # two tasks that save, the one that asked first may be written last.
+        attempt.to_save = latest = to_json(state, "the state to save"), attempt.passed.copy()
 
         def plan(view: View, session: SessionState) -> Iterable[e.AnyEvent]:
-            return [e.StateSaved(at=attempt.host.clock.now(), state=raw, counts=attempt.answered_counts(session))]
+            if attempt.to_save is not None:
+                raw, passed = attempt.to_save
+                yield e.StateSaved(at=attempt.host.clock.now(), state=raw, counts={**session.counts, **passed})
 
-        with attempt.operating():
+        attempt.begin_operation()
+        try:
             await attempt.check()
             await attempt.pass_barrier()
             await attempt.append(plan)
+        finally:
+            if attempt.to_save is latest:
+                attempt.to_save = None
+            attempt.end_operation()
 
     def _finished(
         self, operation: str, kind: str, value: Raw, error: tuple[str, str] | None = None

@@ -27,7 +27,8 @@ from supervisor.runtime.attempt import Attempt
 async def receive(attempt: Attempt, branch: str) -> str:
     """Wait for a message; see Context.receive."""
     operation = attempt.name_operation(branch, "receive", "", None)
-    with attempt.operating():
+    attempt.begin_operation()
+    try:
         if await attempt.enter(operation) is None:
             is_taken = False
             while not is_taken:
@@ -35,6 +36,8 @@ async def receive(attempt: Attempt, branch: str) -> str:
                 await attempt.wait_for_place()
                 is_taken = await attempt.deliver(lambda: _taken(attempt, operation))
         record = await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
     return _text_of(record.result)
 
 
@@ -51,13 +54,16 @@ def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
 async def say(attempt: Attempt, branch: str, text: str) -> None:
     """Say something to whoever watches; see Context.send."""
     operation = attempt.name_operation(branch, "send", "", text)
-    with attempt.operating():
+    attempt.begin_operation()
+    try:
         if await attempt.enter(operation) is None:
             now = attempt.host.clock.now()
             said = e.MessageSent(at=now, text=printable(text), operation=operation)
             done = e.OperationFinished(at=now, operation=operation, kind="send")
             await attempt.append(lambda view, state: [said, done])
         await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
 
 
 def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact

@@ -46,15 +46,24 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
     """Wait until a journaled instant; see Context.sleep."""
     _check_seconds(seconds)
     operation = attempt.name_operation(branch, "sleep", "", seconds)
-    with attempt.operating():
-        await _begin(attempt, operation, "sleep", seconds)
-        record = attempt.state.operations[operation]
-        if record.state == "abandoned":
-            await attempt.wait_for_scope()
-        if record.is_open:
-            await _wait_until_due(attempt, operation)
-            await attempt.deliver(lambda: _finished(attempt, operation, "sleep", expired=True))
+    attempt.begin_operation()
+    try:
+        try:
+            await _begin(attempt, operation, "sleep", seconds)
+            record = attempt.state.operations[operation]
+            if record.state == "abandoned":
+                await attempt.wait_for_scope()
+            if record.is_open:
+                await _wait_until_due(attempt, operation)
+                await attempt.deliver(lambda: _finished(attempt, operation, "sleep", expired=True))
+        except anyio.get_cancelled_exc_class():
+            if attempt.fate is None:
+                abandoned = e.OperationAbandoned(at=attempt.host.clock.now(), operation=operation, kind="sleep")
+                await attempt.abandon(abandoned)
+            raise
         await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
 
 
 async def _wait_until_due(attempt: Attempt, operation: str) -> None:
@@ -65,11 +74,6 @@ async def _wait_until_due(attempt: Attempt, operation: str) -> None:
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
         await attempt.wait(operation, operation, lambda: anyio.current_time() >= deadline, is_refused=False)
-    except anyio.get_cancelled_exc_class():
-        if attempt.fate is None:
-            abandoned = e.OperationAbandoned(at=attempt.host.clock.now(), operation=operation, kind="sleep")
-            await attempt.abandon(abandoned)
-        raise
     finally:
         attempt.host.alarm.take_back(due)
         del attempt.timers[operation]
@@ -98,8 +102,11 @@ class DurableTimer:
 
     async def start(self) -> None:
         attempt = self._attempt
-        with attempt.operating():
+        attempt.begin_operation()
+        try:
             await _begin(attempt, self._operation, "timer", self._seconds)
+        finally:
+            attempt.end_operation()
         attempt.counts[self._around] = self._depth + 1
         record = attempt.state.operations[self._operation]
         if self.expired:
@@ -121,23 +128,27 @@ class DurableTimer:
             with self._firing:
                 if self._firing.cancel_called or attempt.has_ended:
                     return  # the block was left before this task began; its session may have left memory, too
-                if not self.expired:
-                    await attempt.pass_barrier()
-                    if self._firing.cancel_called or not attempt.state.operations[self._operation].is_open:
-                        return  # the block was left before it could be cut off
-                    await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=True))
+                if not self.expired and not await attempt.deliver(self._expiry):
+                    return  # the block was left before it could be cut off
                 await attempt.take(self._operation)
                 self.scope.cancel()
                 self._has_fired.set()
         except (Suspended, StoreError):
             pass  # the attempt is told so itself, and unwinds
 
+    def _expiry(self) -> e.OperationFinished | None:
+        if self._firing.cancel_called or not self._attempt.state.operations[self._operation].is_open:
+            return None
+        return _finished(self._attempt, self._operation, "timer", expired=True)
+
     async def interrupt(self) -> None:
-        """The block was left by a cancellation, by this timer or from outside, or by an error of the agent's."""
+        """The block, or its beginning or end, was cut off by a cancellation that is not this timer's, or by an
+        error."""
         self._end()
         if not self.scope.cancel_called and self._attempt.fate is None:
             now = self._attempt.host.clock.now()
             await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))
+        self._attempt.leave_behind(self._operation)
 
     async def finish(self) -> None:
         """The block was left; say whether in time."""
@@ -145,9 +156,11 @@ class DurableTimer:
         if self.expired:
             if not self.scope.cancel_called:
                 await self._has_fired.wait()
-            return self._end()
+            self._end()
+            return attempt.leave_behind(self._operation)
         self._end()
-        with attempt.operating():
+        attempt.begin_operation()
+        try:
             await attempt.check()
             record = attempt.state.operations[self._operation]
             if record.state == "abandoned":
@@ -155,6 +168,8 @@ class DurableTimer:
             if record.is_open:
                 await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=False))
             await attempt.take(self._operation)
+        finally:
+            attempt.end_operation(self._operation)
         return None
 
     def _end(self) -> None:
@@ -162,3 +177,4 @@ class DurableTimer:
         self._firing.cancel()
         self._attempt.host.alarm.take_back(self._due)
         self._attempt.timers.pop(self._operation, None)
+        self._attempt.check_quiet()  # without it the run may be one that waits for people alone

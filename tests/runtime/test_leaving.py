@@ -1,5 +1,7 @@
 """Leaving a supervisor: what can go on does, what waits sleeps, and nothing is lost or withdrawn."""
 
+from contextlib import suppress
+
 import anyio
 import pytest
 from scenes import LONG, events, names, opened
@@ -77,6 +79,37 @@ async def test_leaving_is_as_quick_for_a_run_that_was_waiting_before():
         await anyio.sleep(1)
         left = anyio.current_time()
     assert anyio.current_time() - left < 5
+    assert names(store, "s")[-1] == "RunPassivated"
+
+
+async def _thinks(ctx: Context) -> None:
+    async with ctx.model_call():
+        await anyio.sleep(30)
+
+
+async def _gives_up(ctx: Context) -> None:
+    with suppress(LookupError):
+        async with ctx.move_on_after(50):
+            await anyio.sleep(30)
+            raise LookupError
+
+
+@pytest.mark.parametrize("goes_on", [_thinks, _gives_up])
+async def test_leaving_waits_for_what_goes_on_beside_an_approval_and_no_longer(goes_on):
+    """W8: a model call that ends, and a timer whose block is left, leave a run that waits for people alone."""
+
+    @agent
+    async def both(ctx: Context) -> None:
+        async with ctx.task_group() as group:
+            group.start_soon(goes_on)
+            await ctx.call(deploy, "x")
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(both, session="s")
+        await anext(run.approvals())
+        left = anyio.current_time()
+    assert anyio.current_time() - left < 40
     assert names(store, "s")[-1] == "RunPassivated"
 
 

@@ -187,6 +187,35 @@ async def test_identical_operations_of_two_live_tasks_are_refused():
         assert effects == ["same"]
 
 
+async def test_task_groups_of_two_live_tasks_are_refused_on_one_context():
+    """R1: which of them has which number would change from attempt to attempt."""
+
+    async def numbered(ctx: Context, name: str) -> None:
+        await ctx.call(effect, name)
+
+    @agent
+    async def careless(ctx: Context) -> str:
+        refused = []
+
+        async def opens(context: Context, name: str) -> None:
+            try:
+                async with context.task_group() as group:
+                    group.start_soon(numbered, name)
+            except InvalidInput as error:
+                refused.append(str(error))
+
+        async with anyio.create_task_group() as tasks:
+            for name in "ab":
+                tasks.start_soon(opens, ctx, name)
+                tasks.start_soon(opens, ctx.branch(name), f"{name} on its own")
+        (hint,) = refused
+        return hint
+
+    async with opened() as supervisor:
+        assert "branch" in await (await supervisor.start(careless)).result()
+        assert len(effects) == 3
+
+
 async def test_a_task_group_of_the_context_gives_each_child_its_branch():
     """R1: numbered in program order, identical operations are told apart in every attempt."""
 

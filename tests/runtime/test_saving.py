@@ -2,13 +2,24 @@
 
 import anyio
 import pytest
-from scenes import events as events_of, fork, opened
+from scenes import ForkingStore, events as events_of, fork, opened
 
-from supervisor import Context, MemoryStore, agent, open_supervisor
+from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
 saved = None
+effects: list[str] = []
+
+
+@tool(approval="never")
+async def effect(name: str) -> str:
+    effects.append(name)
+    return name
+
+
+async def slow_step(seconds: float) -> None:
+    await anyio.sleep(seconds)
 
 
 async def number(n: int) -> int:
@@ -77,3 +88,78 @@ async def test_a_save_behind_a_timer_leaves_the_one_around_it_as_it_is():
     assert len(started) == 2
     ended = events_of(killed, "s", e.RunFinished)[0]
     assert abs((ended.at - started[0].due_at).total_seconds()) < 1
+
+
+async def one_effect(ctx: Context, name: str) -> None:
+    await ctx.sleep(1)
+    await ctx.call(effect, name)
+
+
+@agent
+async def tries_again(ctx: Context) -> None:
+    """The first try leaves nothing in the journal, and the save lies between it and the second."""
+    if ctx.saved is None:
+        async with ctx.move_on_after(1):
+            await ctx.step(slow_step, 5.0)
+        await ctx.save("tried")
+    await ctx.step(slow_step, 5.0)
+    await ctx.call(effect, "end")
+
+
+@agent
+async def groups_again(ctx: Context) -> None:
+    """The first group is cut off, and the save lies between it and the second."""
+    if ctx.saved is None:
+        async with ctx.move_on_after(0.5), ctx.task_group() as group:
+            group.start_soon(one_effect, "first")
+        await ctx.save("tried")
+    async with ctx.task_group() as group:
+        group.start_soon(one_effect, "second")
+    await ctx.call(effect, "end")
+
+
+@agent
+async def groups_in_a_group(ctx: Context) -> None:
+    """A save lies behind each inner group, while the outer one goes on."""
+
+    async def watch(ctx: Context) -> None:
+        await ctx.sleep(10)
+        await ctx.call(effect, "watched")
+
+    async with ctx.task_group() as outer:
+        outer.start_soon(watch)
+        for n in range(ctx.saved or 0, 3):
+            async with ctx.task_group() as group:
+                group.start_soon(one_effect, str(n))
+            await ctx.save(n + 1)
+
+
+@agent
+async def saves_of_many(ctx: Context) -> None:
+    """Each task saves what all of them have got: what another was given meanwhile must not be forgotten with it."""
+    done = list(ctx.saved or [])
+
+    async def one(name: str) -> None:
+        if name not in done:
+            await ctx.call(effect, name)
+            done.append(name)
+            await ctx.save(done)
+
+    async with anyio.create_task_group() as tasks:
+        for name in "abcdef":
+            tasks.start_soon(one, name)
+
+
+@pytest.mark.parametrize("saves", [tries_again, groups_again, groups_in_a_group, saves_of_many])
+async def test_a_crash_behind_a_save_diverges_nowhere_and_runs_nothing_twice(saves):
+    """R1: what a save puts behind the agent is what lay behind it, also where the journal knows nothing of that."""
+    effects.clear()
+    store = ForkingStore(look=lambda: list(effects))
+    async with opened(store) as supervisor:
+        await (await supervisor.start(saves, session="s")).result()
+    for copy, before in store.copies[:-1]:
+        effects[:] = before
+        async with opened(copy) as supervisor:
+            (run,) = await supervisor.resume("s")
+            assert (await run.outcome()).kind == "succeeded", (await run.outcome()).cause
+        assert len(effects) == len({*effects})

@@ -15,6 +15,11 @@ async def ask_a_person(question: str) -> str:
     return question
 
 
+@tool(approval="never")
+async def takes(seconds: float) -> None:
+    await anyio.sleep(seconds)
+
+
 @agent
 async def slow_to_leave(ctx: Context) -> bool:
     try:
@@ -70,3 +75,43 @@ async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_bef
 
         assert (await run.outcome()).value is True
         assert supervisor.find_approvals() == []
+
+
+@pytest.mark.parametrize("late", [-0.03, -0.02, -0.01, -0.005, 0, 0.005])
+async def test_a_timer_that_comes_due_while_the_end_of_its_block_is_committed_is_one_or_the_other(late, monkeypatch):
+    """Commits are slow, and wait in a thread: whoever is first has the timer's one result, and nobody waits on."""
+
+    async def in_thread(commit):
+        await anyio.sleep(0.02)
+        commit()
+
+    monkeypatch.setattr("supervisor.runtime.journal.in_thread", in_thread)
+
+    @agent
+    async def just_in_time(ctx: Context) -> bool:
+        async with ctx.move_on_after(10) as timer:
+            await ctx.call(takes, 10 + late)
+        return timer.expired
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        supervisor._runner.journal._commit_time = 1.0
+        run = await supervisor.start(just_in_time)
+        ends = await run.result()
+        timers = [row.event for row in supervisor.journal(run.session) if isinstance(row.event, e.OperationFinished)]
+    assert [bytes(timer.value) == b"true" for timer in timers] == [ends]
+
+
+async def test_a_block_that_is_left_as_a_scope_around_it_is_cancelled_leaves_no_timer_behind():
+    """Its end was cut off, not its body: nothing of the run is due any more."""
+
+    @agent
+    async def leaves_both(ctx: Context) -> None:
+        with anyio.CancelScope() as scope:
+            async with ctx.move_on_after(1000):
+                scope.cancel()
+        await ctx.call(ask_a_person, question="and now?")
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(leaves_both)
+        await anext(run.approvals())
+        assert supervisor._runner.journal.states[run.session].next_due_at is None
