@@ -42,7 +42,7 @@ async def hear(
     people = supervisor.people
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
-        may_allow = people is None or all(people.why_not_decide(by, each, "session") is None for each in waiting)
+        may_allow = people is None or people.why_not_rule(by) is None
         return await _approve_all(supervisor, root, by, waiting, may_allow if word.for_session else None, where)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)

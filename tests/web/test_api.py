@@ -4,9 +4,9 @@ import json
 
 import anyio
 import pytest
-from sites import world
+from sites import person, world
 
-from supervisor import Approve, Deny
+from supervisor import Approve, Deny, People
 
 pytestmark = pytest.mark.anyio
 NOTE = {"agent": "noting", "input": {"bread": "/dev/null"}}
@@ -121,6 +121,18 @@ async def test_words_decide_for_who_may_and_everything_else_needs_an_operator():
         assert (heard["kind"], heard["verdicts"][0]["kind"]) == ("decided", "won")
         assert here.supervisor.get_approval(asked.id).by == "ana"
         assert (await ana.post(path, json={"text": "yes"})).status_code == 403
+
+
+async def test_who_approves_all_for_the_session_and_may_not_allow_is_told_both():
+    """A12: an approver without reservations decides, and makes no rule; nobody reads that nothing was decided."""
+    async with (
+        world(People([person("olga", "operator"), person("ana", "approver")])) as here,
+        here.client("ana") as ana,
+    ):
+        asked = await here.ask()
+        said = await ana.post(f"/api/sessions/{asked.session}/messages", json={"text": "approve all for session"})
+        assert (said.status_code, said.json()["may_not_allow"], said.json()["rules"]) == (200, True, [])
+        assert here.supervisor.get_approval(asked.id).status == "approved"
 
 
 async def test_a_question_is_answered_and_edited_arguments_are_checked():
