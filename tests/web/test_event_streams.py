@@ -2,14 +2,18 @@
 
 import threading
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
 from daemons import pending_of, until
-from sites import world
+from sites import EVERYBODY, world
+from starlette.requests import Request
 
-from supervisor.channels.web.auth import Guard
-from supervisor.channels.web.events import BEAT, SLOW, EventStream
+from supervisor.channels.web.auth import Guard, Identity
+from supervisor.channels.web.endpoints import Call
+from supervisor.channels.web.events import BEAT, SLOW, EventStream, inbox_events, session_events
+from supervisor.channels.web.schemas import StreamQuery
 from supervisor.channels.web.site import MAX_STREAMS, OTHERS, Site
 
 
@@ -164,6 +168,25 @@ class TestAStream:
 
         await self.serve(anyio.sleep_forever, send, gone)
         assert anyio.current_time() == pytest.approx(self.began)
+
+    async def test_who_is_known_no_more_hears_no_more(self):
+        """A4: what a token or a login opened does not outlive it."""
+        told = []
+
+        async def send(message):
+            told.append(message.get("body", b""))
+
+        async with world() as here:
+            await here.ask()
+            over = datetime.now(UTC) - timedelta(seconds=1)
+            request = Request(
+                {"type": "http", "headers": [], "path_params": {"id": here.supervisor.find_sessions()[0].id}}
+            )
+            identity = Identity(EVERYBODY.find("ana"), over)
+            for listen in (inbox_events, session_events):
+                stream = await listen(Call(here.site, request, identity, StreamQuery(), None))
+                await stream({"type": "http"}, anyio.sleep_forever, send)
+        assert b"id: " not in b"".join(told)
 
     async def serve(self, news, send, receive=anyio.sleep_forever):
         self.began = anyio.current_time()

@@ -1,6 +1,7 @@
 """Who may: forged, expired, foreign-origin and wrong-role requests are refused, and the card stays live (A4)."""
 
 import re
+from base64 import urlsafe_b64encode
 
 import pytest
 from sites import HOST, ORIGIN, world
@@ -85,7 +86,8 @@ async def test_a_login_becomes_a_cookie_that_no_script_reads_and_no_other_site_s
         assert (await client.get("/api/sessions")).status_code == 200
         (name, value), *_ = client.cookies.items()
         client.cookies.clear()
-        for forged in (value[:-4] + "AAAA", "x." + value.partition(".")[2], "", ".", "é.é"):
+        deep = urlsafe_b64encode(b'["olga",1,"",' + b"[" * 9000).decode()
+        for forged in (value[:-4] + "AAAA", "x." + value.partition(".")[2], "", ".", "é.é", f"{deep}."):
             answer = await client.get("/api/sessions", headers={"cookie": f"{name}={forged}".encode()})
             assert answer.status_code == 401
         assert "secure" not in cookie.lower()
@@ -155,9 +157,12 @@ async def test_whoever_guesses_too_often_is_not_listened_to():
 
 
 async def test_a_body_has_a_bound():
-    """413, whatever the client says about its length."""
+    """413, whatever the client says about its length; of a form, its fields have one, too."""
     async with world() as here, here.client("olga") as client:
         assert (await client.post("/api/sessions", content=b" " * (5 << 20))).status_code == 413
+        fields = b"a&" * (1 << 20)
+        assert (await client.post("/login", content=fields)).status_code == 413
+        assert (await client.post("/approvals/x/decision", content=fields)).status_code == 422
 
         async def more():
             return {"type": "http.request", "body": b" " * (1 << 20), "more_body": True}

@@ -35,9 +35,11 @@ _ADDRESSES: Final = 10_000
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who makes a request; `csrf`: what their own pages send back with whatever changes something, if by a cookie."""
+    """Who makes a request, and until when what they show counts, None: for ever; `csrf`: what their own pages send back
+    with whatever changes something, if by a cookie."""
 
     person: Person
+    until: datetime | None
     csrf: str | None = None
 
 
@@ -67,7 +69,8 @@ class Guard:
             scheme, _, token = shown.partition(" ")
             if scheme.lower() != "bearer":
                 raise _unknown("show a token: Authorization: Bearer TOKEN")
-            return Identity(self.check_token(request, token.strip())[0])
+            person, known = self.check_token(request, token.strip())
+            return Identity(person, known.expires_at)
         if (cookie := request.cookies.get(self.cookie)) is None:
             return None
         return self._read_cookie(cookie)
@@ -139,16 +142,18 @@ class Guard:
         try:
             raw, shown = _unbase64(body), _unbase64(signature)
             claims = msgspec.json.decode(raw, type=_Claims)
-        except (ValueError, msgspec.MsgspecError):
+        except (ValueError, msgspec.MsgspecError, RecursionError):
             return None
         now = _now()
         person = self.people.find(claims.name)
         for token in person.tokens if person is not None else ():
             if token.is_valid(now) and hmac.compare_digest(self._sign(token, b"cookie", raw), shown):
-                if now.timestamp() >= claims.until:
+                until = datetime.fromtimestamp(claims.until, UTC)
+                if now >= until:
                     return None
                 assert person is not None
-                return Identity(person, _base64(self._sign(token, b"csrf", raw)))
+                until = min(until, token.expires_at or until)
+                return Identity(person, until, _base64(self._sign(token, b"csrf", raw)))
         return None
 
     def _sign(self, token: TokenHash, purpose: bytes, body: bytes) -> bytes:

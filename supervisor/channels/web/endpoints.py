@@ -8,6 +8,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -73,6 +74,11 @@ class Call:
     def person(self) -> Person:
         assert self._identity is not None, "the table lets nobody in here who is not known"
         return self._identity.person
+
+    @property
+    def until(self) -> datetime | None:
+        """Until when what was shown counts; None: for ever."""
+        return None if self._identity is None else self._identity.until
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
