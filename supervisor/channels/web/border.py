@@ -5,6 +5,8 @@ Rules
   bound to all of them. An address cannot be rebound, a name can.
 - A body has a bound; a client that lies about its length is cut off where the bound is. One that takes for ever to send
   what it announced is not waited for. (For the head of a request the server does not wait either.)
+- What nobody reads of a body is dropped while we answer: the server's queue for it has few places, and through it comes
+  that the client has gone, too; a full one would hold up the end of the answer for ever.
 - More than so many requests are not under way at once; whoever comes beyond is told to try again.
 - Every answer tells browsers not to guess, not to frame, not to tell others where they came from.
 - Whatever is raised below becomes a problem document (channels/web/problems.py).
@@ -26,6 +28,10 @@ from supervisor.channels.web.problems import Problem, problem_of
 MAX_BODY: Final = 4 * 1024 * 1024
 PATIENCE: Final = 30.0
 """Seconds that a body may take."""
+GONE: Final = 1.0
+"""Seconds after an answer in which the server says that its client has gone; it says so at once."""
+_ANNOUNCING: Final = ("content-length", "transfer-encoding")
+"""Headers without which a request has no body."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:@/\[\]]+)(:\d*)?")
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
@@ -65,21 +71,23 @@ class Border:
             await send({"type": "websocket.close", "code": 1008, "reason": "no websockets here"})
             return
         has_begun = False
+        headers = Headers(scope=scope)
+        body = _Body(receive, is_empty=not any(name in headers for name in _ANNOUNCING))
 
         async def answer(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
                 self._answered(scope["method"], message["status"])
-                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                answered = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
+                    answered.setdefault(name, value)
+            await body.drop_during(send, message)
 
         try:
-            self._check(Headers(scope=scope))
+            self._check(headers)
             with self._requests.held():
-                await self._app({**scope, "app": self}, _Bounded(receive), answer)  # with an app the router raises
+                await self._app({**scope, "app": self}, body, answer)  # with an app the router raises
         except Exception as error:  # noqa: BLE001 # the outermost layer: nothing but an answer leaves it
             problem = problem_of(error)
             if not has_begun:
@@ -107,24 +115,59 @@ class Border:
         return self._any_address
 
 
-class _Bounded:
+class _Body:
     """`receive`, until more has come than a body may have, or it has taken longer than it may take."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, *, is_empty: bool) -> None:
         self._receive = receive
         self._length = 0
         self._deadline = anyio.current_time() + PATIENCE
+        self._is_whole = is_empty
+        """Whether all that is still to come is that the client has gone."""
+        self._is_awaited = False
+        self._gone: Message | None = None
 
     async def __call__(self) -> Message:
         with anyio.CancelScope(deadline=self._deadline):
-            message = await self._receive()
+            self._is_awaited = True
+            try:
+                message = self._gone or await self._take()
+            finally:
+                self._is_awaited = False
             self._length += len(message.get("body", b""))
             if self._length > MAX_BODY:
                 raise _too_large()
-            if not message.get("more_body", False):
+            if self._is_whole:
                 self._deadline = math.inf  # from here on it tells when the client goes
             return message
         raise Problem(408, f"a body may take {PATIENCE:g} s", headers={"connection": "close"})
+
+    async def drop_during(self, send: Send, message: Message) -> None:
+        """Send a part of the answer, and drop meanwhile what nobody reads; behind the last part, to the end."""
+        if self._is_whole or self._is_awaited:
+            await send(message)
+            return
+        async with anyio.create_task_group() as tasks:
+            dropped = anyio.Event()
+            tasks.start_soon(self._drop, dropped)
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                with anyio.move_on_after(GONE, shield=True):
+                    await dropped.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _drop(self, dropped: anyio.Event) -> None:
+        while self._gone is None:
+            await self._take()
+            await anyio.lowlevel.checkpoint()
+        dropped.set()
+
+    async def _take(self) -> Message:
+        message = await self._receive()
+        self._is_whole = not message.get("more_body", False)
+        if message["type"] == "http.disconnect":
+            self._gone = message
+        return message
 
 
 def _too_large() -> Problem:

@@ -10,7 +10,7 @@ Where to go afterwards is a path on this server (`next`), never another site's a
 
 import secrets
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
@@ -19,17 +19,23 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.channels.web.border import MAX_BODY
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.rendering import HEADERS, render
 
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
 
+FIELDS: Final = 20
+"""Of one form. Who sends many is no browser of ours, and everybody would wait while they are read."""
+LARGEST: Final = 16 * 1024
+"""Bytes of the form that logs in: anybody may send it."""
+
 
 def routes(site: "Site") -> list[BaseRoute]:
     async def visit(request: Request) -> Response:
         if request.method == "POST":
-            form = await read_form(request)
+            form = await read_form(request, LARGEST)
         else:
             form = dict(request.query_params)
         token, then = form.get("token"), form.get("next")
@@ -98,9 +104,15 @@ def ask_to_log_in(request: Request) -> Response:
     return RedirectResponse(f"/login?next={quote(request.url.path)}", 303)
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that was sent as browsers do by default."""
-    fields = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
+async def read_form(request: Request, most: int = MAX_BODY) -> dict[str, str]:
+    """Return the fields of a form that was sent as browsers do by default. `most`: bytes. Raises Problem: 413, 422."""
+    body = await request.body()
+    if len(body) > most:
+        raise Problem(413, f"this form may have {most} bytes at most")
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS)
+    except ValueError:
+        raise Problem(422, f"a form may have {FIELDS} fields at most") from None
     return {name: values[-1] for name, values in fields.items()}
 
 

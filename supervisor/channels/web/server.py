@@ -5,16 +5,19 @@ Rules
 - The socket is ours: bound before anything else is begun, so that a port that is taken is said at once, and not
   inherited by the programs that we run.
 - What it would log is not heard: requests that fail are logged by the border.
+- It speaks HTTP/1.1, whatever a client would rather speak. By itself it would go over to HTTP/2 or to a websocket, and
+  then a connection on which nothing is asked can stay for ever.
 """
 
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import sniffio
 from hypercorn.config import Config, Sockets
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
@@ -56,6 +59,7 @@ async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], A
     config.graceful_timeout = GRACE
     config.backlog = BACKLOG
     sockets = Sockets([], [listener], [])
+    H11Protocol._check_protocol = _stay  # type: ignore[assignment, method-assign] # noqa: SLF001 # there is no setting for it
     wrapped = wrap_app(app, config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type] # the same protocol, typed twice
 
     async def stopped() -> None:
@@ -70,3 +74,8 @@ async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], A
             from hypercorn.asyncio.run import worker_serve as serve_on_asyncio
 
             await serve_on_asyncio(wrapped, config, sockets=sockets, shutdown_trigger=stopped)
+
+
+async def _stay(protocol: H11Protocol, request: Any) -> None:
+    """Answer a request as if it had not asked for another protocol."""
+    object.__setattr__(request, "headers", [each for each in request.headers if each[0] != b"upgrade"])
