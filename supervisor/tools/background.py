@@ -5,7 +5,7 @@ that the job starts, but it no longer ends with us. What a later process must kn
 names job and warden by pid and start time, the warden writes down the end, and the log has the output.
 
 Rules
-- The job's folder (0700) holds `session`, whose it is; `log`, its output as it comes (0600, without a bound); `end`,
+- The job's folder (0700) holds `session`, whose it is; `log`, its output as it comes (0600; see `log_limit`); `end`,
   written by the warden when nothing of the job is left; `by`, who wanted its end, if somebody did; and `told`, once its
   session was told.
 - A job is alive if its warden is, or the process itself, by pid *and* start time. Else its `end` says how it ended;
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -30,6 +30,7 @@ import msgspec
 from supervisor.core.events import JobStarted
 from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
+from supervisor.tools.log_limit import read_kept
 from supervisor.tools.output import HeadAndTail
 from supervisor.tools.process import START_TIMEOUT, Process, encode_request
 from supervisor.tools.survivors import Answer, end_survivor
@@ -163,16 +164,23 @@ async def end_job(job: JobStarted, by: str) -> Answer:
     return await end_survivor(job.process, job.process_started_at, GRACE)
 
 
-def read_log(log: str, limit: int, offset: int | None = None) -> tuple[bytes, int, int]:
-    """Return up to `limit` bytes of a log, where they begin, and how long it is: its end, or from `offset` on.
+class Piece(NamedTuple):
+    """A part of a log. `omitted` bytes before `start` were asked for, too, and are not kept any more."""
 
-    Raises OSError.
-    """
-    with Path(log).open("rb") as file:
+    raw: bytes
+    start: int
+    omitted: int
+    size: int
+    """Of the whole log: how much was ever written."""
+
+
+def read_log(log: str, limit: int, offset: int | None = None) -> Piece:
+    """Return up to `limit` bytes of a log: its end, or from `offset` on. Raises OSError."""
+    with Path(log).open("rb", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
-        start = max(0, size - limit) if offset is None else min(offset, size)
-        file.seek(start)
-        return file.read(limit), start, size
+        asked = max(0, size - limit) if offset is None else min(offset, size)
+        raw, start = read_kept(file.fileno(), asked, limit)
+        return Piece(raw, start, start - asked, max(size, start + len(raw)))
 
 
 def _write(path: Path, text: str) -> None:

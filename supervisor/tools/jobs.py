@@ -19,9 +19,11 @@ from supervisor.core.session import Job
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import ToolResult
-from supervisor.tools.background import end_job, look_at, read_log
+from supervisor.tools.background import Piece, end_job, look_at, read_log
+from supervisor.tools.output import without_split_end, without_split_start
 
 OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns, unless it says otherwise
+LARGEST_OUTPUT: Final = 2**20  # however much it says: all of it is in memory, and in the journal
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,27 +56,44 @@ async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
 async def job_output(
     context: ToolContext, job: str, offset: int | None = None, limit: int = OUTPUT_LIMIT
 ) -> ToolResult[str]:
-    """Return what a job has put out: the last `limit` bytes, or those from `offset` on.
+    """Return what a job has put out: the last `limit` bytes (1 MiB at most), or those from `offset` on.
 
-    `details`: state, exit_code, signal, offset (of the first byte returned), next_offset, size (bytes of the log).
+    Of a long log the middle is not kept. `details`: state, exit_code, signal, offset (of the first byte returned),
+    next_offset, omitted (bytes before it that were asked for, and are gone), size (bytes that were ever put out).
     """
     view = await view_of(_find(context, job))
     if limit <= 0 or (offset is not None and offset < 0):
         raise ToolFailed("limit and offset are numbers of bytes", reason="invalid_arguments", effect="none")
     try:
-        raw, start, size = await anyio.to_thread.run_sync(read_log, view.log, limit, offset)
+        piece = await anyio.to_thread.run_sync(read_log, view.log, min(limit, LARGEST_OUTPUT), offset)
     except OSError as error:
         raise ToolFailed(f"the log cannot be read: {error}", reason="log", effect="none") from None
+    raw, start = _whole_characters(piece, is_complete=view.state != "running", is_end=offset is None)
     text = raw.decode("utf-8", "backslashreplace")
+    gone = f"[{piece.omitted} bytes before this are gone: of a long log the middle is not kept]\n"
     details: dict[str, Any] = {
         "state": view.state,
         "exit_code": view.exit_code,
         "signal": view.signal,
         "offset": start,
         "next_offset": start + len(raw),
-        "size": size,
+        "omitted": piece.omitted,
+        "size": piece.size,
     }
-    return ToolResult(kind="ok", content=text, value=text, details=details)
+    return ToolResult(kind="ok", content=gone + text if piece.omitted else text, value=text, details=details)
+
+
+def _whole_characters(piece: Piece, *, is_complete: bool, is_end: bool) -> tuple[bytes, int]:
+    """Return a piece and where it begins, less half a character that the next piece begins with, or one before."""
+    raw, start = piece.raw, piece.start
+    if is_end and start > 0:
+        raw = without_split_start(raw)
+        start += len(piece.raw) - len(raw)
+    is_last = start + len(raw) == piece.size
+    if not (is_last and is_complete):
+        whole = without_split_end(raw)
+        raw = whole if whole or is_last else raw  # a limit smaller than a character must not stop the reader
+    return raw, start
 
 
 @tool(approval="never")

@@ -78,13 +78,14 @@ class HeadAndTail:
         head, tail = bytes(self._head), bytes(self._tail)
         if len(head) + len(tail) == self._total:
             return Output(head=head + tail, total=self._total)
-        return Output(head=_without_split_end(head), tail=_without_split_start(tail), total=self._total)
+        return Output(head=without_split_end(head), tail=without_split_start(tail), total=self._total)
 
     def _cut_tail(self) -> None:
         del self._tail[: max(0, len(self._tail) - self._tail_limit)]
 
 
-def _without_split_end(raw: bytes) -> bytes:
+def without_split_end(raw: bytes) -> bytes:
+    """Return bytes less the beginning of a character at their end."""
     for back in range(1, min(4, len(raw)) + 1):
         byte = raw[-back]
         if byte & 0xC0 == 0x80:
@@ -94,7 +95,8 @@ def _without_split_end(raw: bytes) -> bytes:
     return raw  # no character at all: binary
 
 
-def _without_split_start(raw: bytes) -> bytes:
+def without_split_start(raw: bytes) -> bytes:
+    """Return bytes less the rest of a character at their start."""
     for start in range(min(4, len(raw))):
         if raw[start] & 0xC0 != 0x80:
             return raw[start:]

@@ -17,7 +17,7 @@ Rules:
 - A background job's warden lets go of its owner once the command has begun (`begun`), and lives as long as the job:
   `END_JOB` (a signal) asks for the end, and the last thing it does is to write down how the job ended (`record`),
   since whoever wants to know may be a later process. What it needs for that is loaded before: the interpreter's files
-  may be gone by then.
+  may be gone by then. Meanwhile it keeps the job's log within its bound (see `log_limit`).
 - Standard library only, and little of it; no import of the package around it is run (see `launcher`).
 
 Where the platform has no subreaper (macOS), what left the command's group *and* lost its parent is not found.
@@ -37,6 +37,7 @@ from typing import Any, NoReturn
 
 from supervisor.tools.descendants import PROC, Seen, below, started_at, table
 from supervisor.tools.ending import Ending
+from supervisor.tools.log_limit import LOOK_EVERY, Punch, find_punch, reopen, trim
 
 GO = b"g"
 READY = b"r"
@@ -68,7 +69,8 @@ def unpack(buffer: bytearray) -> Any:
 def serve(requests: socket.socket, owner: int | None) -> None:
     """Be the launcher: fork a warden for each wire that arrives, until the owner (its pidfd) is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens need no reaping
-    prctl = _find_prctl()
+    libc = _find_libc()
+    punch = None if libc is None else find_punch(libc)
     gc.disable()  # no cycles worth collecting, and a collection would copy every page that a fork shares
     poll = select.poll()
     poll.register(requests.fileno(), select.POLLIN)
@@ -89,26 +91,26 @@ def serve(requests: socket.socket, owner: int | None) -> None:
         else:
             if child == 0:
                 requests.close()
-                _guard(wire, output, owner, prctl)
+                _guard(wire, output, owner, libc, punch)
         wire.close()
         os.close(output)
 
 
-def _find_prctl() -> Any:
+def _find_libc() -> Any:
     if not PROC:
         return None
     try:
         import ctypes  # only Linux needs it
 
-        return ctypes.CDLL(None).prctl
-    except (ImportError, OSError, AttributeError):
+        return ctypes.CDLL(None)
+    except (ImportError, OSError):
         return None
 
 
-def _guard(wire: socket.socket, output: int, owner: int | None, prctl: Any) -> NoReturn:
+def _guard(wire: socket.socket, output: int, owner: int | None, libc: Any, punch: Punch | None) -> NoReturn:
     try:
-        is_subreaper = prctl is not None and prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        Warden(wire, output, owner, is_subreaper=is_subreaper).run()
+        is_subreaper = libc is not None and libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        Warden(wire, output, owner, punch, is_subreaper=is_subreaper).run()
     except BaseException:  # noqa: BLE001 - this process has nobody else to tell
         import traceback  # slow, and needed never
 
@@ -125,7 +127,9 @@ def _tell(wire: socket.socket, *message: object) -> None:
 class Warden:
     """One command, from its fork to the end of the last process it started."""
 
-    def __init__(self, wire: socket.socket, output: int, owner: int | None, *, is_subreaper: bool) -> None:
+    def __init__(
+        self, wire: socket.socket, output: int, owner: int | None, punch: Punch | None, *, is_subreaper: bool
+    ) -> None:
         self._wire = wire
         self._owner = {wire.fileno()} if owner is None else {wire.fileno(), owner}  # where the owner is heard of
         self._is_subreaper = is_subreaper
@@ -150,6 +154,8 @@ class Warden:
             self._become_command(output, gate_reader, news_writer)
         os.close(gate_reader)
         os.close(news_writer)
+        self._punch = punch
+        self._log = reopen(output) if self._record is not None and punch is not None else None
         os.close(output)
 
     def run(self) -> None:
@@ -257,8 +263,14 @@ class Warden:
             if ready & self._owner or self._is_told_to_end:
                 return True
             # Only now: what woke us before, at the gate, may have told of the exit, too, and nothing else would.
-            ready = self._wait(None, *self._owner)
+            ready = self._wait(None if self._log is None else LOOK_EVERY, *self._owner)
+            self._trim_log()
         return False
+
+    def _trim_log(self) -> None:
+        if self._log is not None and self._punch is not None:
+            with contextlib.suppress(OSError):  # no holes in this file system, or no room for a line
+                trim(self._log, self._punch)
 
     def _has_exited(self) -> bool:
         """Reap whoever is ours and has exited; return whether the command itself has."""
@@ -298,6 +310,7 @@ class Warden:
         ]
         _tell(self._wire, "done", rows[:REPORTED], len(rows))
         if self._record is not None:
+            self._trim_log()
             code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
             self._write_record(code, time.monotonic() - self._began, is_ended=was_signalled)
 

@@ -15,9 +15,11 @@ from real_processes import new_marker, no_descriptor_left, process_state, real_b
 
 from supervisor import Context, MemoryStore, SqliteStore, agent, job_kill, job_output, jobs, open_supervisor, shell
 from supervisor.core import events as e
+from supervisor.tools import log_limit
 from supervisor.tools.ampersand import without_ampersand
 from supervisor.tools.background import BackgroundProcess, end_job, make_job_folder
 from supervisor.tools.descendants import find
+from supervisor.tools.jobs import LARGEST_OUTPUT
 
 pytestmark = pytest.mark.anyio
 
@@ -159,6 +161,52 @@ async def test_a_job_whose_owner_dies_at_its_beginning_goes_on_under_its_warden(
         while not (end := Path(folder, "end")).exists():
             await anyio.sleep(0.02)
     assert json.loads(end.read_text())["code"] == 7
+
+
+@agent
+async def reading_a_log(ctx: Context, given: tuple[dict[str, Any], list[tuple[int | None, int]]]) -> list[Any]:
+    """Read a job's log when it has ended, from these offsets on, so many bytes each."""
+    call, places = given
+    job = (await ctx.call(shell, **call)).details["job"]
+    while (await ctx.call(jobs)).value[0].state == "running":
+        await ctx.sleep(0.05)
+    return [plain(await ctx.call(job_output, job, offset=offset, limit=limit)) for offset, limit in places]
+
+
+async def read_log_of(call, *places):
+    store = MemoryStore()
+    with anyio.fail_after(60):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            run = await supervisor.start(reading_a_log, (call, list(places)), session="s")
+            pieces = await run.result()
+            return pieces, os.stat(events(store, "s", e.JobStarted)[0].log)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="holes in files are asked for as Linux has them")
+async def test_the_log_of_a_chatty_job_is_bounded_and_says_so(call):
+    """Its middle goes; a cursor stays true, and whoever reads from there is told how much is missing."""
+    head_size = log_limit.HEAD
+    talk = {**call, "command": "yes 0123456789abcde | head -c 83886080; echo last"}
+    (head, middle, tail), found = await read_log_of(talk, (head_size - 100, 1000), (head_size, 1000), (None, 5))
+    assert (found.st_size, found.st_blocks * 512 <= log_limit.LIMIT) == (83886085, True)
+    assert head["content"].encode().endswith(log_limit.NOTE)
+    start, gone = middle["details"]["offset"], middle["details"]["omitted"]
+    assert (gone > 0, start - gone) == (True, head_size)
+    assert (middle["value"][:16], str(gone) in middle["content"]) == ("0123456789abcde\n", True)
+    assert (tail["value"], tail["details"]["omitted"]) == ("last\n", 0)
+
+
+async def test_a_cursor_in_a_log_never_splits_a_character(call):
+    """Nor does one go lost: what is cut off at one call begins the next."""
+    pieces, _ = await read_log_of({**call, "command": "printf 'a€😀b€'"}, (0, 5), (4, 5), (9, 5), (None, 5))
+    assert [piece["value"] for piece in pieces] == ["a€", "😀b", "€", "b€"]
+    assert [piece["details"]["next_offset"] for piece in pieces] == [4, 9, 12, 12]
+
+
+async def test_nobody_reads_more_of_a_log_at_once_than_there_is_room_for(call):
+    """Whatever a model makes up: one piece has a bound, and says where it goes on."""
+    (piece,), _ = await read_log_of({**call, "command": "head -c 3000000 /dev/zero"}, (0, 2**62))
+    assert piece["details"]["next_offset"] == LARGEST_OUTPUT
 
 
 @agent
