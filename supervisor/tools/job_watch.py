@@ -26,7 +26,8 @@ from supervisor.core.errors import StoreDied, StoreError
 from supervisor.logs import FactLog
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.runner import Runner
-from supervisor.tools.background import SESSION, TOLD, Seen, end_job, look_at
+from supervisor.tools.background import TOLD, Seen, end_job, look_at
+from supervisor.tools.job_logs import job_folders
 
 log = FactLog(__name__)
 
@@ -43,6 +44,8 @@ class JobWatch:
         self._store = runner.journal.store
         self._parent: str | None = self._store.jobs_folder
         self._watched: dict[str, tuple[str, e.JobStarted]] = {}
+        self._taken: set[str] = set()
+        """Trees that were taken up, and whose jobs have yet to be looked for."""
         self._has_jobs = anyio.Event()
         self._looking = anyio.Lock()
 
@@ -56,25 +59,24 @@ class JobWatch:
         self._has_jobs.set()
 
     def take_up(self, root: str) -> None:
-        """Watch the jobs again that a tree has and nobody was told the end of."""
-        for session, names in self._untold().items():
+        """Watch the jobs again that a tree has and nobody was told the end of, from the next look on."""
+        if self._store.jobs_folder is not None and Path(self._store.jobs_folder).is_dir():
+            self._taken.add(root)
+            self._has_jobs.set()
+
+    async def _take_up_trees(self) -> None:
+        """Look through the folders once for all trees that were taken up meanwhile: there may be thousands of each."""
+        assert self._store.jobs_folder is not None
+        taken = frozenset(self._taken)
+        untold = await anyio.to_thread.run_sync(_untold, self._store.jobs_folder)
+        for session, names in untold.items():
             with suppress(StoreError):  # unreadable: its session says so to whoever asks for it
                 row = self._store.get_session(session)
-                if row is not None and row.root == root:
-                    self._take_up(session, names)
+                if row is not None and row.root in taken:
+                    self._take_up_jobs(session, names)
+        self._taken -= taken
 
-    def _untold(self) -> dict[str, set[str]]:
-        """Return the jobs that are not marked as told of, by session."""
-        found: dict[str, set[str]] = {}
-        if self._store.jobs_folder is None:
-            return found
-        for marker in Path(self._store.jobs_folder).glob(f"*/{SESSION}"):
-            with suppress(OSError):
-                if not (marker.parent / TOLD).exists():
-                    found.setdefault(marker.read_text(), set()).add(marker.parent.name)
-        return found
-
-    def _take_up(self, session: str, names: set[str]) -> None:
+    def _take_up_jobs(self, session: str, names: set[str]) -> None:
         events = [row.event for row in self._store.journal(session)]
         ended = {event.job for event in events if isinstance(event, e.JobEnded)}
         for event in events:
@@ -95,7 +97,7 @@ class JobWatch:
                 return  # whoever runs the tree says so
             except (StoreError, OSError) as error:
                 log.warning("jobs.unseen", reason=str(error))  # what was not told is told at the next look
-            if not self._watched:
+            if not (self._watched or self._taken):
                 self._has_jobs = anyio.Event()
 
     async def leave(self) -> None:
@@ -106,6 +108,8 @@ class JobWatch:
     async def look(self, *, is_leaving: bool = False) -> None:
         """Tell of the jobs that are over, and end those whose time has come."""
         async with self._looking:
+            if self._taken:
+                await self._take_up_trees()
             for name, (session, job) in list(self._watched.items()):
                 seen = await anyio.to_thread.run_sync(look_at, job)
                 if seen.state == "running" and not job.keep and self._is_over(session, is_leaving=is_leaving):
@@ -146,6 +150,15 @@ class JobWatch:
 
         await self._runner.journal.append(plan)
         _mark_told(job)
+
+
+def _untold(parent: str) -> dict[str, set[str]]:
+    """Return the jobs that are not marked as told of, by session."""
+    found: dict[str, set[str]] = {}
+    for session, folder in job_folders(parent):
+        if not (folder / TOLD).exists():
+            found.setdefault(session, set()).add(folder.name)
+    return found
 
 
 def _mark_told(job: e.JobStarted) -> None:
