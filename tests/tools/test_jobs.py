@@ -179,7 +179,7 @@ async def read_log_of(call, *places):
         async with open_supervisor(store, unattended="approve") as supervisor:
             run = await supervisor.start(reading_a_log, (call, list(places)), session="s")
             pieces = await run.result()
-            return pieces, os.stat(events(store, "s", e.JobStarted)[0].log)
+            return pieces, Path(events(store, "s", e.JobStarted)[0].log).stat()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="holes in files are asked for as Linux has them")
