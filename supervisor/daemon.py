@@ -11,7 +11,7 @@ Rules
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,8 @@ class Daemon:
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         return f"http://{host}:{self.port}"
 
-    async def run(self) -> None:
-        """Serve until cancelled, then leave in good order (R8)."""
+    async def run(self, is_open: Callable[[], None] = lambda: None) -> None:
+        """Serve until cancelled, then leave in good order (R8); `is_open` is called when the store is."""
         settings = self._settings
         web = make_web(
             people=settings.people,
@@ -81,6 +81,7 @@ class Daemon:
             ) as supervisor,
             anyio.create_task_group() as tasks,
         ):
+            is_open()
             tasks.start_soon(supervisor.wait_until_it_dies)
             tasks.start_soon(web.wait_until_it_fails)
 

@@ -172,8 +172,7 @@ async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
     known = {view.id: view for view in supervisor.find_sessions() if view.parent is None}
     reference = f"{caretaker.__module__}:{caretaker.__qualname__}"
     for view in known.values():
-        its_agent, given = _beginning(supervisor, view.id)
-        if view.outcome is None and its_agent == reference:
+        if view.outcome is None and (given := _input(supervisor, view.id, reference)) is not None:
             folder = Path(msgspec.json.decode(given, type=str))
             make_project(folder, only_if_gone=True)  # a reboot empties the folder for temporary files
             return (await supervisor.resume(view.id))[0], folder
@@ -184,9 +183,9 @@ async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
     return await supervisor.start(caretaker, str(folder), session=session), folder
 
 
-def _beginning(supervisor: "LocalSupervisor", session: str) -> tuple[str, msgspec.Raw]:
-    """Return the reference of a session's agent, and its input."""
-    created, started = (row.event for row in supervisor.journal(session)[:2])
-    assert isinstance(created, SessionCreated)
-    assert isinstance(started, RunStarted)
-    return created.agent, started.input
+def _input(supervisor: "LocalSupervisor", session: str, reference: str) -> msgspec.Raw | None:
+    """Return what a session was begun with, None if another agent did."""
+    match [row.event for row in supervisor.journal(session)[:2]]:
+        case [SessionCreated(agent=agent), RunStarted(input=given)] if agent == reference:
+            return given
+    return None

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from supervisor.cli import repair
 from supervisor.cli.exits import code_of, explain
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = make_app()(arguments)
         sys.stdout.flush()
     except CycloptsError as error:
-        return _fail(f"{error} (see supervisor --help)", 2)
+        return _fail(f"{_misused(error)} (see {' '.join(['supervisor', *(error.command_chain or ())])} --help)", 2)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except UnicodeEncodeError as error:  # bytes on the command line that are no text; files may have such names
@@ -86,6 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SupervisorError, OSError) as error:
         return _fail(explain(error), code_of(error))
     return result if isinstance(result, int) else 0
+
+
+def _misused(error: CycloptsError) -> str:
+    if isinstance(error, UnusedCliTokensError):
+        return f"too many words, from {(error.unused_tokens or [''])[0]!r} on: put a text of several words into quotes"
+    return str(error)
 
 
 def _fail(text: str, code: int) -> int:

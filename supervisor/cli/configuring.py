@@ -82,6 +82,8 @@ def init(file: Path = DEFAULT, /) -> int:
             new.write(EXAMPLE)
     except FileExistsError:
         raise InvalidInput(f"{file} exists; it was left as it is") from None
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written: {error.strerror}") from None
     print(file)
     say(f"Edit it, then: supervisor check {file}    and: supervisor serve --config {file}")
     return Exit.DONE

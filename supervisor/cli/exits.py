@@ -53,12 +53,15 @@ def code_of(error: BaseException) -> Exit:
 
 def explain(error: BaseException) -> str:
     """Return an error's one line; what an agent or a file wrote into it is made safe for a screen."""
-    text = visible(str(error), lines=True) or type(error).__name__
+    said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    text = visible(said, lines=True) or type(error).__name__
     return f"{text} (left untouched)" if isinstance(error, StoreUnreadable) and "untouched" not in text else text
 
 
 def not_found(kind: str, name: str, known: Iterable[str]) -> NotFound:
     """Return the error for an id that is not there, offering the closest ones that are."""
-    near = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    every = list(known)
+    begun = [other for other in every if name and other.startswith(name)]  # it was cut off
+    near = begun[:3] or get_close_matches(name, every, n=3, cutoff=0.6)
     offer = f"; did you mean {' or '.join(near)}?" if near else f"; see supervisor {kind}s"
     return NotFound(f"no {kind} {visible(name)} in this store{offer}")

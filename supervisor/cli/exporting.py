@@ -32,7 +32,7 @@ def export(
     session: str,
     /,
     *,
-    output: Annotated[Path | None, Parameter(help="A file, written whole or not at all, mode 0600.")] = None,
+    output: Annotated[Path | None, Parameter(help="A file, written whole or not at all, mode 0600; or a pipe.")] = None,
     store: StoreOption = None,
 ) -> int:
     """Write the journals of a session's whole tree as JSON lines.
@@ -51,7 +51,13 @@ def export(
     else:
         if not output.absolute().parent.is_dir():
             raise InvalidInput(f"there is no folder {visible(str(output.parent))} to write into: make it first")
-        write_whole(output, _lines(rows))
+        if output.is_dir():
+            raise InvalidInput(f"{visible(str(output))} is a folder: name a file in it")
+        if output.exists() and not output.is_file():  # a device or a pipe is written to, never replaced
+            with output.open("wb") as sink:
+                sink.writelines(_lines(rows))
+        else:
+            write_whole(Path(os.path.realpath(output)), _lines(rows))
         say(f"{len(rows)} entries are in {visible(str(output))}")
     return Exit.DONE
 

@@ -56,7 +56,7 @@ def prune(
     json: JsonOption = False,
 ) -> int:
     """Remove trees that have ended and were silent for long: their journals, approvals and job logs."""
-    place, before = find_store(store), datetime.now(UTC) - parse_duration(older_than)
+    place, before = find_store(store), _before(older_than)
     if json and not (yes or dry_run):
         raise InvalidInput("--json asks nobody: say --yes, or --dry-run to look only")
     if not dry_run:
@@ -84,6 +84,14 @@ def parse_duration(text: str) -> timedelta:
     if match is None:
         raise InvalidInput(f"{visible(text)} is no duration: give a number and s, m, h, d or w, such as 30d")
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+
+def _before(older_than: str) -> datetime:
+    """Return the instant since which a tree must have been silent; raises InvalidInput."""
+    try:
+        return datetime.now(UTC) - parse_duration(older_than)
+    except OverflowError:
+        raise InvalidInput(f"{visible(older_than)} ago there were no calendars: give a shorter duration") from None
 
 
 def _agrees() -> bool:
@@ -154,7 +162,7 @@ def _tell(forecast: Forecast, place: Place) -> None:
     logs = f", and {_many(forecast.logs, 'job log')} of {_bytes(forecast.log_bytes)}" if forecast.logs else ""
     say(f"To be removed from {place.path}: {_many(len(forecast.trees), 'tree')} of {_bytes(total)}{logs}.")
     for reason, count in Counter(tree.reason for tree in forecast.kept).most_common():
-        say(f"  stays: {_many(count, 'tree')} that {reason}")
+        say(f"  stays: {_many(count, 'tree')}{' that' if count == 1 else ', each of which'} {reason}")
 
 
 def _many(count: int, word: str) -> str:

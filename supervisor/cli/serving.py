@@ -6,6 +6,7 @@ environment at once, so that nothing that runs here can show it (T4).
 """
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -60,13 +61,17 @@ def serve(
     settings = settle(configuration, store=place.path, agents=agents, host=host, port=port, operator=operator)
     daemon = Daemon(settings)
     names = ", ".join(sorted(settings.agents)) or "no agents; name files to offer some"
-    say(f"Serving {place.path} on {daemon.url} ({names})")
-    if made is not None:
-        say(f"Open {daemon.url}/login?token={quote(made)}")
-        say(
-            f"The link, and who signed in by it, is good until this ends; for longer: --token-file or ${TOKEN_VARIABLE}"
-        )
-    return run_until_stopped(bare(daemon.run), backend) or Exit.DONE
+
+    def is_open() -> None:
+        say(f"Serving {place.path} on {daemon.url} ({names})")
+        if made is not None:
+            say(f"Open {daemon.url}/login?token={quote(made)}")
+            say(
+                "The link, and who signed in by it, is good until this ends; "
+                f"for longer: --token-file or ${TOKEN_VARIABLE}"
+            )
+
+    return run_until_stopped(bare(partial(daemon.run, is_open)), backend) or Exit.DONE
 
 
 def read_token(file: Path | None) -> str | None:

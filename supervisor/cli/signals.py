@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from supervisor.cli.answers import say
+from supervisor.core.errors import SupervisorError
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE: Final = 10
@@ -50,14 +51,16 @@ def run_until_stopped(
 
 
 def bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """Take the one error of a body out of the group that a task group makes of it."""
+    """Take the one error of a body out of the group that a task group makes of it; of several that say what to do, the
+    first."""
 
     async def run() -> None:
         try:
             await body()
         except ExceptionGroup as group:
+            others = group.split(SupervisorError)[1]
             error: Exception = group
-            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            while isinstance(error, ExceptionGroup) and (others is None or len(error.exceptions) == 1):
                 error = error.exceptions[0]
             raise error from None
 

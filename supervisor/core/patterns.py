@@ -44,8 +44,7 @@ def normalise(pattern: str) -> str:
     text = None if fields is None else to_json(fields)
     if text is None:
         raise InvalidInput(
-            f"the pattern {pattern!r} is not a JSON object of arguments, such as "
-            '{"environment": "staging"}; leave it out for a rule on any arguments'
+            f'the pattern {pattern!r} is not a JSON object of arguments, such as {{"environment": "staging"}}'
         )
     return text
 

@@ -104,7 +104,9 @@ def _load_module(name: str, file: str | None) -> ModuleType:
     except ModuleNotFoundError as error:
         if file is not None and Path(file).exists():
             return _load_file(Path(file))
-        raise UnknownAgent(f"module {name} cannot be imported: {error}; run this where it can be") from None
+        raise UnknownAgent(
+            f"module {name} cannot be imported: {error}; run this where it can be, or name its file: FILE.py:NAME"
+        ) from None
     except (Exception, SystemExit) as error:  # a user's module may raise anything when it is imported
         raise UnknownAgent(f"module {name} fails when it is imported: {_told(error)}") from error
 

@@ -37,7 +37,7 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
     what = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     extended = code(error)
     if extended & _PRIMARY in _UNREADABLE:
-        return StoreUnreadable(f"{path} is damaged: {what}. It was left as it is; restore it from a copy")
+        return StoreUnreadable(f"{path} is damaged: {what}. It was left untouched; restore it from a copy")
     if {extended, extended & _PRIMARY} & _NO_ROOM:
         return _no_room(what, path)
     if extended & _PRIMARY in _REFUSED:

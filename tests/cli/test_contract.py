@@ -36,6 +36,10 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
         (["run", f"{AGENTS}:printing", '{"\udcff": 1}'], 2),
         (["approve", "x", "--nonsense"], 2),
         (["prune", "--older-than", "soon"], 2),
+        (["prune", "--older-than", "999999w"], 2),
+        (["deny", "x", "--reason", "not", "on", "a", "Friday"], 2),
+        (["serve", f"{AGENTS}", "--port", "99999"], 2),
+        (["init", "nowhere/supervisor.toml"], 2),
         (["approve", "x"], 5),
         (["deny", "x"], 5),
         (["cancel", "x"], 5),
@@ -64,6 +68,7 @@ def test_an_id_that_is_nearly_right_is_offered(supervisor):
     (approval,) = supervisor.ask("it")
     slip = supervisor("approve", approval[:-1] + "!")
     assert (slip.code, approval in slip.err) == (5, True)
+    assert approval in supervisor("approve", approval[:8]).err
     assert approval in supervisor("approve", "asking").err
     assert "asking" in supervisor("show", "askin").err
 
@@ -79,9 +84,10 @@ def test_reading_never_creates_a_store(supervisor, command):
 def test_a_store_that_cannot_be_read_is_refused_and_left_untouched(supervisor):
     """Corrupt is not empty (A5)."""
     supervisor.store.write_bytes(b"no store at all\n" * 100)
-    for command in (["sessions", "--json"], ["approve", "x"], ["run", f"{AGENTS}:failing"]):
+    serve = ["serve", f"{AGENTS}", "--port", "0"]
+    for command in (["sessions", "--json"], ["approve", "x"], ["run", f"{AGENTS}:failing"], serve):
         answer = supervisor(*command)
-        assert (answer.code, answer.out) == (6, ""), answer
+        assert (answer.code, answer.out, len(answer.err.splitlines())) == (6, "", 1), answer
     assert supervisor.store.read_bytes() == b"no store at all\n" * 100
 
 

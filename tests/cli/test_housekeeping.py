@@ -1,6 +1,7 @@
 """Export and prune, as their users have them."""
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -27,6 +28,19 @@ def test_an_export_is_the_whole_tree_line_by_line(supervisor, tmp_path: Path):
     astray = supervisor("export", "asking", "--output", str(tmp_path / "nowhere" / "tree.jsonl"))
     assert (astray.code, len(astray.err.strip().splitlines())) == (2, 1)
     assert list(tmp_path.glob(".*")) == []
+
+
+def test_an_export_replaces_no_pipe_and_no_link(supervisor, tmp_path: Path):
+    """What is no file is written to (/dev/stdout, a pipe), and a link leads to the file."""
+    supervisor.ask("it")
+    pipe, link, file = (tmp_path / name for name in ("pipe", "link", "file"))
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    writer = supervisor.start("export", "asking", "--output", str(pipe))
+    lines = pipe.read_text()
+    assert (writer.wait(60), lines) == (0, supervisor("export", "asking").out)
+    assert supervisor("export", "asking", "--output", str(link)).code == 0
+    assert (pipe.is_fifo(), link.is_symlink(), file.read_text()) == (True, True, lines)
 
 
 def test_prune_says_what_it_would_remove_and_asks(supervisor):

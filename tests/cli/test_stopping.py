@@ -6,7 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+import anyio
 import pytest
+
+from supervisor import StoreUnreadable
+from supervisor.cli.signals import bare
 
 AGENTS = Path(__file__).with_name("calling_agents.py")
 
@@ -80,6 +84,19 @@ def test_a_full_disk_is_one_clear_line_and_the_session_goes_on_afterwards(superv
     answer = supervisor("run", f"{AGENTS}:filling", "60", "--approve", "all", "--session", "s", "--json")
     assert answer.json["outcome"]["value"] == 60, answer
     assert 59 <= len((supervisor.folder / "effects").read_text().splitlines()) <= 60
+
+
+def test_errors_that_come_together_are_told_as_one_and_a_defect_is_not_hidden_among_them():
+    """A damaged store is found by several tasks at once; what says nothing to a person stays a traceback."""
+
+    async def fail(*errors):
+        raise ExceptionGroup("", errors)
+
+    store = StoreUnreadable("damaged")
+    with pytest.raises(StoreUnreadable):
+        anyio.run(bare(lambda: fail(store, ExceptionGroup("", [store, store]))))
+    with pytest.raises(ExceptionGroup):
+        anyio.run(bare(lambda: fail(store, TypeError())))
 
 
 def test_jobs_are_listed_while_they_run_and_afterwards(supervisor):

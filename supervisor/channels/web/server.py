@@ -33,6 +33,8 @@ GRACE: Final = 3.0
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that is bound and listens. Raises InvalidInput, naming the address."""
+    if not 0 <= port <= 65535:  # getaddrinfo would take what is left of it
+        raise InvalidInput(f"a port is 0 to 65535, not {port}")
     try:
         ((family, kind, protocol, _, address), *_) = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
