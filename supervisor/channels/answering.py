@@ -158,6 +158,8 @@ class Answering:
             code = "yes" if code == APPROVE else "no"
         elif code == DENY and words:
             code = EXPLAIN
+        if words.strip() and code not in (EXPLAIN, REPLY):
+            return f"Nothing was decided: say {verb.lower()} and the id alone. What takes words is deny, and answer."
         return (await self.decide(supervisor, found, code, words.strip(), now)).text
 
     def _pending(self, supervisor: Supervisor, identity: str, now: datetime, room: int) -> str:

@@ -55,7 +55,8 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
         return _question_card(approval, now)
     arguments = approval.arguments if edited is None else mask(edited, approval.secret)
     agent = visible(approval.path[-1])
-    facts = [fact for fact in arguments_facts(approval.tool, arguments) if fact[0] != "cwd"]
+    is_place = isinstance(arguments, dict) and isinstance(arguments.get("cwd"), str)
+    facts = [fact for fact in arguments_facts(approval.tool, arguments) if not is_place or fact[0] != "cwd"]
     facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", place(approval, arguments)))
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))

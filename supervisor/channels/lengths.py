@@ -12,8 +12,10 @@ Facts = tuple[tuple[str, str], ...]
 
 _ROOM_FOR_REMARK: Final = 40
 _LABEL: Final = 60
-_LEAST: Final = 80  # of a fact less than this says nothing any more
+_AROUND: Final = 12  # what a surface puts around a fact, at most
+_LEAST: Final = 100  # of a fact less than this says nothing any more
 _NEVER_CUT: Final = ("approval", "session")
+_ID: Final = 100  # an argument may have the same name, and be longer
 
 
 def length(text: str) -> int:
@@ -37,22 +39,37 @@ def fit(text: str, limit: int, *, remark: bool = True) -> str:
 def fit_facts(facts: Facts, room: int) -> tuple[Facts, bool]:
     """Return as much of a card's facts as fits into `room`, and whether anything of them is missing.
 
-    What comes first is shown first; ids are always there, whole.
+    What comes first has most of the room, but never all of it: a long command leaves some for where and for whom it
+    runs. Ids are always there, whole.
     """
-    room -= sum(length(label + text) for label, text in facts if label in _NEVER_CUT)
+    sizes = [0 if _is_id(fact) else min(_LEAST, _size(fact)) for fact in facts]
+    room -= sum(_size(fact) for fact in facts if _is_id(fact))
+    later = sum(sizes)
     shown: list[tuple[str, str]] = []
     is_cut = False
-    for label, text in facts:
-        if label in _NEVER_CUT:
-            shown.append((label, text))
-        elif room < _LEAST:
+    for fact, least in zip(facts, sizes, strict=True):
+        if _is_id(fact):
+            shown.append(fact)
+            continue
+        later -= least
+        if room < least:
             is_cut = True
-        else:
-            short = fit(label, _LABEL, remark=False), fit(text, max(_LEAST, room - _LABEL))
-            is_cut = is_cut or short != (label, text)
-            room -= sum(length(part) for part in short)
-            shown.append(short)
+            continue
+        mine = max(_LEAST, room - min(later, room // 2))
+        label = fit(fact[0], _LABEL, remark=False)
+        short = label, fit(fact[1], mine - _AROUND - length(label))
+        is_cut = is_cut or short != fact
+        room -= _size(short)
+        shown.append(short)
     return tuple(shown), is_cut
+
+
+def _is_id(fact: tuple[str, str]) -> bool:
+    return fact[0] in _NEVER_CUT and length(fact[1]) <= _ID
+
+
+def _size(fact: tuple[str, str]) -> int:
+    return length(fact[0]) + length(fact[1]) + _AROUND
 
 
 def fit_lines(lines: Sequence[str], room: int) -> str:

@@ -25,6 +25,8 @@ EDIT: Final = "edit"
 DENY: Final = "deny"
 EXPLAIN: Final = "explain"
 REPLY: Final = "reply"
+_TOLD_APART: Final = 60
+"""Characters of choices by which their buttons can be told apart; platforms cut the rest."""
 FORMS: Final = (EDIT, EXPLAIN, REPLY)
 """Codes of presses that ask for words before anything is decided."""
 
@@ -76,10 +78,10 @@ def _answers(approval: Approval) -> list[Press]:
         return [Press(code="yes", label="Yes"), Press(code="no", label="No")]
     if approval.choices is None:
         return [Press(code=REPLY, label="Answer…", tone="yes")]
-    return [
-        Press(code=f"choose.{place}", label=visible(choice).strip() or "(empty)")
-        for place, choice in enumerate(approval.choices)
-    ]
+    labels = [visible(choice).strip() or "(empty)" for choice in approval.choices]
+    if len({label[:_TOLD_APART] for label in labels}) < len(labels):
+        labels = [f"{number}. {label}" for number, label in enumerate(labels, 1)]
+    return [Press(code=f"choose.{place}", label=label) for place, label in enumerate(labels)]
 
 
 def form_of(code: str, approval: Approval) -> Form:

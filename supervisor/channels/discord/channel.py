@@ -28,10 +28,9 @@ from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided
 from supervisor.channels.discord import interactions
-from supervisor.channels.discord.components import card_message, form_modal, retired_message
+from supervisor.channels.discord.components import card_message, code_block, form_modal, retired_message
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
-from supervisor.channels.lengths import fit
 from supervisor.channels.presses import FORMS
 from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, StoreError
@@ -233,7 +232,7 @@ class Discord(Channel):
         except Exception as error:  # noqa: BLE001 # one press that we cannot take ends no other
             log.error("act.failed", channel=self.name, error=repr(error))
             text = "That failed here; what was decided stands. See: supervisor approvals."
-        text = fit(visible(text, lines=True), CONTENT)
+        text = code_block(visible(text, lines=True), CONTENT)  # Discord would make links of what an agent wrote
         if not reply.is_late:
             reply.give(interactions.told(text))
         else:
@@ -282,7 +281,7 @@ class Discord(Channel):
     async def _commanded(self, command: Command) -> str:
         assert self._supervisor is not None
         said = " ".join([command.name, *(command.options.get(name, "") for name in ("id", "text", "reason"))])
-        return await self._answering.say(self._supervisor, said, command.user, _now(), CONTENT)
+        return await self._answering.say(self._supervisor, said, command.user, _now(), CONTENT - 100)
 
 
 async def register(rest: DiscordRest, application: str) -> int:

@@ -28,8 +28,8 @@ ROWS: Final = 5
 MODAL_TITLE: Final = 45
 MODAL_LABEL: Final = 45
 MODAL_TEXT: Final = 4000
-BODY: Final = 3000
-"""UTF-16 units of facts in one card."""
+BODY: Final = 2800
+"""UTF-16 units of facts in one card, as they stand there."""
 FIELD: Final = 1024
 GRANTS: Final = 2000
 """UTF-16 units of all rules that are offered in one card: an embed may have 6,000 in all."""
@@ -45,16 +45,16 @@ Message = dict[str, Any]
 def card_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
     """Return what to post for a pending approval. `link`: where the whole of it can be seen."""
     card = make_card(approval, now)
-    facts, is_cut = fit_facts(card.facts, BODY)
+    facts, is_cut = fit_facts(tuple((_unended(label), _behind_gutter(text)) for label, text in card.facts), BODY)
     presses, missing = _that_fit(approval)
     remark = _remark(is_cut, missing, link)
     embed = {
         "title": fit(_inert(card.headline), TITLE, remark=False),
-        "description": _block(_lines(facts), DESCRIPTION - 600) + (f"\n{remark}" if remark else ""),
+        "description": code_block(_lines(facts), DESCRIPTION - 600) + (f"\n{remark}" if remark else ""),
         "color": _WAITING,
         "footer": {"text": approval.id},
         "fields": [
-            {"name": fit(_inert(press.label), 250, remark=False), "value": _block(press.grants, FIELD)}
+            {"name": fit(_inert(press.label), 250, remark=False), "value": code_block(press.grants, FIELD)}
             for press in presses
             if press.grants
         ],
@@ -66,7 +66,7 @@ def retired_message(approval: Approval, now: datetime) -> Message:
     """Return what stands there when nobody needs to decide any more: nothing on it can be pressed."""
     embed = {
         "title": fit(_inert(headline(approval)), TITLE, remark=False),
-        "description": _block(f"{summary(approval, 200)}\n{decided(approval, now)}", DESCRIPTION),
+        "description": code_block(f"{summary(approval, 200)}\n{decided(approval, now)}", DESCRIPTION),
         "color": _YES if approval.status in ("approved", "answered") else _NO,
         "footer": {"text": approval.id},
     }
@@ -109,11 +109,11 @@ def _that_fit(approval: Approval) -> tuple[list[Press], int]:
     """Return what can be offered here, and how many presses cannot."""
     presses = presses_of(approval)
     if len(presses) > IN_A_ROW * ROWS:
-        return [Press(code=REPLY, label="Answer…", tone="yes")], len(presses)
+        return [Press(code=REPLY, label="Answer…", tone="yes"), presses[-1]], len(presses)
     fitting: list[Press] = []
     room = GRANTS
     for press in presses:
-        shown = length(_block(press.grants, 10**9)) if press.grants else 0
+        shown = length(code_block(press.grants, 10**9)) if press.grants else 0
         if shown <= min(room, FIELD) and _form_fits(press, approval):
             room -= shown
             fitting.append(press)
@@ -137,20 +137,24 @@ def _row(presses: list[Press], approval: Approval) -> Message:
     return {"type": _ROW, "components": buttons}
 
 
+def _behind_gutter(text: str) -> str:
+    """Return a fact's text; several lines stand behind a gutter, so that they cannot imitate other facts."""
+    inert = _unended(text)
+    return inert if "\n" not in inert else "\n".join(f"│ {line}" for line in inert.split("\n"))
+
+
 def _lines(facts: Facts) -> str:
-    """Return facts as lines; those of several lines behind a gutter, so that they cannot imitate others."""
-    lines: list[str] = []
-    for label, text in facts:
-        first, *more = text.split("\n")
-        lines.append(f"{label:<9} {'│ ' if more else ''}{first}")
-        lines += [f"{'':<9} │ {line}" for line in more]
-    return "\n".join(lines)
+    return "\n".join(f"{label}\n{text}" if "\n" in text else f"{label:<9} {text}" for label, text in facts)
 
 
-def _block(text: str, limit: int) -> str:
-    """Return a code block of at most `limit`. Runs of backticks, which could end it, are broken by what nobody sees."""
-    inert = text.replace("``", f"`{_JOINER}`{_JOINER}")
-    return f"```\n{fit(inert, limit - 8)}\n```"
+def code_block(text: str, limit: int) -> str:
+    """Return a code block of at most `limit`."""
+    return f"```\n{fit(_unended(text), limit - 8)}\n```"
+
+
+def _unended(text: str) -> str:
+    """Return text without what could end a code block: runs of backticks are broken by what nobody sees."""
+    return text.replace("``", f"`{_JOINER}`{_JOINER}")
 
 
 def _inert(text: str) -> str:

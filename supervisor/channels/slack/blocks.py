@@ -117,7 +117,7 @@ def _that_fit(approval: Approval) -> tuple[list[Press], int]:
     """Return what can be offered here, and how many presses cannot: too long to be shown whole."""
     presses = presses_of(approval)
     if len(presses) > BUTTONS * ROWS:
-        return [Press(code=REPLY, label="Answer…", tone="yes")], len(presses)
+        return [Press(code=REPLY, label="Answer…", tone="yes"), presses[-1]], len(presses)
     fitting = [press for press in presses if length(press.grants) <= CONFIRM and _form_fits(press, approval)]
     return fitting, len(presses) - len(fitting)
 

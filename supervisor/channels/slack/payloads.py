@@ -2,7 +2,9 @@
 
 Rules
 - Whatever Slack sends, and whatever it adds one day: what is not one of these is None, and acknowledged.
-- Bots' own messages, edits and joins are nobody's words.
+- Bots' own messages, edits in threads and joins are nobody's words.
+- Only a mention of this app is not part of what was said: "@bob yes" is said to bob, and decides nothing (A12).
+- Files cannot be read here: the words that came with them say that there were some, and are no chat word any more.
 """
 
 import re
@@ -14,6 +16,9 @@ Payload = dict[str, Any]
 
 AGAIN: Final = "delivered_again"
 """Set in a payload by those who know it from around the payload: a header, an envelope."""
+_MENTION: Final = re.compile(r"\s*<@([A-Z0-9]+)(?:\|[^>]*)?>:?")
+_SPOKEN: Final = (None, "file_share", "thread_broadcast")
+"""Subtypes of messages that somebody wrote: plain, with files, in a thread and shown outside it, too."""
 _LINK: Final = re.compile(r"<((?:https?://|mailto:)[^|>]+)(?:\|[^>]*)?>")
 
 
@@ -32,8 +37,8 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody said something: to the app (`is_mention`), or in a thread. `is_again`: Slack has delivered it before,
-    and was not told that it came."""
+    """Somebody said something: to the app (`is_mention`), or in a thread; `text` is without the mention that it begins
+    with. `is_again`: Slack has delivered it before, and was not told that it came."""
 
     user: str
     text: str
@@ -62,7 +67,7 @@ def read(payload: Payload) -> Press | Words | Command | None:
             case {"type": "view_submission", "view": view}:
                 return _sent(payload, view)
             case {"type": "event_callback", "event": {"type": "app_mention" | "message"} as event}:
-                return _words(event, bool(payload.get(AGAIN)))
+                return _words(payload, event)
             case {"command": str(), "user_id": str()}:
                 return Command(
                     user=payload["user_id"],
@@ -72,7 +77,7 @@ def read(payload: Payload) -> Press | Words | Command | None:
                 )
             case _:
                 return None
-    except (KeyError, TypeError, ValueError, msgspec.MsgspecError):
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError):
         return None
 
 
@@ -105,17 +110,25 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
     )
 
 
-def _words(event: Payload, is_again: bool) -> Words | None:
-    if event.get("bot_id") or event.get("subtype") or "user" not in event:
+def _words(payload: Payload, event: Payload) -> Words | None:
+    is_edited = "edited" in event and "thread_ts" in event  # a mention that is added later may begin a session
+    if event.get("bot_id") or event.get("subtype") not in _SPOKEN or "user" not in event or is_edited:
         return None
+    is_mention = event["type"] == "app_mention"
+    apps = {each["user_id"] for each in payload.get("authorizations") or ()}
+    text = event.get("text") or ""
+    mention = _MENTION.match(text)
+    if mention is not None and (mention[1] in apps or (is_mention and not apps)):
+        text = text[mention.end() :]
+    files = [f"[a file that cannot be read here: {file.get('name', 'unnamed')}]" for file in event.get("files") or ()]
     return Words(
         user=event["user"],
-        text=plain_text(event["text"]),
+        text="\n".join([plain_text(text).strip(), *files]).strip(),
         conversation=event["channel"],
         message=event["ts"],
         thread=event.get("thread_ts") or event["ts"],
-        is_mention=event["type"] == "app_mention",
-        is_again=is_again,
+        is_mention=is_mention,
+        is_again=bool(payload.get(AGAIN)),
     )
 
 

@@ -10,15 +10,15 @@ Rules
   neither by this process nor by a later one, which finds in the journal what it said or decided.
 - Chat words in a thread are decisions, of whoever may make them (A12).
 - A thread that no session was begun in is none of our business.
-- Open sessions are followed, and of those at rest the RESTING that came to it last: what died untold is among them, and
-  so is what somebody elsewhere wakes. An older one is followed again when somebody speaks in its thread.
+- Open sessions are followed, and of those at rest the RESTING that came to it last, since somebody elsewhere may wake
+  them. An older one is followed again when somebody speaks in its thread.
+- What died untold is looked for from the session that came to rest last backwards, until RESTING in a row were told.
 """
 
 import heapq
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -37,6 +37,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError
 from supervisor.core.people import Person
 from supervisor.core.rows import Row
+from supervisor.core.values import SessionView
 from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 
@@ -52,8 +53,22 @@ CLOCKS_DIFFER: Final = timedelta(seconds=2)  # how far our clock may be behind S
 _ELSEWHERE: Final = (
     "No session began in this thread. Mention me in a message of its own: its thread will be the session."
 )
-_MENTION: Final = re.compile(r"^\s*<@[A-Z0-9]+>:?")
 _SESSION: Final = re.compile(r"slack-([a-z0-9]+)-(\d+\.\d+)")
+
+
+_Rested = list[tuple[datetime, str]]
+"""When sessions came to rest, and their ids."""
+
+
+class _Following:
+    """That a session is followed. `is_old`: it was at rest when this process began, with something untold, perhaps."""
+
+    def __init__(self, *, is_old: bool) -> None:
+        self.is_old = is_old
+        self.scope = anyio.CancelScope()
+        self.is_told = anyio.Event()
+        """All that it had said when it came to rest is told."""
+        self.had_to_tell = False
 
 
 class Talk:
@@ -64,7 +79,7 @@ class Talk:
             raise InvalidInput(f"agent {agent.name} takes no text, so nobody can talk with it in Slack")
         self._agent = agent
         self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._followed: dict[str, anyio.CancelScope] = {}
+        self._followed: dict[str, _Following] = {}
         self._resting: OrderedDict[str, None] = OrderedDict()
         """Of those that are followed, the ones at rest, the longest first."""
         self._looking = anyio.Lock()
@@ -97,13 +112,12 @@ class Talk:
         self._heard[key] = None
         while len(self._heard) > REMEMBERED:
             self._heard.popitem(last=False)
-        text = _without_mention(words)
         try:
             if is_known:
-                answer = await self._reply(supervisor, session, text, words, person)
+                answer = await self._reply(supervisor, session, words, person)
                 self.follow(supervisor, web, session)
                 return answer
-            await supervisor.start(self._agent, text, session=session, requester=person.name)
+            await supervisor.start(self._agent, words.text, session=session, requester=person.name)
             self.follow(supervisor, web, session, told=set())
         except StoreError:
             del self._heard[key]
@@ -112,10 +126,12 @@ class Talk:
             return str(error)
         return None
 
-    async def _reply(self, supervisor: Supervisor, session: str, text: str, words: Words, person: Person) -> str | None:
-        heard = await supervisor.hear(session, text, person.name, said_at_of(words), channel="slack")
+    async def _reply(self, supervisor: Supervisor, session: str, words: Words, person: Person) -> str | None:
+        now = datetime.now().astimezone()
+        said_at = min(said_at_of(words), now)  # our clock says when cards were shown: Slack's may be ahead of it (A12)
+        heard = await supervisor.hear(session, words.text, person.name, said_at, channel="slack")
         if heard.receipt is None:
-            return "\n".join(heard_lines(heard, datetime.now().astimezone()))
+            return "\n".join(heard_lines(heard, now))
         waits = [f"{summary(approval)} ({approval.id})" for approval in heard.receipt.waiting_for]
         return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
 
@@ -133,63 +149,94 @@ class Talk:
         """Tell in its thread what each session says, until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             try:
-                for session in await self._find_untold(supervisor):
-                    self.follow(supervisor, web, session)
+                async for views in _pages(supervisor):
+                    for view in views:
+                        if view.ended_at is None:
+                            self.follow(supervisor, web, view.id)
+                await self._catch_up(supervisor, web)
                 await anyio.sleep_forever()
             finally:
                 self._tasks = None
                 self._followed.clear()
                 self._resting.clear()
 
-    async def _find_untold(self, supervisor: Supervisor) -> list[str]:
-        """Return the sessions that may have something to tell: those that are open, then those that rested last."""
-        is_open: list[str] = []
-        rested: list[tuple[datetime, str]] = []
-        after = 0
-        while views := supervisor.find_sessions(after=after, limit=PAGE):
-            after = views[-1].position
-            ours = [view for view in views if self.place_of(view.id) is not None]
-            is_open += [view.id for view in ours if view.ended_at is None]
-            rested += [(view.ended_at, view.id) for view in ours if view.ended_at is not None]
-            rested = heapq.nlargest(RESTING, rested)
-            await anyio.lowlevel.checkpoint()
-        return [*is_open, *(session for _, session in rested)]
+    async def _catch_up(self, supervisor: Supervisor, web: SlackWeb) -> None:
+        """Tell what died untold, from what rested last backwards, until RESTING in a row were told."""
+        told, before = 0, None
+        while told < RESTING and (rested := await self._find_rested(supervisor, before)):
+            before = rested[-1]
+            followed = [self.follow(supervisor, web, session, is_old=True) for _, session in rested]
+            for following in followed:
+                if following is not None and following.is_old:
+                    await following.is_told.wait()
+                    told = 0 if following.had_to_tell else told + 1
 
-    def follow(self, supervisor: Supervisor, web: SlackWeb, session: str, told: set[str] | None = None) -> None:
+    async def _find_rested(self, supervisor: Supervisor, before: tuple[datetime, str] | None) -> _Rested:
+        """Return the sessions that came to rest last, or `before` another one, the last one first."""
+        rested: _Rested = []
+        async for views in _pages(supervisor):
+            found = [(view.ended_at, view.id) for view in views if view.ended_at and self.place_of(view.id) is not None]
+            rested = heapq.nlargest(RESTING, [*rested, *(each for each in found if before is None or each < before)])
+        return rested
+
+    def follow(
+        self, supervisor: Supervisor, web: SlackWeb, session: str, told: set[str] | None = None, *, is_old: bool = False
+    ) -> _Following | None:
         """From now on tell what a session says, if it began in Slack. `told`: what was told, where that is known."""
         if self._tasks is None or self.place_of(session) is None:
-            return
-        if session not in self._followed:
-            scope = self._followed[session] = anyio.CancelScope()
-            self._tasks.start_soon(self._tell, supervisor, web, session, scope, told)
+            return None
+        if (following := self._followed.get(session)) is None:
+            following = self._followed[session] = _Following(is_old=is_old)
+            self._tasks.start_soon(self._tell, supervisor, web, session, following, told)
         elif session in self._resting:
             self._resting.move_to_end(session)
+        return following
 
     async def _tell(
-        self, supervisor: Supervisor, web: SlackWeb, session: str, scope: anyio.CancelScope, told: set[str] | None
+        self, supervisor: Supervisor, web: SlackWeb, session: str, following: _Following, told: set[str] | None
     ) -> None:
-        with scope, suppress(NotFound):  # once it is at rest, somebody may prune it
-            after = 0
-            while True:
-                async for row in supervisor.watch(session, after):  # until it is at rest, and all is told
-                    told, after = await self._tell_one(web, session, row, told), row.position
-                self._rest(session)
-                async for row in supervisor.watch(session, after, stay=True):
-                    after = row.position
-                    if isinstance(row.event, e.RunStarted):
-                        break
-                else:
-                    return
+        try:
+            with following.scope:
+                await self._tell_on(supervisor, web, session, following, told)
+        except NotFound:  # it is at rest, and was pruned
+            pass
+        except StoreError as error:
+            log.error("session.not_followed", channel="slack", session=session, reason=str(error))
+        finally:
+            following.is_told.set()
+            if self._followed.get(session) is following:
+                del self._followed[session]
                 self._resting.pop(session, None)
 
-    def _rest(self, session: str) -> None:
+    async def _tell_on(
+        self, supervisor: Supervisor, web: SlackWeb, session: str, following: _Following, told: set[str] | None
+    ) -> None:
+        after = 0
+        while True:
+            async for row in supervisor.watch(session, after):  # until it is at rest, and all is told
+                told, after = await self._tell_one(web, session, row, told, following), row.position
+            self._rest(session, following)
+            async for row in supervisor.watch(session, after, stay=True):
+                after = row.position
+                if isinstance(row.event, e.RunStarted):
+                    break
+            else:
+                return
+            self._resting.pop(session, None)
+
+    def _rest(self, session: str, following: _Following) -> None:
         """A session has come to rest; whichever has rested longest is followed no more, if they are too many."""
         self._resting[session] = None
+        if following.is_old and not following.is_told.is_set():
+            self._resting.move_to_end(session, last=False)
+        following.is_told.set()
         if len(self._resting) > RESTING:
             longest, _ = self._resting.popitem(last=False)
-            self._followed.pop(longest).cancel()
+            self._followed.pop(longest).scope.cancel()
 
-    async def _tell_one(self, web: SlackWeb, session: str, row: Row, told: set[str] | None) -> set[str] | None:
+    async def _tell_one(
+        self, web: SlackWeb, session: str, row: Row, told: set[str] | None, following: _Following
+    ) -> set[str] | None:
         """Tell what an entry says, unless it was told; returns what was told before, if it had to be looked for."""
         if (text := words_of(row)) is None:
             return told
@@ -198,6 +245,7 @@ class Talk:
                 async with self._looking:  # one after the other: Slack counts how often it is read
                     told = await self._once(lambda: self._told_in(web, session))
             if (mark := f"said:{row.position}") not in told:
+                following.had_to_tell = True
                 await self._once(lambda: self.say(web, session, text, mark))
         except SlackRefused as error:
             log.error("message.not_told", channel="slack", session=session, position=row.position, error=str(error))
@@ -239,9 +287,18 @@ class Talk:
         }
 
 
+async def _pages(supervisor: Supervisor) -> AsyncGenerator[list[SessionView], None]:
+    """Iterate over all sessions, many at a time; others have their turn in between."""
+    after = 0
+    while views := supervisor.find_sessions(after=after, limit=PAGE):
+        after = views[-1].position
+        yield views
+        await anyio.lowlevel.checkpoint()
+
+
 def _was_heard(supervisor: Supervisor, session: str, words: Words, person: Person) -> bool:
     """Whether a process that is gone heard what Slack delivers again: it was said, or it decided something (A12)."""
-    said_at, said = said_at_of(words) - CLOCKS_DIFFER, _without_mention(words)
+    said_at, said = said_at_of(words) - CLOCKS_DIFFER, words.text
     for row in supervisor.journal(session):
         match row.event:
             case e.MessageReceived(at=at, by=person.name, text=text) if at >= said_at:
@@ -255,10 +312,6 @@ def _was_heard(supervisor: Supervisor, session: str, words: Words, person: Perso
 
 def said_at_of(words: Words) -> datetime:
     return datetime.fromtimestamp(float(words.message), UTC)
-
-
-def _without_mention(words: Words) -> str:
-    return _MENTION.sub("", words.text).strip()
 
 
 def words_of(row: Row) -> str | None:

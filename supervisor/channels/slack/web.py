@@ -4,6 +4,7 @@ The SDK's asynchronous client needs aiohttp and fails on trio; its synchronous o
 time. Slack says how fast is too fast: a call that is limited (429) waits as long as it was told to, and is made again.
 """
 
+import re
 from collections.abc import AsyncGenerator
 from functools import partial
 from http.client import HTTPException
@@ -36,6 +37,10 @@ _ADVICE: Final = {
     "invalid_auth": "; is the bot token (xoxb-...) right?",
     "missing_scope": "; give the app the scopes of docs/slack-manifest.yaml, and install it again",
 }
+_BROKEN: Final = (HTTPException, ValueError)
+"""Answers that end too soon, or are in no alphabet that they name."""
+_CODE: Final = re.compile(r"[a-z0-9_]+")
+"""What Slack's own errors look like."""
 _PASSING: Final = ("internal_error", "fatal_error", "service_unavailable", "request_timeout")
 """What Slack's servers say of themselves, not of the request."""
 
@@ -60,7 +65,10 @@ class SlackWeb:
         """Tell one person alone, by the address that came with what they did. Raises as `write` does."""
         answer = WebhookClient(url, timeout=REQUEST_TIMEOUT)
         send = partial(answer.send, text=text, response_type="ephemeral", replace_original=False)
-        response = await anyio.to_thread.run_sync(send)
+        try:
+            response = await anyio.to_thread.run_sync(send)
+        except _BROKEN as error:
+            raise OSError(f"Slack's answer broke off: {error!r}") from error
         if response.status_code != 200:
             raise SlackRefused("response_url", f"{response.status_code} {response.body[:100]}")
 
@@ -93,11 +101,12 @@ class SlackWeb:
             except SlackApiError as error:
                 wait = _seconds_to_wait(error)
                 reason = str(error.response.get("error", error))
-                if wait is None and (error.response.status_code >= 500 or reason in _PASSING):
+                is_slack = _CODE.fullmatch(reason) is not None  # and not a page of something between Slack and us
+                if wait is None and (error.response.status_code >= 500 or reason in _PASSING or not is_slack):
                     raise OSError(f"Slack cannot answer now: {error.response.status_code} {reason[:100]}") from None
                 if wait is None:
                     raise SlackRefused(method, reason) from None
-            except HTTPException as error:
+            except _BROKEN as error:
                 raise OSError(f"Slack's answer broke off: {error!r}") from error
             else:
                 answer = response.data

@@ -25,7 +25,8 @@ class FakeSlack:
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
         self.refusals = {}  # method -> error
-        self.unwell = 0  # how many of the next requests are done, and then answered with 502 and a page
+        self.unwell = 0  # how many of the next requests are done, and then answered with `page`
+        self.page = 502, b"<html>Bad Gateway"
         self._clock = itertools.count(1)
         self.url = ""
 
@@ -102,12 +103,13 @@ class FakeSlack:
         payload = {"type": "view_submission", "user": {"id": user}, "view": filled}
         return signed(urlencode({"payload": json.dumps(payload)}), "application/x-www-form-urlencoded")
 
-    def say(self, text, user, ts, thread=None, channel="C1", mention=False, again=False):
+    def say(self, text, user, ts, thread=None, channel="C1", mention=False, again=False, **more):
         """Say something, in a thread or to the app; `again`: as Slack delivers what nobody acknowledged."""
         kind = "app_mention" if mention else "message"
-        event = {"type": kind, "user": user, "text": text, "channel": channel, "ts": ts}
+        event = {"type": kind, "user": user, "text": text, "channel": channel, "ts": ts, **more}
         event |= {"thread_ts": thread} if thread else {}
-        headers, body = signed(json.dumps({"type": "event_callback", "event": event}), "application/json")
+        payload = {"type": "event_callback", "event": event, "authorizations": [{"user_id": "UBOT", "is_bot": True}]}
+        headers, body = signed(json.dumps(payload), "application/json")
         return (headers | {"x-slack-retry-num": "1"} if again else headers), body
 
     def command(self, text, user, channel="C1"):
@@ -146,7 +148,7 @@ def serving(slack):
             raw = json.dumps(answer).encode()
             if slack.unwell > 0:
                 slack.unwell -= 1
-                status, raw = 502, b"<html>Bad Gateway"
+                status, raw = slack.page
             self.send_response(status)
             for name, value in {"content-type": "application/json", "content-length": len(raw), **headers}.items():
                 self.send_header(name, str(value))

@@ -223,6 +223,22 @@ async def test_what_is_pressed_before_we_serve_is_not_taken(discord):
     assert (await channel(discord).webhooks()[0].receive(*discord.command("pending", ANA))).status == 503
 
 
+async def test_what_an_agent_wrote_is_no_link_in_an_answer(discord):
+    """Discord makes links of what stands outside a code block, and nothing that an agent writes ends one."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        await supervisor.start(deployer, "```[Approve here](https://evil.example)")
+        await card_of(discord)
+        (approval,) = supervisor.find_approvals()
+        for command in (
+            discord.command("pending", ANA),
+            discord.command("approve", ANA, id="[x](https://evil.example)"),
+        ):
+            content = (await give(chat, command))["data"]["content"]
+            assert (content[:4], content[-4:], content.count("```")) == ("```\n", "\n```", 2)
+        await supervisor.decide(approval.id, Deny(by="ana"))
+
+
 async def test_a_long_list_is_cut_between_two_ids(discord):
     """Discord takes 2,000 characters: as many lines as fit, each whole, and how many more there are."""
     chat = channel(discord)
@@ -230,7 +246,7 @@ async def test_a_long_list_is_cut_between_two_ids(discord):
         for number in range(20):
             await supervisor.start(deployer, f"{number} {'x' * 300}")
         await card_of(discord, 19)
-        lines = (await give(chat, discord.command("pending", ANA)))["data"]["content"].split("\n")
+        lines = (await give(chat, discord.command("pending", ANA)))["data"]["content"].split("\n")[1:-1]  # a code block
         ids = {approval.id for approval in supervisor.find_approvals()}
         assert 1 < len(lines) < 20
         assert {line.split()[0] for line in lines[:-1]} <= ids

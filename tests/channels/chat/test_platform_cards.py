@@ -174,6 +174,46 @@ def test_a_form_that_is_offered_keeps_every_limit(approval):
             assert length(field.get("value", "")) <= field["max_length"] <= 4000
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"command": "x\n" * 3000}, {"session": "`" * 9000}, {"a": "b" * 9000, "c": "``\n"}]
+)
+def test_a_long_call_leaves_room_for_where_and_for_whom(arguments):
+    """A card is never approved without saying where it runs, who asks, since when; what is cut says so, with a link."""
+    asked = call(arguments)
+    slack = json.dumps(blocks.card_blocks(asked, NOW, "https://inbox.example"), ensure_ascii=False)
+    discord = components.card_message(asked, NOW, "https://inbox.example")["embeds"][0]["description"]
+    for card in (slack, discord):
+        assert all(each in card for each in ("/srv/shop", "ana", "12:00:00", "https://inbox.example", ID, SESSION))
+    assert length(slack) < 10_000
+
+
+def test_choices_that_begin_alike_can_be_told_apart():
+    """Platforms cut what stands on a button; with more choices than buttons it can still be declined."""
+    asked = question([f"{'x' * 90} {end}" for end in ("staging", "production")])
+    labels = [press.label for press in presses_of(asked)]
+    assert len({label[:60] for label in labels}) == len(labels) == 3
+    many = question([str(number) for number in range(200)])
+    for that_fit in (blocks._that_fit, components._that_fit):
+        assert [press.code for press in that_fit(many)[0]] == ["reply", "explain"]
+
+
+SESSION = "abcdefghijklmnopqrstuv"
+
+
+def call(arguments):
+    return asking(tool="t", arguments=arguments, options=(Option("once"),))
+
+
+def question(choices):
+    return asking(kind="question", tool="", question="Where?", choices=tuple(choices), arguments=None, options=())
+
+
+def asking(**how):
+    common = {"id": ID, "session": SESSION, "root_session": SESSION, "path": ("a",), "agent": "a", "operation": "o"}
+    common |= {"digest": "d", "cwd": "/srv/shop", "requester": "ana", "status": "pending", "created_at": NOW}
+    return Approval(**common, **how)
+
+
 @settings(max_examples=60, deadline=None)
 @given(approvals())
 def test_a_press_means_what_was_offered_on_both(approval):
@@ -252,21 +292,5 @@ def test_noise_is_nothing(noise):
 @pytest.mark.parametrize("text", ['{"a":' * 100_000, "[1]", "{", "\udc80"])
 def test_arguments_that_are_no_object_decide_nothing(text):
     """A8: what cannot be read is refused in words, however deep it is nested."""
-    asked = Approval(
-        id=ID,
-        session="s",
-        root_session="s",
-        path=("a",),
-        agent="a",
-        operation="o",
-        tool="t",
-        arguments={},
-        digest="d",
-        cwd="/",
-        options=(Option("once"),),
-        requester="ana",
-        status="pending",
-        created_at=NOW,
-    )
     with pytest.raises(InvalidInput):
-        decision_of("edit", asked, "ana", text)
+        decision_of("edit", call({}), "ana", text)

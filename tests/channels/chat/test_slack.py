@@ -11,6 +11,7 @@ from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened,
 
 from supervisor import Approve, Deny, MemoryStore
 from supervisor.channels.slack import Slack, Talk, payloads
+from supervisor.core.errors import StoreUnreadable
 
 pytestmark = pytest.mark.anyio
 
@@ -249,9 +250,10 @@ async def test_slash_commands_list_and_decide_by_id(slack):
     assert ran == ["x 1"]
 
 
-async def test_a_card_whose_answer_was_lost_is_not_posted_twice(slack):
-    """A11: Slack took it and then failed; it is found, and no other channel is asked."""
-    slack.unwell = 1
+@pytest.mark.parametrize("page", [(502, b"<html>Bad Gateway"), (200, b"<html>Sign in"), (503, b"\xe9\xff")])
+async def test_a_card_whose_answer_was_lost_is_not_posted_twice(slack, page):
+    """A11: Slack took it, and something in between answered; it is found, and no other channel is asked."""
+    slack.unwell, slack.page = 1, page
     async with opened(channel(slack), platform="slack") as supervisor:
         await supervisor.start(deployer, "x")
         approval = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
@@ -378,24 +380,94 @@ async def test_a_turn_is_told_once_and_so_is_a_failure(slack):
         assert len(said(slack)) == 1
 
 
-async def test_of_sessions_at_rest_the_last_ones_are_followed_and_what_died_untold_is_told(slack, monkeypatch):
-    """R9: what nobody came to tell is told by the next process; in an old thread, as soon as it is spoken in again."""
+async def test_what_died_untold_is_told_however_many_have_rested_since(slack, monkeypatch):
+    """R9: the next process looks back until as many in a row were told as it follows at rest."""
     monkeypatch.setattr("supervisor.channels.slack.talk.RESTING", 2)
-    store, threads = MemoryStore(), [f"180000000{number}.000001" for number in range(4)]
+    store, threads = MemoryStore(), [f"180000000{number}.000001" for number in range(7)]
     async with opened(channel(slack), store) as supervisor:
-        for thread in threads:
+        for thread in threads[:3]:
             await (await supervisor.start(failer, "x", session=f"slack-c1-{thread}")).outcome()
-    talk = Talk(failer)
-    chat = channel(slack, talk=talk)
-    async with opened(chat, store, platform="slack"):
-        await until(lambda: told_in(slack) == set(threads[2:]))
-        await give(chat, slack.say("again", ANA, f"{time.time() + 1:.6f}", thread=threads[0]))
-        await until(lambda: threads[0] in told_in(slack))
-        await give(chat, slack.say("<@UBOT> x", ANA, "1900000000.000001", mention=True))
-        await until(lambda: "1900000000.000001" in told_in(slack))
-        await until(lambda: len(talk._followed) == 3)  # two at rest, and the one that was spoken in
-    assert threads[1] not in told_in(slack)
-    assert slack.calls.count("conversations.replies") == 3
+    for told in (threads[:3], threads):  # a process catches up, and is followed by another
+        talk = Talk(failer)
+        async with opened(channel(slack, talk=talk), store, platform="slack") as supervisor:
+            await until(lambda told=told: told_in(slack) == set(told))
+            await until(lambda talk=talk: len(talk._followed) == 2)
+        async with opened(channel(slack), store) as supervisor:  # nobody tells what these say
+            for thread in threads[3:]:
+                await (await supervisor.start(failer, "x", session=f"slack-c1-{thread}")).outcome()
+    assert len(said(slack)) == 7
+    assert slack.calls.count("conversations.replies") == 3 + 4 + 2  # and the first of all is not looked at again
+
+
+async def test_an_old_session_that_is_spoken_in_is_followed_again(slack, monkeypatch):
+    """A session that has rested for long is not followed, until somebody speaks in its thread."""
+    monkeypatch.setattr("supervisor.channels.slack.talk.RESTING", 1)
+    chat, said_at = channel(slack, talk=Talk(failer)), f"{time.time() + 1:.6f}"
+    async with opened(chat, platform="slack"):
+        for thread in (THREAD, "1900000000.000001"):
+            await give(chat, slack.say("<@UBOT> x", ANA, thread, mention=True))
+            await until(lambda thread=thread: thread in told_in(slack))
+        await until(lambda: len(chat._talk._followed) == 1)
+        await give(chat, slack.say("again", ANA, said_at, thread=THREAD))
+        await until(lambda: len(said(slack)) == 3)
+
+
+async def test_a_session_that_cannot_be_read_silences_no_other(slack, monkeypatch):
+    """Whose journal is damaged is not told, and said in the log; everybody else is heard and told."""
+    chat, damaged = channel(slack, talk=Talk(failer)), "slack-c1-1700000000.000001"
+    async with opened(chat, platform="slack") as supervisor:
+        watch = supervisor.watch
+
+        def watched(session, *arguments, **options):
+            if session == damaged:
+                raise StoreUnreadable("damaged")
+            return watch(session, *arguments, **options)
+
+        monkeypatch.setattr(supervisor, "watch", watched)
+        await until(lambda: chat._talk._tasks)
+        for session in (damaged, f"slack-c1-{THREAD}"):
+            chat._talk.follow(supervisor, chat._web, session)
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        await until(lambda: THREAD in told_in(slack))
+
+
+@pytest.mark.parametrize(
+    ("text", "mention", "decides"),
+    [
+        ("<@UBOT> yes", True, True),
+        ("<@UBOT|supervisor> yes", False, True),  # Slack delivers what mentions the app twice, in any order
+        ("<@UBOB> yes", False, False),
+        ("&lt;@UBOT&gt; yes", False, False),
+        ("&gt; yes", False, False),
+    ],
+)
+async def test_what_is_said_to_somebody_else_decides_nothing(slack, text, mention, decides):
+    """A12: a word is a whole message to this app; "@bob yes" is an answer to bob."""
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        await give(chat, slack.say(text, ANA, f"{time.time() + 1:.6f}", thread=THREAD, mention=mention))
+        assert (supervisor.get_approval(approval.id).status == "approved") == decides
+        await supervisor.cancel(approval.session)
+
+
+async def test_what_comes_with_files_or_goes_to_the_channel_too_is_heard(slack):
+    """R7: nothing that somebody writes is swallowed; with a file it is more than a word, and an edit is nothing new."""
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        later = time.time() + 1
+        picture = {"subtype": "file_share", "files": [{"name": "a.png"}]}
+        for number, more in enumerate([picture, {"subtype": "file_share", "files": [{}]}, {"edited": {"user": ANA}}]):
+            await give(chat, slack.say("yes", ANA, f"{later + number:.6f}", thread=THREAD, **more))
+        assert supervisor.get_approval(approval.id).status == "pending"
+        assert len(messages_of(supervisor, approval.session)) == 2
+        shown_outside = {"subtype": "thread_broadcast"}
+        await give(chat, slack.say("yes", ANA, f"{later + 9:.6f}", thread=THREAD, **shown_outside))
+        assert supervisor.get_approval(approval.id).status == "approved"
+        await supervisor.cancel(approval.session)
 
 
 def told_in(slack):
