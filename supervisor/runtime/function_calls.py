@@ -1,5 +1,6 @@
 """Calls of function tools: the effect is a function that runs under a deadline, in this process."""
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, nextafter
@@ -47,6 +48,7 @@ class FunctionCall(Call):
         kwargs: Mapping[str, Any],
         model_id: str | None = None,
     ) -> None:
+        _ = tool.value_type  # one that cannot be resolved is said before anything runs, not when there is a result
         passed, full = tool.bind(args, kwargs)
         if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
             full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
@@ -96,14 +98,16 @@ class FunctionCall(Call):
         try:
             with anyio.CancelScope(deadline=deadline) as scope:
                 value = await self.tool.fn(*((context,) if self.tool.takes_context else ()), **arguments)
-        except anyio.get_cancelled_exc_class():
-            await self._interrupt(context)
-            raise
         except ToolFailed as failure:
             await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
         except (RunStopping, Forbidden):
             raise
-        except Exception as error:  # noqa: BLE001 # a tool is the user's code: whatever it raises is its result
+        except BaseException as error:  # a tool is the user's code: whatever it raises is its result
+            if (cancelled := _cancellation_of(error)) is not None:
+                await self._interrupt(context, error)
+                raise cancelled from None
+            if not isinstance(error, Exception | SystemExit | anyio.get_cancelled_exc_class()):
+                raise
             text = f"{type(error).__name__}: {error}"
             reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
             await self.finish("error", text, {"reason": reason, "effect": context.effect})
@@ -137,9 +141,11 @@ class FunctionCall(Call):
             if isinstance(event, e.JobStarted):
                 self.attempt.host.jobs.began(self.attempt.session, event)
 
-    async def _interrupt(self, context: "_CallContext") -> None:
+    async def _interrupt(self, context: "_CallContext", error: BaseException) -> None:
         """The call was cut off while it ran: journal what it left, as a result or as abandoned."""
-        left = context.left or ToolResult(kind="interrupted", content="")
+        own = error.subgroup(Exception) if isinstance(error, BaseExceptionGroup) else None
+        also = "" if own is None else f"while it was cut off: {own!r}"
+        left = context.left or ToolResult(kind="interrupted", content=also)
         details = {**left.details, "reason": "cancelled", "effect": context.effect}
         if self.attempt.fate is None:
             await self.abandon(left.content, details)
@@ -186,6 +192,25 @@ class FunctionCall(Call):
             log=printable(job.log),
             keep=self.attempt.spec.jobs == "keep",
         )
+
+
+def _cancellation_of(error: BaseException) -> BaseException | None:
+    """Return what has to be raised again if somebody cancelled the call: from a group (on trio what a tool's cleaning
+    up raised comes beside the cancellation) that alone. None for what is the tool's own, a cancellation that nobody
+    asked for among it: on asyncio, awaiting a task that was cancelled raises one."""
+    cancelled_class = anyio.get_cancelled_exc_class()
+    if isinstance(error, BaseExceptionGroup):
+        cancelled, rest = error.split(cancelled_class)
+        if cancelled is None or not (rest is None or isinstance(rest, Exception)):
+            return None
+        first: BaseException = cancelled
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        return first
+    if not isinstance(error, cancelled_class):
+        return None
+    task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
+    return error if task is None or task.cancelling() else None
 
 
 class _CallContext(ToolContext):

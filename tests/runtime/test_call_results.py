@@ -1,5 +1,6 @@
 """Every call has one result: for a far side that goes away, an exception of any kind, and a deadline of any origin."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -7,7 +8,7 @@ import anyio
 import pytest
 from scenes import events, opened
 
-from supervisor import Context, MemoryStore, agent, tool
+from supervisor import Context, InvalidInput, MemoryStore, agent, tool
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio, virtual_trio
 
@@ -32,6 +33,8 @@ def anyio_backend(request):
 
 @tool(approval="never")
 async def far_away(how: str) -> str:
+    if how == "an exit":
+        raise SystemExit(3)
     raise LOST.get(how, RuntimeError(how))
 
 
@@ -70,11 +73,88 @@ async def test_a_lost_connection_is_a_result(how):
     assert json.loads(bytes(result.details))["reason"] == "connection_lost"
 
 
-async def test_any_other_exception_is_a_result_of_its_own_kind():
-    """A tool that has a fault is told from one whose far side is gone."""
+@pytest.mark.parametrize("how", ["a fault", "an exit"])
+async def test_any_other_exception_is_a_result_of_its_own_kind(how):
+    """A tool that has a fault is told from one whose far side is gone; one that exits ends nobody else's process."""
     async with opened() as supervisor:
-        run = await supervisor.start(calling, "a fault")
+        run = await supervisor.start(calling, how)
         assert await run.result() == ["error", "exception", "maybe"]
+
+
+@tool(approval="never")
+async def awaits_what_was_cancelled() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(1))
+    task.cancel()
+    await task
+
+
+@agent
+async def unlucky(ctx: Context) -> list[Any]:
+    result = await ctx.call(awaits_what_was_cancelled)
+    return [result.kind, result.details["reason"]]
+
+
+@pytest.mark.parametrize("anyio_backend", [virtual_asyncio()], ids=["asyncio"])
+async def test_a_cancellation_that_nobody_asked_for_is_the_tools_own_failure():
+    """T1: on asyncio whoever awaits a cancelled task gets one; the call has a result, and the agent goes on."""
+    async with opened() as supervisor:
+        assert await (await supervisor.start(unlucky)).result() == ["error", "exception"]
+
+
+@tool(approval="never")
+async def fails_to_clean_up() -> None:
+    async def child() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("while cleaning up")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(child)
+        await anyio.sleep_forever()
+
+
+@agent
+async def impatient(ctx: Context) -> str:
+    async with ctx.move_on_after(1):
+        await ctx.call(fails_to_clean_up)
+    await ctx.sleep(1)
+    return "moved on"
+
+
+async def test_what_a_tool_raises_when_it_is_cut_off_is_not_raised_in_the_agent():
+    """T1: the call is answered at once; on trio such a failure comes in a group, beside the cancellation."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        assert await (await supervisor.start(impatient, session="s")).result() == "moved on"
+    said = [row.event for row in store.journal("s")]
+    (answer,) = [event for event in said if isinstance(event, e.OperationAbandoned | e.ToolCallFinished)]
+    assert answer.operation.startswith("call")
+    assert said.index(answer) < len(said) - 2
+
+
+@tool(approval="never")
+async def says_what_nobody_knows() -> "Unknown":  # noqa: F821 # that is the point
+    ran.append("ran")
+
+
+ran: list[str] = []
+
+
+@agent
+async def guessing(ctx: Context) -> str:
+    try:
+        await ctx.call(says_what_nobody_knows)
+    except InvalidInput as error:
+        return str(error)
+    return "called"
+
+
+async def test_a_type_that_cannot_be_resolved_is_said_before_the_effect():
+    """Not after it, when its result could not be given to anybody."""
+    async with opened() as supervisor:
+        assert "Unknown" in await (await supervisor.start(guessing)).result()
+    assert ran == []
 
 
 @pytest.mark.parametrize(("spec", "timeout"), [(patient, 20.0), (hurried, 5.0)])
