@@ -1,6 +1,5 @@
 """Calls of function tools: the effect is a function that runs under a deadline, in this process."""
 
-import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, nextafter
@@ -106,7 +105,7 @@ class FunctionCall(Call):
             if (cancelled := _cancellation_of(error)) is not None:
                 await self._interrupt(context, error)
                 raise cancelled from None
-            if not isinstance(error, Exception | SystemExit | anyio.get_cancelled_exc_class()):
+            if not isinstance(error, Exception | SystemExit):
                 raise
             text = f"{type(error).__name__}: {error}"
             reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
@@ -195,22 +194,16 @@ class FunctionCall(Call):
 
 
 def _cancellation_of(error: BaseException) -> BaseException | None:
-    """Return what has to be raised again if somebody cancelled the call: from a group (on trio what a tool's cleaning
-    up raised comes beside the cancellation) that alone. None for what is the tool's own, a cancellation that nobody
-    asked for among it: on asyncio, awaiting a task that was cancelled raises one."""
-    cancelled_class = anyio.get_cancelled_exc_class()
+    """Return what has to be raised again of what ended a tool, if it was cancelled. On trio that comes in a group, beside
+    what the tool raised as it was cut off, and is raised alone; what must end the process goes before it."""
     if isinstance(error, BaseExceptionGroup):
-        cancelled, rest = error.split(cancelled_class)
-        if cancelled is None or not (rest is None or isinstance(rest, Exception)):
+        if error.subgroup((KeyboardInterrupt, SystemExit)) is not None:
             return None
-        first: BaseException = cancelled
+        first: BaseException | None = error.subgroup(anyio.get_cancelled_exc_class())
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         return first
-    if not isinstance(error, cancelled_class):
-        return None
-    task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
-    return error if task is None or task.cancelling() else None
+    return error if isinstance(error, anyio.get_cancelled_exc_class()) else None
 
 
 class _CallContext(ToolContext):
