@@ -194,8 +194,8 @@ class FunctionCall(Call):
 
 
 def _cancellation_of(error: BaseException) -> BaseException | None:
-    """Return what has to be raised again of what ended a tool, if it was cancelled. On trio that comes in a group, beside
-    what the tool raised as it was cut off, and is raised alone; what must end the process goes before it."""
+    """Return what has to be raised again of what ended a tool, if it was cancelled. On trio that comes in a group,
+    beside what the tool raised as it was cut off, and is raised alone; what must end the process goes before it."""
     if isinstance(error, BaseExceptionGroup):
         if error.subgroup((KeyboardInterrupt, SystemExit)) is not None:
             return None
