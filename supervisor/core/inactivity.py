@@ -111,8 +111,8 @@ class Inactivity:
                 instants.append(self.since + self.first_budget)
             else:
                 instants.append(max(self.since, self.beat + tick) + self.budget)
-        if self.active_timeout is not None and self._active_since is not None:
-            instants.append(self._active_since + self.active_timeout - self._active)
+        if (spent_at := self._spent_at()) is not None:
+            instants.append(spent_at)
         return min(instants, default=None)
 
     def left(self, now: float) -> tuple[float, float] | None:
@@ -127,10 +127,16 @@ class Inactivity:
 
     def cause(self, now: float) -> str:
         """Say which budget is spent, for a run that is stalled."""
-        if self.active_timeout is not None and self.active_time(now) >= self.active_timeout:
+        if (spent_at := self._spent_at()) is not None and spent_at == self.due_at(0.0):
             return f"active_timeout: active for {self.active_time(now):.3f} s"
         budget = self.first_budget if self.beat is None else self.budget
         return f"no progress for {now - self.last_progress:.3f} s (budget {budget:g} s)"
+
+    def _spent_at(self) -> float | None:
+        """Return the instant at which there is no active time left."""
+        if self.active_timeout is None or self._active_since is None:
+            return None
+        return self._active_since + self.active_timeout - self._active
 
     def active_time(self, now: float) -> float:
         return self._active + (now - self._active_since if self._active_since is not None else 0.0)

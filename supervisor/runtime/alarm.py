@@ -6,7 +6,8 @@ Rules
 - Callbacks are synchronous and short; one that needs to wait starts a task where that task has an owner.
 - Whoever has no use for a call any more takes it back: until it is due, it would keep in memory whom it calls.
 - `lag` is how much later than planned this task ran, in all, where it was over 50 ms: the loop was held by somebody, or
-  the process was stopped. Watchdogs take it off their clock (W11).
+  the process was stopped. Watchdogs take it off their clock (W11), by `now`, which stands from the instant at which
+  this task was to run until it has: whoever runs in between knows nothing of the lag yet.
 """
 
 import heapq
@@ -33,6 +34,10 @@ class Alarm:
         self._planned = inf
         self.lag = 0.0
 
+    def now(self) -> float:
+        """Return the loop's clock less all lag."""
+        return min(anyio.current_time(), self._planned) - self.lag
+
     def at(self, deadline: float, callback: Callable[[], None]) -> Appointment:
         """Call back at an instant of the loop's clock, or as soon after as the loop gets to it."""
         appointment = [deadline, next(self._count), callback]
@@ -55,8 +60,9 @@ class Alarm:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        now = anyio.current_time()
         while True:
-            self._planned = self._heap[0][0] if self._heap else inf
+            self._planned = max(self._heap[0][0], now) if self._heap else inf  # what is overdue at first is no lag
             if self._planned > anyio.current_time():
                 with anyio.CancelScope(deadline=self._planned):
                     await self._wake.wait()
@@ -67,6 +73,7 @@ class Alarm:
             now = anyio.current_time()
             if now - self._planned > TOLERATED_LAG:
                 self.lag += now - self._planned
+            self._planned = now
             while self._heap and self._heap[0][0] <= now:
                 appointment = heapq.heappop(self._heap)
                 callback, appointment[2] = appointment[2], None

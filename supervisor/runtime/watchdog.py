@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from math import inf
 from typing import Any
 
-import anyio
 import msgspec
 
 from supervisor.core.agent_spec import AgentSpec
@@ -38,7 +37,7 @@ class Watchdog:
 
     def now(self) -> float:
         """Return the watchdog's instant: the loop's clock less its lag."""
-        return anyio.current_time() - self.alarm.lag
+        return self.alarm.now()
 
     def look_at(self, instant: float, look: Callable[[], None]) -> Appointment:
         return self.alarm.at(instant + self.alarm.lag, look)

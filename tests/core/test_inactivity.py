@@ -194,3 +194,15 @@ def test_the_cause_of_a_stall_names_the_clock_that_ran_out(active_timeout):
     """W5: `active_timeout` is a cause of its own."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, active_timeout)
     assert inactivity.cause(inactivity.due_at(0)).startswith("active_timeout") == (active_timeout is not None)
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 100)), min_size=1, max_size=6), st.floats(0, 1000))
+def test_the_cause_is_the_budget_that_is_spent_whatever_is_rounded(happened, now):
+    """W5: nobody is told of 2 s without progress where `active_timeout` was reached."""
+    inactivity = Inactivity(now, BUDGET, FIRST_BUDGET, 30)
+    for active, waiting in happened:
+        inactivity.pause("a", "wait", now := now + active)
+        inactivity.resume("a", now := now + waiting)
+    while inactivity.cause(due := inactivity.due_at(TICK)).startswith("no progress"):
+        assert due >= inactivity.last_progress + BUDGET
+        inactivity.progress(due - 1)

@@ -7,6 +7,7 @@ from scenes import freeze, opened
 from supervisor import Approve, Context, Deny, MemoryStore, RunStalled, RunStopping, agent, open_supervisor, tool
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.inactivity import Inactivity
+from supervisor.runtime.alarm import Alarm
 
 pytestmark = pytest.mark.anyio
 WEEK = 7 * 86_400.0
@@ -259,6 +260,50 @@ async def test_a_frozen_loop_stalls_nobody():
         assert await run.result() == "alive"
         assert (await bystander.outcome()).kind == "stalled"
         assert 359.5 <= anyio.current_time() <= 361
+
+
+async def test_a_loop_that_was_held_makes_no_stall_late_either():
+    """W11: the lag is credited once, also to a run that shows progress before the sweeper has seen it."""
+
+    @agent(inactivity_timeout=60)
+    async def silent_afterwards(ctx: Context) -> None:
+        await anyio.sleep(10)
+        freeze(300)
+        async with ctx.model_call():
+            pass
+        await anyio.sleep(WEEK)
+
+    async with opened() as supervisor:
+        started = anyio.current_time()
+        assert (await (await supervisor.start(silent_afterwards)).outcome()).kind == "stalled"
+        assert 370 <= anyio.current_time() - started <= 370.5
+
+
+async def test_a_loop_that_was_held_takes_no_active_time():
+    """W11: nor does a wait that begins before the sweeper has seen that it was."""
+
+    @agent(active_timeout=100)
+    async def works(ctx: Context) -> str:
+        await anyio.sleep(10)
+        freeze(300)
+        await ctx.sleep(1)
+        await anyio.sleep(5)
+        return "alive"
+
+    async with opened() as supervisor:
+        assert await (await supervisor.start(works)).result() == "alive"
+
+
+async def test_what_is_overdue_when_the_alarm_begins_is_no_lag():
+    """W11: else every watch would be late by as long as nobody ran the timer that a daemon finds overdue."""
+    await anyio.sleep(1000)
+    alarm, rang = Alarm(), anyio.Event()
+    alarm.at(anyio.current_time() - 500, rang.set)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(alarm.run)
+        await rang.wait()
+        tasks.cancel_scope.cancel()
+    assert alarm.lag == 0
 
 
 async def test_a_model_call_has_its_first_budget_until_its_first_heartbeat_and_the_short_one_after():
