@@ -95,7 +95,7 @@ def find_files(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
     for path in paths:
         is_folder = path.is_dir()
         for file in _in_folder(path) if is_folder else (path,):
-            real = file.resolve()
+            real = Path(os.path.realpath(file))
             if real not in seen:
                 seen.add(real)
                 yield file, not is_folder

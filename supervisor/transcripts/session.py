@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,7 @@ from supervisor.transcripts.lines import BOM, TooDeepError, as_javascript_reads_
 from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
 
+_PACKED: Final = 1 << 13  # of what is unpacked at once, which may be thousands of times as long
 FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), ClaudeCode())
 
 
@@ -156,18 +157,33 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
             ) from None
         with tempfile.TemporaryFile(buffering=0) as unpacked:
             try:
-                zstandard.ZstdDecompressor().copy_stream(file, unpacked)
+                is_whole = _unpack(file, unpacked, zstandard.ZstdDecompressor())
             except zstandard.ZstdError as error:
-                raise RefusedError(f"{real} cannot be unpacked ({error}); it may be cut off") from None
+                raise RefusedError(f"{real} cannot be unpacked ({error}); it may be damaged") from None
+            if not is_whole:
+                raise RefusedError(f"{real} is cut off: what it ends in cannot be unpacked; restore it from a copy")
             size = unpacked.tell()
             unpacked.seek(0)
             with io.FileIO(os.dup(unpacked.fileno())) as text:
                 yield text, size, stamp
 
 
+def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any) -> bool:
+    """Unpack all frames of a file; False where the last one is cut off, which zstandard's own streams do not tell."""
+    frame = None
+    while packed := file.read(_PACKED):
+        while packed:
+            frame = frame or decompressor.decompressobj()
+            into.write(frame.decompress(packed))
+            packed = frame.unused_data
+            if frame.eof:
+                frame = None
+    return frame is None
+
+
 def read_session(path: Path, held: Collection[str] = ()) -> Session:
     """Read and judge one file; `held` are the ids of calls that somebody will answer."""
-    real = path.resolve()
+    real = Path(os.path.realpath(path))  # of a link that leads to itself, itself
     with open_text(real) as (file, size, stamp):
         try:
             session = _scan(path, real, file, size, stamp)

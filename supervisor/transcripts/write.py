@@ -47,6 +47,7 @@ def locked(real: Path, now: datetime) -> Iterator[None]:
     lock = lock_path(real)
     own = real.with_name(f"{real.name}.lock-{os.getpid()}")
     try:
+        own.unlink(missing_ok=True)  # of a killed process with our number: it may be the lock by another name
         own.write_bytes(msgspec.json.encode({"pid": os.getpid(), "createdAt": iso(now), "starttime": own_starttime()}))
         try:
             _take(own, lock)
@@ -111,7 +112,7 @@ def write_plan(session: Session, plan: Plan, now: datetime, *, as_copy: bool) ->
             _write_temporary(session, plan, lines, temporary, bool(tail))
             if tail:
                 torn = session.real.with_name(session.real.name + ".torn")
-                _append(torn, tail + b"\n")
+                _add(torn, tail + b"\n")
         backup = None if as_copy else _keep_backup(session, now)
         if Stamp.of(session.real.stat()) != session.stamp:
             if backup is not None:
@@ -213,7 +214,10 @@ def _compress(content: Iterator[bytes], file: Any) -> None:
             packed.write(block)
 
 
-def _append(path: Path, data: bytes) -> None:
+def _add(path: Path, data: bytes) -> None:
+    """Append to a file, unless it was done before by a repair that did not come to its end."""
+    if path.exists() and path.read_bytes().endswith(data):
+        return
     with open(path, "ab", opener=_privately) as file:
         file.write(data)
         file.flush()

@@ -158,6 +158,23 @@ def test_a_compressed_rollout_is_read_and_copied_compressed(session, mend):
     assert lines == path.read_bytes().splitlines()
 
 
+@pytest.mark.parametrize("frames", [1, 2])
+def test_a_compressed_rollout_that_is_cut_off_is_refused_and_one_of_several_frames_is_whole(session, mend, frames):
+    """What is left of it looks whole where it was cut between two blocks: a copy would drop the rest unsaid."""
+    zstandard = pytest.importorskip("zstandard")
+    path = session("codex/dangling-at-the-end")
+    packed = path.with_name("rollout.jsonl.zst")
+    lines = path.read_bytes().splitlines(keepends=True)
+    packer = zstandard.ZstdCompressor().compressobj()
+    ended = packer.compress(b"".join(lines[:-1])) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    if frames == 2:
+        ended += packer.flush() + zstandard.ZstdCompressor().compress(lines[-1])
+    packed.write_bytes(ended)
+    report = mend(packed, in_place=False)
+    assert report.state == ("refused" if frames == 1 else "repaired")
+    assert packed.read_bytes() == ended
+
+
 def test_a_torn_tail_that_codex_could_not_read_past_is_moved_whole(session, mend, read):
     """Codex refuses a file with half a character in it: the line moves to a file beside it, and that is said."""
     path = session("codex/torn-inside-a-character")

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.transcripts import write
+from supervisor.transcripts.liveness import read_lock
+from supervisor.transcripts.repair import find_files
 from supervisor.transcripts.session import ChangedError, RefusedError, read_session
 from supervisor.transcripts.write import locked, write_plan
 
@@ -201,6 +203,37 @@ def test_a_lock_is_taken_from_the_dead_and_not_from_the_living(session):
             pass
         assert lock.exists()
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_lock_that_a_killed_process_with_our_number_left_is_stale(session):
+    """Killed between its two steps, its lock has two names; what we write about ourselves must not get into it."""
+    path = session("pi_v3/dangling-at-the-end")
+    own, lock = (path.with_name(f"{path.name}.lock{end}") for end in (f"-{os.getpid()}", ""))
+    own.write_text(json.dumps({"pid": os.getpid(), "starttime": 1}))
+    os.link(own, lock)
+    with locked(path, _wish().now):
+        assert read_lock(lock).starttime != 1
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_torn_tail_is_moved_once_however_often_the_repair_begins(session, mend):
+    """A repair that was killed after it had moved the tail leaves the old file, and the next one moves it again."""
+    path = session("codex/torn-inside-a-character")
+    before = path.read_bytes()
+    tail = Path(mend(path).torn_moved_to)
+    moved = tail.read_bytes()
+    path.write_bytes(before)
+    assert mend(path).torn_moved_to == str(tail)
+    assert tail.read_bytes() == moved
+
+
+def test_a_link_that_leads_to_itself_keeps_no_other_file_from_being_found(session, mend):
+    """It is reported like a file that cannot be read."""
+    path = session("pi_v3/dangling-at-the-end")
+    loop = path.with_name("loop.jsonl")
+    loop.symlink_to(loop.name)
+    assert [found for found, _ in find_files([path.parent])] == [path, loop]
+    assert mend(loop).state == "refused"
 
 
 def _wish():
