@@ -250,3 +250,42 @@ def test_a_session_shows_its_tree_its_time_and_its_talk(one_daemon, person):
     ana.see(ana.page.locator("#story"), "hello there")
     ana.page.get_by_role("button", name="Approve once").first.click()
     ana.see(ana.page.locator("#heading"), "succeeded")
+
+
+LOOK = """(isSeen) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => !isSeen });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""As another tab is chosen, or this one again: a browser without windows shows all of its pages all the time."""
+
+
+def test_many_tabs_of_one_browser_do_not_block_each_other(one_daemon, person):
+    """A browser has six connections: only what is looked at keeps one, and is up to date when it is looked at again."""
+    ana = person(one_daemon)
+    first = ana.page
+    ana.see(first.locator("#empty"))
+    for _ in range(8):
+        ana.page.evaluate(LOOK, False)
+        ana.page = ana.context.new_page()
+        ana.page.goto("/")
+    start(one_daemon, "tabs", {"cake": "/dev/null"})
+    ana.see(ana.card("cake"))  # the tab in front hears of it, and decides
+    assert first.locator("[data-card]").count() == 0
+    ana.card("cake").get_by_role("button", name="Approve once").click()
+    assert outcome(one_daemon, "tabs") == "noted cake"
+    start(one_daemon, "more", {"tea": "/dev/null"})
+    ana.page.evaluate(LOOK, False)
+    ana.page = first
+    ana.page.evaluate(LOOK, True)
+    ana.see(ana.card("tea"))
+    with one_daemon.client() as client:
+        until(lambda: "supervisor_event_streams 1\n" in client.get("/metrics").text)
+
+
+def test_a_wrong_clock_of_the_reader_makes_nothing_older(one_daemon, person):
+    """How long something waits is told by the server's clock."""
+    start(one_daemon, "clock", {"cake": "/dev/null"})
+    ana = person(one_daemon)
+    ana.context.add_init_script("const now = Date.now; Date.now = () => now() + 5 * 3600 * 1000;")
+    ana.page.reload()
+    assert re.fullmatch(r"\d+ (s|min) ago", ana.card("cake").locator("time").first.inner_text())

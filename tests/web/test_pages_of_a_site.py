@@ -163,3 +163,19 @@ async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_
         answer = await ana.post(place, text=" Yes ")
         assert answer.headers["location"] == "/sessions/s-bread?said=decided#reply"
         assert supervisor.get_approval(approval).by == "ana"
+
+
+async def test_who_may_decide_may_say_so_on_the_page_of_a_session(tmp_path):
+    """A12: an approver's word decides there as over HTTP; whoever may not decide is not heard."""
+    async with site(tmp_path) as (supervisor, browser):
+        approval = await an_approval(supervisor)
+        for name, status in (("eve", 403), ("bob", 200)):
+            someone = await browser(name)
+            await someone.get("/sessions/s-bread")
+            said = await someone.client.post(
+                "/sessions/s-bread/messages",
+                data={**someone.hidden, "text": f"no {approval}"},
+                headers={"origin": ORIGIN, "x-requested-by": "page"},
+            )
+            assert said.status_code == status
+        assert supervisor.get_approval(approval).by == "bob"

@@ -43,7 +43,6 @@ from supervisor.core.documents import (
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, Deny, SessionView, Verdict
-from supervisor.core.words import read_word
 
 _STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
@@ -96,19 +95,13 @@ async def get_transcript(call: Call) -> Response:
 async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
-    if not call.person.is_operator and not _may_mean_a_decision(call, session, body.text):
+    pending = call.supervisor.get_session(session).pending_approvals
+    if not call.site.guard.may_say(call.person, body.text, pending):
         raise Problem(
             403, f"{call.person.name} is no operator: only words that decide are heard, where something waits"
         )
     seen_at = min(body.shown_before or now, now)
     return document(heard_document(await call.supervisor.hear(session, body.text, call.person.name, seen_at)))
-
-
-def _may_mean_a_decision(call: Call, session: str, text: str) -> bool:
-    """Whether a message can be a decision of this person's, and will not be sent to the agent as chat."""
-    pending = call.supervisor.get_session(session).pending_approvals
-    people, name = call.site.guard.people, call.person.name
-    return read_word(text) is not None and any(people.why_not_decide(name, each) is None for each in pending)
 
 
 async def cancel_session(call: Call) -> Response:

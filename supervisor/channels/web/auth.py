@@ -11,6 +11,7 @@ Rules
 import base64
 import hmac
 from collections import OrderedDict
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -20,6 +21,8 @@ from starlette.responses import Response
 
 from supervisor.channels.web.problems import Problem
 from supervisor.core.people import People, Person, TokenHash
+from supervisor.core.values import Approval
+from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -81,6 +84,14 @@ class Guard:
         if identity is None:
             raise _unknown("who are you? Authorization: Bearer TOKEN, or log in on the page")
         return identity
+
+    def may_say(self, person: Person, text: str, pending: Iterable[Approval]) -> bool:
+        """Return whether somebody is heard where this waits: operators are, others if they say a word that decides."""
+        if person.is_operator:
+            return True
+        return read_word(text) is not None and any(
+            self.people.why_not_decide(person.name, each) is None for each in pending
+        )
 
     def check_csrf(self, request: Request, identity: Identity, shown: str | None = None) -> None:
         """Refuse what a cookie alone vouches for. `shown`: from a form; default: the header. Raises Problem 403."""

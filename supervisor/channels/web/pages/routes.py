@@ -240,8 +240,11 @@ def _journals(visit: Visit, node: tree.Node) -> dict[str, list[Row]]:
 async def say(visit: Visit) -> Response:
     session, text = visit.path("id"), visit.form.get("text", "")
     view = visit.supervisor.get_session(session)
-    if not visit.person.is_operator:
-        return _session(visit, view, 403, told="Not sent: only operators speak to sessions.", typed=text)
+    if not visit.site.guard.may_say(visit.person, text, view.pending_approvals):
+        told = (
+            "Not sent: only operators speak to sessions. Others may say yes or no, alone, to what they may decide here."
+        )
+        return _session(visit, view, 403, told=told, typed=text)
     if not text.strip():
         return _session(visit, view, 422, told="Not sent: there is no text.")
     try:

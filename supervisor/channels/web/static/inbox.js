@@ -2,6 +2,7 @@
 //
 // Rules
 // - Everything shown is drawn by the server: news says *that* something changed, the page is asked what it looks like.
+// - How long ago something was is told by the server's clock; the reader's may be wrong.
 // - What a person reads or types in is never moved or taken away: a decided card keeps its place, a new one comes last,
 //   nothing takes the focus. A key decides only the card that has the focus.
 // - While the connection is lost the page says that it may be old. It comes back by itself and misses nothing: the
@@ -13,6 +14,7 @@
   const page = document.body.dataset.page;
   const cards = $("cards");
   const QUIET = 40000; // ms without a sign of life after which a connection counts as lost; the server beats every 15 s
+  const GLANCE = 30000; // ms between two looks of a hidden inbox
 
   const announce = (text) => { $("news").textContent = text; };
 
@@ -28,18 +30,25 @@
     throw new Error("signed out");
   }
 
+  let ahead = 0; // ms that the server's clock is ahead of the reader's
+  function compareClocks(found) {
+    const now = Date.parse(found.body.dataset.now);
+    if (now) ahead = now - Date.now();
+  }
+
   // Times are told anew, in the reader's own time zone.
   function tellTimes() {
     for (const time of document.querySelectorAll("time")) {
       const at = new Date(time.dateTime);
       const exact = at.toLocaleString();
+      const now = Date.now() + ahead;
       if (!("relative" in time.dataset)) {
-        const isToday = at.toDateString() === new Date().toDateString();
+        const isToday = at.toDateString() === new Date(now).toDateString();
         time.textContent = isToday ? at.toLocaleTimeString() : exact;
         time.title = exact;
         continue;
       }
-      const seconds = Math.max(0, Math.floor((Date.now() - at) / 1000));
+      const seconds = Math.max(0, Math.floor((now - at) / 1000));
       const [size, unit] = seconds >= 172800 ? [86400, "days"] : seconds >= 3600 ? [3600, "h"]
         : seconds >= 60 ? [60, "min"] : [1, "s"];
       time.textContent = `${Math.floor(seconds / size)} ${unit} ago`;
@@ -51,6 +60,7 @@
     const response = await fetch(url, { credentials: "same-origin", redirect: "follow", ...options });
     if (response.status === 401 || new URL(response.url).pathname === "/login") signedOut();
     const found = new DOMParser().parseFromString(await response.text(), "text/html");
+    compareClocks(found);
     return [found, response];
   }
 
@@ -320,17 +330,15 @@
     }
   }
 
-  // Browsers have few connections for all tabs together: a hidden page gives its own back, unless it is the inbox, which
-  // counts in its title. It hears what it missed when it is looked at again.
-  const mayRest = () => document.hidden && page !== "inbox";
-
+  // Browsers have six connections for all tabs together: a hidden page gives its own back. It hears what it missed when it
+  // is looked at again; until then the inbox asks now and then what to count in its title.
   async function keepListening() {
     let pause = 500;
     for (;;) {
-      while (mayRest()) await new Promise((done) => { wake = done; });
+      while (document.hidden) await new Promise((done) => { wake = done; });
       const began = Date.now();
       try { await listen(); } catch { /* said below, whatever it was */ }
-      if (mayRest()) continue;
+      if (document.hidden) continue;
       lost();
       if (Date.now() - began > 5000) pause = 500;
       await new Promise((done) => { wake = done; setTimeout(done, pause); });
@@ -338,6 +346,7 @@
     }
   }
 
+  compareClocks(document);
   tellTimes();
   setInterval(tellTimes, 20000);
   const poll = Number(document.body.dataset.poll); // seconds: what happens below a session is not in its stream
@@ -345,7 +354,8 @@
   if (document.body.dataset.stream) {
     addEventListener("offline", () => { lost(); stop.abort(); });
     addEventListener("online", () => wake());
-    document.addEventListener("visibilitychange", () => { if (mayRest()) stop.abort(); else wake(); });
+    document.addEventListener("visibilitychange", () => { if (document.hidden) stop.abort(); else wake(); });
+    if (page === "inbox") setInterval(() => { if (document.hidden) recount(); }, GLANCE);
     keepListening();
   }
 })();
