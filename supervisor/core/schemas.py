@@ -46,7 +46,7 @@ def schema_of(type_: Any) -> dict[str, Any]:
     """Return the JSON schema of a type; raises InvalidInput for one that JSON, or `misfit`, cannot do justice to."""
     try:
         (schema,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
-    except (TypeError, RecursionError) as error:
+    except (TypeError, NameError, RecursionError) as error:
         raise InvalidInput(f"{type_!r} cannot be the type of an answer: {error}") from None
     whole = {**schema, "$defs": components} if components else schema
     for part in (schema, *components.values()):

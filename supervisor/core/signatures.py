@@ -27,7 +27,9 @@ def hint_of(fn: Callable[..., Any], name: str) -> Any:
     annotation = getattr(fn, "__annotations__", {}).get(name, Any)
     stub = SimpleNamespace(__annotations__={name: annotation})
     try:
-        return get_type_hints(stub, globalns=getattr(fn, "__globals__", {}), include_extras=True)[name]
+        # Those of the function itself: a decorator (functools.wraps) knows the names of its own module only.
+        names = getattr(inspect.unwrap(fn), "__globals__", {})
+        return get_type_hints(stub, globalns=names, include_extras=True)[name]
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
         raise InvalidInput(f"the annotation of {name} in {fn.__qualname__} cannot be resolved: {error}") from None
 
@@ -40,7 +42,7 @@ class DeclaredFunction(ABC):
     """What both kinds of declaration know of their function's signature."""
 
     def __init__(self, fn: Callable[..., Any], name: str | None, kind: str) -> None:
-        if not inspect.iscoroutinefunction(fn):
+        if not inspect.iscoroutinefunction(fn) or not hasattr(fn, "__qualname__"):  # a functools.partial has no name
             raise TypeError(
                 f"{kind} {fn!r} must be an async function; wrap blocking code with anyio.to_thread.run_sync"
             )

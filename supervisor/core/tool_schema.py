@@ -13,7 +13,7 @@ def tool_schema(tool: DeclaredFunction) -> dict[str, Any]:
     """Return what a model is told of a tool or sub-agent; raises InvalidInput for a type that no schema describes."""
     try:
         (parameters,), parts = msgspec.json.schema_components([tool.offered_struct], ref_template="#/$defs/{name}")
-    except TypeError as error:
+    except (TypeError, NameError) as error:
         raise InvalidInput(f"tool {tool.name} has a parameter that JSON schema cannot describe: {error}") from None
     parameters = parts.pop(parameters["$ref"].rpartition("/")[2])
     del parameters["title"]

@@ -49,6 +49,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         self.takes_context = first is not None and self._is_context(first)
         self._arguments = self._parameters(skip=int(self.takes_context))
+        if late := [p.name for p in self._arguments if self._is_context(p)]:
+            raise TypeError(f"tool {self.name}: {late[0]} is its ToolContext, and must be its first parameter")
         self._signature = inspect.Signature(self._arguments)
         self._positional = [p.name for p in self._arguments if p.kind is p.POSITIONAL_OR_KEYWORD]
         self._required = {p.name for p in self._arguments if p.default is p.empty}

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.encoding import from_json, printable, to_json
+from supervisor.core.encoding import from_json, plain, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest
 from supervisor.core.masking import mask
@@ -54,11 +54,11 @@ class FunctionCall(Call):
         arguments = to_json(full, f"an argument of tool {tool.name}")
         self.tool = tool
         tool.decode_arguments(arguments)
-        named = mask(msgspec.to_builtins(passed, order="deterministic"), tool.secret)
+        named = mask(plain(passed), tool.secret)
         if model_id is not None:
             named = [model_id, named]
         operation = attempt.name_operation(branch, "call", tool.name, named)
-        shown = digest(mask(msgspec.to_builtins(full, order="deterministic"), tool.secret))
+        shown = digest(mask(plain(full), tool.secret))
         super().__init__(
             attempt, operation, tool.name, arguments, shown, secret=tool.secret, is_idempotent=tool.idempotent
         )

@@ -1,10 +1,12 @@
 """Declarations: what is wrong with one is said when it is declared, and values are converted at one border."""
 
 import enum
+import functools
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
+from decorating import loudly
 from hypothesis import given, settings, strategies as st
 
 import supervisor.core.toolcontext
@@ -60,6 +62,7 @@ async def keyword_input(ctx, *, a: int) -> None: ...
 async def any_inputs(ctx, *inputs: int) -> None: ...
 async def named_inputs(ctx, **inputs: int) -> None: ...
 async def nameless(a: int, /) -> None: ...
+async def late_context(n: int, context: ToolContext) -> None: ...
 def blocking(ctx) -> None: ...
 
 
@@ -70,7 +73,9 @@ def test_what_cannot_be_an_agent_is_refused_when_it_is_declared(fn):
         agent(fn)
 
 
-@pytest.mark.parametrize("fn", [any_inputs, named_inputs, nameless, blocking])
+@pytest.mark.parametrize(
+    "fn", [any_inputs, named_inputs, nameless, blocking, late_context, functools.partial(two_inputs, a=1)]
+)
 def test_what_cannot_be_a_tool_is_refused_when_it_is_declared(fn):
     """Its arguments have names, for JSON and for people; its deadline could not end a function that blocks."""
     with pytest.raises(TypeError):
@@ -195,6 +200,48 @@ def test_equal_inputs_are_the_same_bytes_in_whatever_order_their_sets_and_names_
     assert [*{0, 8}] != [*{8, 0}]
     assert bytes(adder.encode_input(({0, 8},), {})) == bytes(adder.encode_input(({8, 0},), {}))
     assert bytes(adder.encode_input(({"a": 1, "b": 2},), {})) == bytes(adder.encode_input(({"b": 2, "a": 1},), {}))
+
+
+def test_numbers_are_keys_as_they_are_annotated():
+    """JSON has text for keys; the annotation says what they were."""
+
+    @agent
+    async def counter(ctx, names: dict[int, str]) -> None: ...
+
+    raw = counter.encode_input(({2: "b", 1: "a"},), {})
+    assert bytes(raw) == bytes(counter.encode_input(({1: "a", 2: "b"},), {}))
+    assert counter.decode_input(raw) == ({1: "a", 2: "b"},)
+
+
+@loudly
+async def decorated(order: "Order") -> "Order":
+    return order
+
+
+def test_a_decorated_function_is_annotated_with_the_names_of_its_own_module():
+    """functools.wraps hands on the annotations, not what they mean."""
+    assert tool(decorated).value_type is Order
+    assert tool(decorated).decode_arguments(to_json({"order": ORDER}, "it")) == {"order": ORDER}
+
+
+@dataclass
+class Particular:
+    of: "Missing"  # noqa: F821 # what type checkers alone know
+
+
+@dataclass
+class Choosy:
+    of: int
+
+    def __post_init__(self) -> None:
+        raise KeyError("none of these")
+
+
+@pytest.mark.parametrize("type_", [Particular, Choosy])
+def test_whatever_a_type_raises_when_it_is_read_is_one_clear_error(type_):
+    """Its own code, or names in it that cannot be resolved: not the supervisor's end, but a value that does not fit."""
+    with pytest.raises(InvalidInput):
+        from_json(b'{"of":1}', type_, "it")
 
 
 async def by_class(context: ToolContext, n: int) -> int: ...
