@@ -7,11 +7,19 @@ from typing import Any
 import anyio
 import sniffio
 
-from supervisor import MemoryStore, open_supervisor
+from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.core.session import replay
 from supervisor.core.standing import RULES
 
 LONG = 30 * 86_400.0
+effects: list[str] = []
+"""What has happened in this test."""
+
+
+@tool
+async def deploy(target: str) -> str:
+    effects.append(target)
+    return target
 
 
 @asynccontextmanager

@@ -2,25 +2,13 @@
 
 import anyio
 import pytest
-from scenes import ForkingStore, events, fork, opened, sessions_in_memory
+from scenes import ForkingStore, deploy, effects, events, fork, opened, sessions_in_memory
 
 from supervisor import Approve, Context, MemoryStore, NotFound, RunStopping, agent, tool
 from supervisor.core import events as e
 from supervisor.runtime.ending import Ending
 
 pytestmark = pytest.mark.anyio
-effects: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_run():
-    effects.clear()
-
-
-@tool
-async def deploy(target: str) -> str:
-    effects.append(target)
-    return target
 
 
 @tool(approval="never", timeout=None)

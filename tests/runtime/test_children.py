@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from scenes import events, fork, names, opened
+from scenes import deploy, effects, events, fork, names, opened
 
 from supervisor import (
     Approve,
@@ -14,24 +14,11 @@ from supervisor import (
     RunFailed,
     RunStalled,
     agent,
-    tool,
 )
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
 WEEK = 7 * 86_400.0
-effects: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_run():
-    effects.clear()
-
-
-@tool
-async def deploy(target: str) -> str:
-    effects.append(target)
-    return target
 
 
 @agent

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import anyio
 import pytest
-from scenes import ForkingStore, names, opened
+from scenes import ForkingStore, deploy, effects, names, opened
 
 from supervisor import (
     Answer,
@@ -18,24 +18,11 @@ from supervisor import (
     agent,
     allow,
     deny,
-    tool,
 )
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
 EVER = datetime.max.replace(tzinfo=UTC)
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_run():
-    ran.clear()
-
-
-@tool
-async def deploy(target: str) -> str:
-    ran.append(target)
-    return target
 
 
 @agent
@@ -108,7 +95,7 @@ async def test_what_is_allowed_for_good_while_fifty_ask_the_same_decides_one_of_
         assert [await run.result() for run in runs] == ["ok"] * 25 + ["denied"] * 25
         assert [rule.id for rule in supervisor.rules()] == [verdict.rule]
         assert await (await supervisor.start(deploys, "x")).result() == "ok"
-        assert len(ran) == 26
+        assert len(effects) == 26
 
 
 @pytest.mark.parametrize("then", ["revoke", "deny"])
@@ -120,7 +107,7 @@ async def test_what_happens_to_a_rule_between_its_decision_and_the_effect(then):
         verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="always"))
         await (supervisor.revoke(verdict.rule, "ben") if then == "revoke" else supervisor.add_rule(deny(deploy), "ben"))
         (run,) = await supervisor.resume(session)
-        assert (await run.result(), ran) == (("ok", ["x"]) if then == "revoke" else ("denied", []))
+        assert (await run.result(), effects) == (("ok", ["x"]) if then == "revoke" else ("denied", []))
         later = await supervisor.start(deploys, "x")
         if then == "revoke":
             await supervisor.decide((await asked_by(later)).id, Deny(by="ana"))
@@ -137,7 +124,7 @@ async def test_what_was_edited_is_granted_once_only(scope):
             await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}, scope=scope))
         assert (supervisor.rules(), len(supervisor.find_approvals())) == ([], 1)
         await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}))
-        assert (await run.result(), ran) == ("ok", ["y"])
+        assert (await run.result(), effects) == ("ok", ["y"])
 
 
 @pytest.mark.parametrize("early", [0.0, 0.000002, 1.0])
@@ -215,6 +202,6 @@ async def test_who_approves_everything_beforehand_neither_widens_rules_nor_answe
         reader = run.approvals()
         while (asked := await anext(reader)).kind == "call":
             pass
-        assert ran == ["c"]
+        assert effects == ["c"]
         await supervisor.decide(asked.id, Answer("so", "ana"))
         assert await run.result() == ["denied", "denied", "ok", "so"]

@@ -4,26 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from scenes import events, opened
+from scenes import deploy, effects, events, opened
 
-from supervisor import Answer, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent, tool
+from supervisor import Answer, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent
 from supervisor.core import events as e
 from supervisor.core.people import People, Person, Reservation
 
 pytestmark = pytest.mark.anyio
 EVER = datetime.max.replace(tzinfo=UTC)
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_run():
-    ran.clear()
-
-
-@tool
-async def deploy(target: str) -> str:
-    ran.append(target)
-    return target
 
 
 @agent
@@ -135,7 +123,7 @@ async def test_approve_all_is_on_what_waits_now():
         assert sorted(each.arguments["target"] for each in heard.approvals) == ["a", "b"]
         assert {verdict.kind for verdict in heard.verdicts} == {"won"}
         (third,) = [await anext(supervisor.approvals())]
-        assert (third.arguments, sorted(ran)) == ({"target": "c"}, ["a", "b"])
+        assert (third.arguments, sorted(effects)) == ({"target": "c"}, ["a", "b"])
         await supervisor.hear("s", f"no {third.id}", "ana", EVER)
         assert await run.result() == ["ok", "ok", "denied"]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 import sniffio
-from scenes import FaultyStore, events, fork, opened, replayed
+from scenes import FaultyStore, deploy, effects, events, fork, opened, replayed
 
 from supervisor import (
     Approve,
@@ -24,19 +24,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 
 pytestmark = pytest.mark.anyio
-effects: list[str] = []
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_run():
-    effects.clear()
-
-
-@tool
-async def deploy(target: str) -> str:
-    effects.append(target)
-    return target
 
 
 @tool(approval="never")

@@ -4,28 +4,16 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from scenes import LONG, events, names, opened
+from scenes import LONG, deploy, effects, events, names, opened
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
-effects: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_run():
-    effects.clear()
 
 
 class Interrupted(BaseException):
     """As KeyboardInterrupt: no Exception."""
-
-
-@tool
-async def deploy(target: str) -> str:
-    effects.append(target)
-    return target
 
 
 @tool(approval="never", timeout=None)

@@ -4,6 +4,7 @@ import sqlite3
 
 import anyio
 import pytest
+from scenes import deploy, effects
 
 from supervisor import (
     Approve,
@@ -15,24 +16,16 @@ from supervisor import (
     allow,
     deny,
     open_supervisor,
-    tool,
 )
 from supervisor.core.standing import RULES
 
 pytestmark = pytest.mark.anyio
-ran: list[str] = []
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request):
     """In real time: another connection writes to the file."""
     return request.param
-
-
-@tool
-async def deploy(target: str) -> str:
-    ran.append(target)
-    return target
 
 
 @agent
@@ -42,7 +35,6 @@ async def deploys(ctx: Context, target: str) -> str:
 
 async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path):
     """A7, A9: allowed there, not asked here; denied there, not run here although it was approved; and revoked again."""
-    ran.clear()
     path = tmp_path / "state.db"
     with anyio.fail_after(60):
         async with open_supervisor(path) as here, open_supervisor(path) as there:
@@ -57,13 +49,12 @@ async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path)
                     await there.add_rule(deny(deploy), by="ben")
                 assert (await there.decide(asked.id, Approve(by="ana"))).kind == "won"
                 assert await run.result() == ("denied" if forbids else "ok")
-    assert ran == ["a", "a"]
+    assert effects == ["a", "a"]
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["while it is open", "before it is opened"])
 async def test_rules_that_a_newer_program_wrote_let_no_call_begin(tmp_path, is_open):
     """A5: what is unreadable may be a deny: runs are suspended, nothing is lost, and it can still be read."""
-    ran.clear()
     path = tmp_path / "state.db"
 
     def write_as_a_newer_program():
@@ -81,7 +72,7 @@ async def test_rules_that_a_newer_program_wrote_let_no_call_begin(tmp_path, is_o
         write_as_a_newer_program()
         async with open_supervisor(SqliteStore(path)) as supervisor:
             await refuses_to_run(supervisor)
-    assert ran == []
+    assert effects == []
 
 
 async def refuses_to_run(supervisor):

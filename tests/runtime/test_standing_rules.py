@@ -4,7 +4,7 @@ import os
 
 import anyio
 import pytest
-from scenes import ForkingStore, events, fork, opened
+from scenes import ForkingStore, deploy, effects, events, fork, opened
 
 from supervisor import (
     Approve,
@@ -27,18 +27,6 @@ from supervisor.core.standing import RULES
 
 pytestmark = pytest.mark.anyio
 STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_has_run():
-    ran.clear()
-
-
-@tool
-async def deploy(target: str) -> str:
-    ran.append(target)
-    return target
 
 
 @agent
@@ -63,7 +51,7 @@ async def test_what_was_approved_for_the_session_is_not_asked_again_in_its_tree_
         assert [option.scope for option in asked.options] == ["once", "session", "always"]
         verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="session"))
         again = await anext(approvals)
-        assert (again.arguments, ran) == ({"target": "production"}, ["staging", "staging"])
+        assert (again.arguments, effects) == ({"target": "production"}, ["staging", "staging"])
         await supervisor.decide(again.id, Deny(by="ana"))
         assert await run.result() == ["ok", "ok", "denied", "ok"]
         (rule,) = supervisor.rules()
@@ -89,7 +77,7 @@ async def test_what_was_approved_for_good_at_any_depth_is_asked_nowhere_after_a_
         await run.result()
     async with opened(fork(store), unattended="deny") as supervisor:
         assert await (await supervisor.start(deploys, ["staging", "staging"])).result() == ["ok", "ok"]
-        assert ran == ["staging"] * 3
+        assert effects == ["staging"] * 3
 
 
 @pytest.mark.parametrize("scope", ["session", "always"])
@@ -165,7 +153,7 @@ async def test_a_deny_that_comes_while_a_call_is_asked_wins_over_its_approval():
         await supervisor.add_rule(deny(deploy, PRODUCTION), by="ben")
         assert len(supervisor.find_approvals()) == 1
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "won"
-        assert (await run.result(), ran) == (["denied"], [])
+        assert (await run.result(), effects) == (["denied"], [])
 
 
 async def test_what_was_asked_stays_asked_when_a_rule_comes_that_would_allow_it():
@@ -214,7 +202,7 @@ async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_g
 
     @tool(starts_process=True, name="deploy")
     async def late(target: str) -> str:
-        ran.append(target)
+        effects.append(target)
         return target
 
     @agent
@@ -227,11 +215,11 @@ async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_g
         run = await supervisor.start(deploys_late)
         assert await run.result() == "ok"
     left = next(copy for copy, _ in store.copies if events(copy, run.session, e.ToolCallRequested))
-    ran.clear()
+    effects.clear()
     async with opened(left) as supervisor:
         await supervisor.revoke(rule.id, by="ben")
         (resumed,) = await supervisor.resume(run.session)
-        assert (await resumed.result(), ran) == ("denied", [])
+        assert (await resumed.result(), effects) == ("denied", [])
 
 
 async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin():
@@ -241,7 +229,7 @@ async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin
     async def slow(context: ToolContext, target: str) -> str:
         await supervisor.add_rule(deny("deploy"), by="ben")
         await context.started(os.getpid(), None)
-        ran.append(target)
+        effects.append(target)
         return target
 
     @agent
@@ -252,7 +240,7 @@ async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin
         run = await supervisor.start(deploys_slowly)
         asked = await anext(run.approvals())
         await supervisor.decide(asked.id, Approve(by="ana"))
-        assert (await run.result(), ran) == ("denied", [])
+        assert (await run.result(), effects) == ("denied", [])
         assert events(supervisor.store, run.session, e.ToolCallStarted) == []
 
 
@@ -261,7 +249,7 @@ async def test_a_resumed_run_keeps_what_its_program_denied_and_not_what_it_allow
     store = MemoryStore()
     async with opened(store, rules=[allow(deploy, STAGING), deny(deploy, PRODUCTION)]) as supervisor:
         await supervisor.start(deploys, ["staging", "other", "staging", "production"], session="s")
-        assert ran == []
+        assert effects == []
     async with opened(fork(store)) as supervisor:
         (run,) = await supervisor.resume("s")
         approvals = run.approvals()
