@@ -64,8 +64,8 @@ class Store(ABC):
         """Bound the store's log. May be called in a worker thread, beside everything but `close`, by one at a time."""
 
     @abstractmethod
-    def rows(self, after: int) -> list[Row]:
-        """Return all entries behind a position, in order, but for those named by `unreadable`."""
+    def rows(self, after: int, to: int | None = None) -> list[Row]:
+        """Return all entries behind a position, up to another, in order, but for those named by `unreadable`."""
 
     @abstractmethod
     def journal(self, session: str, after: int = 0) -> list[Row]:

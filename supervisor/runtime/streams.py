@@ -7,7 +7,7 @@ supervisor is left, all of them end; who watches a journal is told before what s
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -20,6 +20,9 @@ from supervisor.runtime.hub import INBOX
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
+
+LOOK: Final = 100
+"""Positions of the store that are read at once: whoever comes back after a year holds up nobody."""
 
 
 class PendingApprovals(AsyncIterator[Approval]):
@@ -87,13 +90,20 @@ class Inbox(InboxWatch):
                 if (approval := self._supervisor.store.get_approval(changed)) is not None:
                     return approval
             news = self._supervisor.hub.news(INBOX)
-            for row in self._supervisor.store.rows(self._read):
-                self._read = row.position
-                if (approved := _approval_in(row)) is not None:
-                    self._changed.pop(approved, None)
-                    self._changed[approved] = row.position
+            last = self._supervisor.store.last_position()
+            while self._read < last and not self._supervisor.is_left:
+                self._look(min(self._read + LOOK, last))
+                await anyio.lowlevel.checkpoint()
             if not self._changed:
                 await news.wait()
+
+    def _look(self, to: int) -> None:
+        """Note what has changed up to a position."""
+        for row in self._supervisor.store.rows(self._read, to):
+            if (approved := _approval_in(row)) is not None:
+                self._changed.pop(approved, None)
+                self._changed[approved] = row.position
+        self._read = to
 
 
 def _approval_in(row: Row) -> str | None:

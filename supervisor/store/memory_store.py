@@ -113,9 +113,10 @@ class MemoryStore(Store):
     def rollback(self) -> None:
         self._draft = None
 
-    def rows(self, after: int) -> list[Row]:
+    def rows(self, after: int, to: int | None = None) -> list[Row]:
         first = bisect_right(self._entries, after, key=_position)
-        return read_known_rows(self._entries[first:], self.unreadable)
+        end = None if to is None else bisect_right(self._entries, to, key=_position)
+        return read_known_rows(self._entries[first:end], self.unreadable)
 
     def journal(self, session: str, after: int = 0) -> list[Row]:
         entries = self._journals.get(session, [])

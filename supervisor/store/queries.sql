@@ -18,9 +18,9 @@ INSERT OR IGNORE INTO head (text) SELECT ? WHERE (SELECT coalesce(max(number), 0
 -- head_text: what a number stands for
 SELECT text FROM head WHERE number = ?;
 
--- rows: every entry behind a position
+-- rows: every entry behind a position, up to another
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
- WHERE e.position > ? ORDER BY e.position;
+ WHERE e.position > ? AND e.position <= ? ORDER BY e.position;
 
 -- some_rows: a bounded part of the same, to rebuild the index from
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session

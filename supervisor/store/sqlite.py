@@ -42,6 +42,8 @@ from supervisor.store.searches import search_approvals, search_sessions
 
 R = TypeVar("R")
 
+_END: Final = 2**63 - 1
+"""Behind every position."""
 _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be looked into only before the first."""
 
@@ -212,8 +214,8 @@ class SqliteStore(Store):
         except FileNotFoundError:
             return 0
 
-    def rows(self, after: int) -> list[Row]:
-        return self._known_rows(self._read("rows", after))
+    def rows(self, after: int, to: int | None = None) -> list[Row]:
+        return self._known_rows(self._read("rows", after, _END if to is None else to))
 
     def journal(self, session: str, after: int = 0) -> list[Row]:
         return self._read_as(partial(columns.journal_row, session), "journal", session, after)

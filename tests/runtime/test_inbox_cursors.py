@@ -1,9 +1,11 @@
 """The inbox goes on from its cursor: in the order of what changed last, nothing missed, nothing twice."""
 
+import anyio
 import pytest
 from scenes import opened
 
 from supervisor import Context, Deny, agent, tool
+from supervisor.runtime.streams import LOOK
 
 pytestmark = pytest.mark.anyio
 
@@ -32,3 +34,30 @@ async def test_cursors_grow_also_where_an_approval_changed_twice():
         again = supervisor.watch_inbox(seen[0][1])
         assert ((await anext(again)).id, again.cursor) == seen[1]
         await supervisor.decide(asked[1], Deny(by="ana"))
+
+
+@agent
+async def talking(ctx: Context) -> None:
+    for word in range(10 * LOOK):
+        await ctx.send(str(word))
+
+
+async def test_whoever_comes_back_from_far_behind_holds_up_nobody():
+    """What happened meanwhile is read piece by piece, and others run in between; nothing of it is missed."""
+    async with opened() as supervisor:
+        asked = await anext((await supervisor.start(worker, "first")).approvals())
+        await (await supervisor.start(talking)).outcome()
+        turns = []
+
+        async def other() -> None:
+            while True:
+                turns.append(1)
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other)
+            await anyio.lowlevel.checkpoint()
+            turns.clear()
+            assert (await anext(supervisor.watch_inbox(0))).id == asked.id
+            assert len(turns) > 10
+            tasks.cancel_scope.cancel()

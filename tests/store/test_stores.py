@@ -31,7 +31,8 @@ def test_what_is_appended_comes_back_in_order(store):
     assert [row.position for row in store.journal("a")] == [1, 3]
     assert [row.position for row in store.journal("a", after=1)] == [3]
     assert store.journal("a")[0].event == created()
-    assert store.rows(last) == []
+    assert [row.position for row in store.rows(1, 2)] == [2]
+    assert store.rows(last) == store.rows(2, 2) == []
     assert store.last_position() == last == 3
     assert store.journal("nobody") == []
 

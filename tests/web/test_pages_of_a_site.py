@@ -135,6 +135,7 @@ async def test_only_operators_speak_cancel_and_revoke(tmp_path):
             await bob.get("/sessions/s-bread")
             assert (await bob.post(f"/sessions/s-bread/{path}", text="hello")).status_code == 403
         assert (await bob.post("/rules/r/revoke")).status_code == 403
+        assert "s-bread" in (await ana.get("/sessions?before=999999999999999999")).text
         await ana.get("/sessions/s-bread")
         assert (await ana.post("/sessions/s-bread/cancel", reason="enough")).status_code == 303
         assert "enough" in (await ana.get("/sessions/s-bread")).text

@@ -9,6 +9,7 @@ Rules
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import anyio
 import msgspec
 from starlette.responses import Response
 
@@ -58,6 +59,7 @@ async def list_sessions(call: Call) -> Response:
         page = call.supervisor.find_sessions(is_open=query.open, root=query.root, after=cursor, limit=query.limit)
         cursor = page[-1].position if len(page) == query.limit else None
         found += [each for each in page if query.status in (None, each.status) and query.agent in (None, each.agent)]
+        await anyio.lowlevel.checkpoint()  # what is rare may be far away: nobody else waits for that
     if len(found) > query.limit:
         found = found[: query.limit]
         cursor = found[-1].position

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import anyio
 from hypothesis import given, strategies as st
 from page_facts import NOW, an_approval
 
-from supervisor.channels.web.pages.tree import MOST_BELOW, find, newest, nodes, walk
+from supervisor.channels.web.pages.routes import newest
+from supervisor.channels.web.pages.tree import MOST_BELOW, find, nodes, walk
 from supervisor.core.values import SessionView
 
 
@@ -41,11 +43,11 @@ def test_pages_of_sessions_follow_each_other_without_gaps(steps, most):
         status = "active" if is_active else "completed"
         views.append(a_session(str(position), "p" if is_child else None, position=position, status=status))
 
-    def find_sessions(after, limit):
+    def find_sessions(after, limit, is_open):
         return [view for view in views if view.position > after][:limit]
 
     shown, before = [], position + 1
-    while page := newest(find_sessions, "active", most, before):
+    while page := anyio.run(newest, find_sessions, "active", most, before):
         shown += page
         before = page[-1].position
     expected = [view for view in views if view.parent is None and view.status == "active"]

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
+import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -40,6 +41,8 @@ STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conf
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
 """Cards on a session's page, above its tree; the inbox has the others."""
+WINDOW: Final = 1000
+"""Positions of the journal that the list of sessions looks back at in one go; at most as many sessions."""
 MOST_LANES: Final = 40
 MOST_ROWS: Final = 5_000
 """Of the journals that one page reads: everybody waits while it does."""
@@ -178,8 +181,9 @@ async def list_sessions(visit: Visit) -> Response:
     status = status if status in FILTERS else ""
     given = visit.request.query_params.get("before", "")
     is_first = not given.isdecimal() or len(given) > 18
-    before = visit.supervisor.last_position() + 1 if is_first else int(given)
-    roots = tree.newest(visit.supervisor.find_sessions, status or None, SESSIONS_A_PAGE + 1, before)
+    end = visit.supervisor.last_position() + 1
+    before = end if is_first else min(int(given), end)
+    roots = await newest(visit.supervisor.find_sessions, status or None, SESSIONS_A_PAGE + 1, before)
     shown = roots[:SESSIONS_A_PAGE]
     model = {
         "found": tree.nodes(shown),
@@ -190,6 +194,23 @@ async def list_sessions(visit: Visit) -> Response:
         "is_first": is_first,
     }
     return visit.page("sessions.html", "sessions", model)
+
+
+async def newest(
+    find_sessions: Callable[..., list[SessionView]], status: str | None, most: int, before: int
+) -> list[SessionView]:
+    """Return root sessions of a status, the newest first, of those before a position. Looks back window by window, so
+    that a page costs what it shows, and nobody else waits while it looks for what is rare."""
+    found = list[SessionView]()
+    is_open = True if status in ("active", "waiting_approval") else None
+    while before > 0 and len(found) < most:
+        views = find_sessions(after=max(0, before - WINDOW) - 1, limit=WINDOW, is_open=is_open)
+        roots = [view for view in views if view.parent is None and view.position < before]
+        roots.sort(key=lambda view: view.position, reverse=True)
+        found += [view for view in roots if status in (None, view.status)]
+        before -= WINDOW
+        await anyio.lowlevel.checkpoint()
+    return found[:most]
 
 
 async def show_session(visit: Visit) -> Response:

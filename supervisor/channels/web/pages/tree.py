@@ -1,6 +1,6 @@
 """Sessions as a tree, for the list and for the page of one of them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, Literal
 
@@ -11,9 +11,6 @@ from supervisor.core.values import SessionView
 Tone = Literal["active", "waiting", "ok", "error", "cancelled"]
 MOST_BELOW: Final = 50
 """Of one session's sub-agents, in a tree on a page; those that wait for somebody are left out last."""
-
-WINDOW: Final = 2000
-"""Positions of the journal that the list of sessions looks back at first; at most as many sessions."""
 
 _TONES: Final[dict[str, Tone]] = {
     "active": "active",
@@ -110,18 +107,3 @@ def words(view: SessionView) -> str:
     if count:
         return "waits for 1 decision" if count == 1 else f"waits for {count} decisions"
     return "active" if view.owner is not None else "open; nobody runs it"
-
-
-def newest(
-    find_sessions: Callable[..., list[SessionView]], status: str | None, most: int, before: int
-) -> list[SessionView]:
-    """Return root sessions of a status, the newest first, of those before a position. Looks back in windows that grow,
-    so that a page costs what it shows, not what the store holds."""
-    window, found = WINDOW, list[SessionView]()
-    while before > 0 and len(found) < most:
-        views = find_sessions(after=max(0, before - window) - 1, limit=window)
-        roots = [view for view in views if view.parent is None and view.position < before]
-        roots.sort(key=lambda view: view.position, reverse=True)
-        found += [view for view in roots if status in (None, view.status)]
-        before, window = before - window, window * 2
-    return found[:most]
