@@ -5,6 +5,7 @@ Rules
   left. It looks for owners that are gone every LOOK seconds: a lock that the kernel has let go sends no event.
 - At a start and at an owner's end every open tree is taken up, except one that has been silent for SILENT and in which
   nothing is pending: no approval or question, no timer, no decision, message or cancel not yet acted upon (R5).
+- Then, and by `resume`, a tree that has ended, or rests, is taken up, too, if it has a job whose end nobody saw to.
 - What could not be run (a full disk, an agent that could not be imported) is tried again every RETRY seconds.
 - Whoever was faster has the tree: it is in good hands.
 """
@@ -58,6 +59,17 @@ async def take_trees(runner: "Runner", roots: Iterable[str], *, only_one: bool =
     return taken
 
 
+def trees_with_jobs(runner: "Runner") -> list[str]:
+    """Return the trees that have ended, or rest, and that nobody has, though one of their jobs was not seen to."""
+    store, found = runner.journal.store, dict[str, None]()
+    for session in runner.jobs.untold():
+        row = store.get_session(session)
+        root = store.get_session(row.root) if row is not None else None
+        if root is not None and root.outcome is not None and store.get_owner(root.id) is None:
+            found[root.id] = None
+    return list(found)
+
+
 class Adoption:
     """Takes up, for as long as it runs, what nobody runs."""
 
@@ -107,7 +119,8 @@ class Adoption:
         trees: dict[str, list[SessionRow]] = {}
         for row in store.find_sessions(is_open=True):
             trees.setdefault(row.root, []).append(row)
-        return [root for root, rows in trees.items() if store.get_owner(root) is None and not self._is_silent(rows)]
+        unowned = [root for root, rows in trees.items() if store.get_owner(root) is None and not self._is_silent(rows)]
+        return unowned + trees_with_jobs(self._runner)
 
     def _refused(self) -> list[str]:
         """Trees of ours in which something is not running that should."""

@@ -3,6 +3,7 @@
 The jobs themselves, processes and logs, are a tool's business, a floor above; this is the seam between.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from supervisor.core.events import JobStarted
@@ -15,6 +16,9 @@ class Jobs(Protocol):
     def began(self, session: str, job: JobStarted) -> None:
         """A job is on disk and about to begin."""
 
+    def untold(self) -> Iterable[str]:
+        """Return the sessions that have a job whose end they were not told; of every tree, this process's or not."""
+
 
 class NoJobs:
     """A supervisor without a place for jobs."""
@@ -24,3 +28,6 @@ class NoJobs:
 
     def began(self, session: str, job: JobStarted) -> None:
         raise AssertionError("a job has begun where none can be")
+
+    def untold(self) -> Iterable[str]:
+        return ()

@@ -36,7 +36,7 @@ from supervisor.core.values import (
 )
 from supervisor.core.words import Heard
 from supervisor.runtime.activity import LocalActivities
-from supervisor.runtime.adoption import take_trees
+from supervisor.runtime.adoption import take_trees, trees_with_jobs
 from supervisor.runtime.agents import locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
@@ -167,7 +167,7 @@ class LocalSupervisor(Supervisor):
         else:
             roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
             roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
-
+            await take_trees(self._runner, trees_with_jobs(self._runner))
         taken = await take_trees(self._runner, roots, only_one=session is not None)
         return [self.get_run(root) for root in taken]
 

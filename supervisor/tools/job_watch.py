@@ -14,6 +14,7 @@ Rules
 """
 
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -57,6 +58,9 @@ class JobWatch:
     def began(self, session: str, job: e.JobStarted) -> None:
         self._watched[job.job] = (session, job)
         self._has_jobs.set()
+
+    def untold(self) -> Iterable[str]:
+        return () if self._store.jobs_folder is None else _untold(self._store.jobs_folder)
 
     def take_up(self, root: str) -> None:
         """Watch the jobs again that a tree has and nobody was told the end of, from the next look on."""
@@ -102,23 +106,35 @@ class JobWatch:
 
     async def leave(self) -> None:
         """The supervisor is being left: end what ends with it, and tell what has ended, for a bounded time."""
-        with anyio.move_on_after(LEAVE_TIMEOUT, shield=True), suppress(StoreError, OSError):
+        with anyio.move_on_after(LEAVE_TIMEOUT, shield=True) as scope, suppress(StoreError, OSError):
             await self.look(is_leaving=True)
+        if scope.cancelled_caught:
+            log.warning("jobs.left", count=len(self._watched))  # who takes up their trees sees to them
 
     async def look(self, *, is_leaving: bool = False) -> None:
         """Tell of the jobs that are over, and end those whose time has come."""
         async with self._looking:
             if self._taken:
                 await self._take_up_trees()
-            for name, (session, job) in list(self._watched.items()):
-                seen = await anyio.to_thread.run_sync(look_at, job)
-                if seen.state == "running" and not job.keep and self._is_over(session, is_leaving=is_leaving):
-                    log.debug("job.ended", job=name, session=session)
-                    await end_job(job, SESSION_ENDED)
-                    seen = await anyio.to_thread.run_sync(look_at, job)
-                if seen.state != "running":
-                    await self._tell(session, job, seen)
-                    self._watched.pop(name, None)
+            at_work = await self._tell_of_ended()
+            over = [job for session, job in at_work if not job.keep and self._is_over(session, is_leaving=is_leaving)]
+            if over:
+                async with anyio.create_task_group() as group:  # all at once: each may take its grace to end
+                    for job in over:
+                        group.start_soon(_end, job)
+                await self._tell_of_ended()
+
+    async def _tell_of_ended(self) -> list[tuple[str, e.JobStarted]]:
+        """Tell of the jobs that are over; returns the others, each with its session."""
+        at_work = []
+        for name, (session, job) in list(self._watched.items()):
+            seen = await anyio.to_thread.run_sync(look_at, job)
+            if seen.state == "running":
+                at_work.append((session, job))
+            else:
+                await self._tell(session, job, seen)
+                self._watched.pop(name, None)
+        return at_work
 
     def _is_over(self, session: str, *, is_leaving: bool) -> bool:
         row = self._store.get_session(session)
@@ -150,6 +166,12 @@ class JobWatch:
 
         await self._runner.journal.append(plan)
         _mark_told(job)
+
+
+async def _end(job: e.JobStarted) -> None:
+    log.debug("job.ended", job=job.job)
+    with suppress(OSError):  # it is at work, and comes again at the next look
+        await end_job(job, SESSION_ENDED)
 
 
 def _untold(parent: str) -> dict[str, set[str]]:

@@ -31,6 +31,7 @@ from supervisor import open_supervisor
 async def main(backend, store, call):
     async with open_supervisor(store, unattended="approve") as supervisor:
         await (await supervisor.start(sleeper, json.loads(call), session="s")).outcome()
+        await anyio.sleep(1000)
 anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
 """
 
@@ -55,14 +56,12 @@ async def told(store, session="s"):
     return found
 
 
-def crash_with_job(backend, store, call):
+def crash_with_job(backend, store, call, program=CRASHING, until=e.OperationStarted):
     """Let a process begin a job, and be killed when the call's result is on disk; returns how the job began."""
     here = Path(__file__).parent
     env = {**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"}
-    with subprocess.Popen([sys.executable, "-c", CRASHING, backend, store, json.dumps(call)], env=env) as owner:
-        while not (
-            Path(store).exists() and reading(store, lambda s: s.journal("s") and events(s, "s", e.OperationStarted))
-        ):
+    with subprocess.Popen([sys.executable, "-c", program, backend, store, json.dumps(call)], env=env) as owner:
+        while not (Path(store).exists() and reading(store, lambda s: s.journal("s") and events(s, "s", until))):
             assert owner.poll() is None
         owner.kill()
     return reading(store, lambda s: events(s, "s", e.JobStarted))[0]
@@ -130,6 +129,23 @@ async def test_a_job_ends_with_its_root_session(call, tmp_path):
     await call_shell(call, store=store)
     ended = reading(store.path, lambda s: events(s, "s", e.JobEnded))
     assert [(event.how, event.signal) for event in ended] == [("ended", 15)]
+
+
+@agent
+async def stubborn(ctx: Context, call: dict[str, Any]) -> None:
+    for number in range(12):
+        await ctx.call(shell, **call, command=f"trap '' TERM; : {number}; while :; do sleep 0.1; done")
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])  # it takes the grace of two seconds
+async def test_jobs_that_ignore_their_end_are_ended_together(call, tmp_path):
+    """T6: whoever leaves waits for as long as one of them takes; one by one, some would outlive the bound of that."""
+    store = SqliteStore(tmp_path / "state.db")
+    call = {name: value for name, value in call.items() if name != "command"}
+    with anyio.fail_after(60):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            await (await supervisor.start(stubborn, call, session="s")).outcome()
+    assert [event.how for event in reading(store.path, lambda s: events(s, "s", e.JobEnded))] == ["ended"] * 12
 
 
 async def test_a_kept_job_outlives_session_and_supervisor(call, tmp_path):
@@ -287,6 +303,20 @@ async def test_a_job_that_is_gone_without_a_word_is_lost_once(anyio_backend_name
                     leaving.cancel()
                     await anyio.sleep(1)
     assert len(reading(path, lambda s: events(s, "s", e.JobEnded))) == 1
+
+
+@pytest.mark.parametrize("how", ["adopt", "resume"])
+async def test_a_job_that_its_sessions_end_should_have_ended_is_ended_at_the_next_start(call, tmp_path, how):
+    """T6: killed between the two; the tree has ended, so nothing else would take it up again."""
+    path = str(tmp_path / "state.db")
+    too_late = "import supervisor.tools.job_watch as watch; watch.LOOK_AGAIN = 1000\n"
+    crash_with_job("asyncio", path, call, too_late + CRASHING.replace("sleeper", "caller"), e.RunFinished)
+    store = SqliteStore(path)
+    with anyio.fail_after(20):
+        async with open_supervisor(store, adopt=how == "adopt") as supervisor:
+            if how == "resume":
+                assert await supervisor.resume() == []
+            assert [event.how for event in await told(store)] == ["ended"]
 
 
 async def test_a_job_whose_warden_was_killed_goes_on_and_can_be_ended(anyio_backend_name, call, tmp_path):
