@@ -86,11 +86,17 @@ def ways_to_decide(waiting: Iterable[Approval], option: str) -> str:
     return "    or    ".join(ways)
 
 
-def open_console() -> "Console":
-    """Return a console on stdout: as wide as the screen, or as long as a line needs where nobody looks."""
+def open_console(*, is_folded: bool = False) -> "Console":
+    """Return a console on stdout: as wide as the screen, or as long as a line needs where nobody looks; `is_folded`:
+    80 columns there."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 1000)
+    class Paper(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich's own would exit with 1; whoever read has enough
+
+    width = None if is_folded or sys.stdout.isatty() else 1000
+    return Paper(highlight=False, markup=False, emoji=False, width=width)
 
 
 @contextmanager

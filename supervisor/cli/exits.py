@@ -8,6 +8,7 @@
 5   not found
 6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call
 130, 143, 129   stopped by SIGINT, SIGTERM, SIGHUP
+141 run, resume, demo, serve, cancel: stopped, since nobody reads what it says (`| head`)
 """
 
 from collections.abc import Iterable
@@ -53,7 +54,9 @@ def code_of(error: BaseException) -> Exit:
 
 def explain(error: BaseException) -> str:
     """Return an error's one line; what an agent or a file wrote into it is made safe for a screen."""
-    said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    said = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        said = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = visible(said, lines=True) or type(error).__name__
     return f"{text} (left untouched)" if isinstance(error, StoreUnreadable) and "untouched" not in text else text
 

@@ -138,9 +138,9 @@ def _with_progress(files: list[Any]) -> Iterator[Any]:
 
 
 def _show(reports: list[Report], skipped: int, options: Options) -> None:
-    from rich.console import Console
+    from supervisor.cli.answers import open_console
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = open_console(is_folded=True)
     if reports:
         console.print(_table(reports))
     for report in reports:
@@ -233,11 +233,11 @@ def _watch(folder: Path, options: Options, quiet: float, *, as_json: bool) -> in
     from datetime import UTC, datetime
 
     import msgspec
-    from rich.console import Console
 
+    from supervisor.cli.answers import open_console
     from supervisor.transcripts.watch import watch
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = open_console(is_folded=True)
     if not as_json:
         console.print(
             f"Watching {folder}; a session is repaired when its writer is gone and it was quiet for {quiet:g} s."

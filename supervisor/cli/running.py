@@ -34,7 +34,7 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
-from supervisor.cli.signals import bare, run_until_stopped
+from supervisor.cli.signals import STOPPED_READING, bare, run_until_stopped
 from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError
@@ -216,7 +216,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     with answers.stdout_for_json(is_json=settings.as_json):
         stopped = run_until_stopped(bare(body), settings.backend, terminal.restore)
     if stopped:
-        for root in roots:
+        for root in roots if stopped != STOPPED_READING else ():
             say(f"Stopped; nothing is lost. To go on: supervisor resume {root}{settings.place.option}")
         return stopped, []
     return None, _look(settings, roots, refused)

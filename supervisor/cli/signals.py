@@ -19,6 +19,8 @@ from supervisor.core.errors import SupervisorError
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE: Final = 10
 """Seconds that stopping takes at most; said to the person."""
+STOPPED_READING: Final = 128 + signal.SIGPIPE
+"""The exit code where nobody reads any more what is said (`| head`)."""
 
 
 def run_until_stopped(
@@ -26,7 +28,8 @@ def run_until_stopped(
     backend: Literal["asyncio", "trio"],
     restore: Callable[[], None] = lambda: None,
 ) -> int | None:
-    """Run `body` to its end, or until a signal; returns the exit code of the signal, None if there was none.
+    """Run `body` to its end, or until a signal; returns the exit code of the signal, None if there was none. That
+    nobody reads what is said counts as one.
 
     What `body` raises is raised bare. `restore` gives the terminal back when the process ends at once.
     """
@@ -46,6 +49,8 @@ def run_until_stopped(
 
     anyio.run(work, backend=backend)
     if failures and not received:
+        if isinstance(failures[0], BrokenPipeError):
+            return STOPPED_READING
         raise failures[0]
     return 128 + received[0] if received else None
 

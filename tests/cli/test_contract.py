@@ -1,5 +1,6 @@
 """What scripts rely on: exit codes of bad input, JSON fields, one clear line, and quick answers."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,28 @@ def test_people_get_lines_that_name_ids_whole(supervisor):
         assert answer.code == 0
         assert "\x1b" not in answer.out + answer.err
         assert ("asking" if command[0] in ("show", "sessions") else approval) in answer.out
+
+
+def test_an_answer_that_nobody_reads_is_no_error(supervisor):
+    """`| head` has enough, and `>&-` wants nothing: neither shows a traceback."""
+    supervisor.ask("it")
+    ends, begins = os.pipe()
+    os.close(ends)
+    for command in ("approvals", "export asking", "approvals >&-", "sessions --json >&-"):
+        line = f"{sys.executable} -m supervisor {command}"
+        done = subprocess.run(line, shell=True, env=supervisor.env, stdout=begins, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+    os.close(begins)
+
+
+def test_an_agent_whom_nobody_hears_is_stopped_and_goes_on_later(supervisor):
+    """That is not the end of its session, and no 0 says so."""
+    ends, begins = os.pipe()
+    os.close(ends)
+    line = [sys.executable, "-m", "supervisor", "run", f"{AGENTS}:asking", '["it"]', "--session", "asking"]
+    assert subprocess.run(line, env=supervisor.env, stdout=begins, stderr=begins).returncode == 141
+    os.close(begins)
+    assert supervisor("resume", "asking", "--approve", "all").code == 0
 
 
 def test_commands_import_nothing_that_takes_long():
