@@ -127,11 +127,10 @@ class Talk:
         return None
 
     async def _reply(self, supervisor: Supervisor, session: str, words: Words, person: Person) -> str | None:
-        now = datetime.now().astimezone()
-        said_at = min(said_at_of(words), now)  # our clock says when cards were shown: Slack's may be ahead of it (A12)
-        heard = await supervisor.hear(session, words.text, person.name, said_at, channel="slack")
+        shown_before = _shown_before(supervisor, session, words)
+        heard = await supervisor.hear(session, words.text, person.name, shown_before, channel="slack")
         if heard.receipt is None:
-            return "\n".join(heard_lines(heard, now))
+            return "\n".join(heard_lines(heard, datetime.now().astimezone()))
         waits = [f"{summary(approval)} ({approval.id})" for approval in heard.receipt.waiting_for]
         return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
 
@@ -285,6 +284,22 @@ class Talk:
         return {
             block.get("block_id", "") async for message in web.messages(*place) for block in message.get("blocks") or ()
         }
+
+
+def _shown_before(supervisor: Supervisor, session: str, words: Words) -> datetime:
+    """Return before when, by our clock, the cards were shown that stood above a message. By Slack's clock alone it can
+    be said which did: a card's id says when it was posted, and ours may be another (A12)."""
+    now = datetime.now(UTC)
+    if read_word(words.text) is None:
+        return now
+    stood_below = [
+        row.event.at
+        for approval in supervisor.find_approvals(root=session)
+        for row in supervisor.journal(approval.session)
+        if isinstance(row.event, e.CardPosted) and (row.event.approval, row.event.channel) == (approval.id, "slack")
+        if float(row.event.card.partition(":")[2]) > float(words.message)
+    ]
+    return min(stood_below, default=now) - timedelta(microseconds=1 if stood_below else 0)
 
 
 async def _pages(supervisor: Supervisor) -> AsyncGenerator[list[SessionView], None]:

@@ -27,6 +27,7 @@ class FakeSlack:
         self.refusals = {}  # method -> error
         self.unwell = 0  # how many of the next requests are done, and then answered with `page`
         self.page = 502, b"<html>Bad Gateway"
+        self.ahead = 0  # seconds by which its clock is ahead of ours
         self._clock = itertools.count(1)
         self.url = ""
 
@@ -40,7 +41,7 @@ class FakeSlack:
         return answer
 
     def chat_postMessage(self, channel, text, blocks, thread_ts=None, **_):  # noqa: N802 # Slack's names
-        ts = f"{time.time():.0f}.{next(self._clock):06d}"
+        ts = f"{time.time() + self.ahead:.0f}.{next(self._clock):06d}"
         message = {"ts": ts, "text": text, "blocks": blocks, "bot_id": "B1"}
         self.messages.setdefault(channel, []).append(message | ({"thread_ts": thread_ts} if thread_ts else {}))
         return {"ok": True, "channel": channel, "ts": ts}

@@ -452,6 +452,20 @@ async def test_what_is_said_to_somebody_else_decides_nothing(slack, text, mentio
         await supervisor.cancel(approval.session)
 
 
+@pytest.mark.parametrize("ahead", [30, -30])
+async def test_what_stood_above_a_word_is_told_by_one_clock(slack, ahead):
+    """A12: a card that was shown after a "yes" was said is not decided by it, whatever our clock says."""
+    chat, slack.ahead = channel(slack, talk=Talk(deployer)), ahead
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        posted_at = float(slack.messages["C1"][0]["ts"])
+        for seconds, status in ((-10, "pending"), (10, "approved")):
+            await give(chat, slack.say("yes", ANA, f"{posted_at + seconds:.6f}", thread=THREAD))
+            assert supervisor.get_approval(approval.id).status == status
+        await supervisor.cancel(approval.session)
+
+
 async def test_what_comes_with_files_or_goes_to_the_channel_too_is_heard(slack):
     """R7: nothing that somebody writes is swallowed; with a file it is more than a word, and an edit is nothing new."""
     chat = channel(slack, talk=Talk(deployer))
