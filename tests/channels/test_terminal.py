@@ -115,6 +115,19 @@ def test_the_terminal_gets_its_mode_back_after_a_signal(on_terminal, backend, nu
     assert termios.tcgetattr(program.slave) == program.mode
 
 
+def test_the_shell_gets_the_terminal_while_the_program_is_stopped(on_terminal, backend):
+    """Ctrl-Z leaves neither a mode nor a hidden cursor behind, and the card is there again when the program goes on."""
+    program = on_terminal(backend, "only", program="job_shell.py")
+    program.see("Ctrl-C")
+    program.press("\x1a")
+    program.see("stopped: True, as it was: True")
+    before = program.raw[: program.raw.index(b"stopped: True")]
+    assert before.rindex(b"\x1b[?25h") > before.rindex(b"\x1b[?25l")
+    program.see("Ctrl-C")
+    program.press("a")
+    assert json.loads(program.end()[1]) == ["noted only 1"]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_the_command_line_gives_the_terminal_back_too(on_terminal, backend, tmp_path: Path, number, code):
     """With handlers of its own it stops gracefully, and leaves the terminal as it was (R8)."""

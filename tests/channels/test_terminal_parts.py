@@ -1,12 +1,17 @@
 """Keys, the line that is typed, and the desk: the terminal channel without a terminal."""
 
+import io
+
 import pytest
 from hypothesis import given, strategies as st
-from test_cards import make_approval
+from rich.console import Console
+from test_cards import NOW, make_approval
 
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder
 from supervisor.channels.terminal.line import Line
+from supervisor.channels.terminal.screen import draw_region
+from supervisor.channels.terminal.talk import Talk
 from supervisor.core.values import Approve, Deny, Option
 
 
@@ -35,6 +40,23 @@ def test_a_card_that_was_not_shown_whole_cannot_be_approved():
     assert desk.press(["v"], 1.0) == ShowWhole("long")
     desk.whole.add(desk.face)
     assert desk.press(["a"], 1.0) == Decide("long", Approve(by="ana"))
+
+
+@pytest.mark.parametrize("size", [(40, 12), (30, 10), (80, 24), (200, 50)])
+@pytest.mark.parametrize("key", [None, "d", "t", "tab"])
+def test_the_keys_are_on_every_screen_and_the_card_comes_before_the_list(size, key):
+    """Nobody types where they cannot see it: what does not fit goes from the list, then from the card."""
+    desk = make_desk(*(str(number) * 24 for number in range(8)))
+    if key == "t":
+        desk.talk = Talk("s", "good morning", 0.0)
+    elif key is not None:
+        desk.press([key], 9.0)
+    console = Console(width=size[0], height=size[1], file=io.StringIO())
+    lines = ["".join(segment.text for segment in line) for line in draw_region(desk, [], console, NOW)]
+    text = "".join(line.rstrip() + " " for line in lines)
+    assert len(lines) < size[1]
+    assert ("Esc" if key in ("d", "t") else "stop for now") in text
+    assert not ("more lines of it" in text and any(line.startswith("   ") for line in lines))
 
 
 def test_a_denial_takes_a_reason_or_none():

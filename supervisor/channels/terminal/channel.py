@@ -83,6 +83,8 @@ class Terminal(Channel):
         self._store = None if store is None else os.fspath(store)
         self._may_ask = interactive
         self._is_open = False
+        self._aside = 0
+        """How often the terminal is to be taken again: somebody else has it, or a shell may yet set its mode."""
         self._mode: KeyMode | None = None
         self._live: Live | None = None
         self._screen: Console | None = None
@@ -256,6 +258,8 @@ class Terminal(Channel):
         due = 0.0
         while True:
             began = anyio.current_time()
+            if self._aside:  # a shell tells nobody that it has brought them to the foreground
+                self._come_back()
             self._look()
             if self._activities is not None or began >= due:
                 self._draw()
@@ -270,17 +274,38 @@ class Terminal(Channel):
                 self._activities, self._seen = None, []
 
     async def _watch_screen(self) -> None:
-        """Redraw when the window changes its size, and take the keys again when the process goes on after Ctrl-Z."""
-        numbers = [signal.SIGWINCH, signal.SIGCONT]
+        """Redraw when the window changes its size; give the terminal back while the process is stopped (Ctrl-Z), or
+        goes on in the background."""
+        numbers = [signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP]
         is_free = all(signal.getsignal(number) is signal.SIG_DFL for number in numbers)
         if threading.current_thread() is not threading.main_thread() or not is_free:
             return
         with anyio.open_signal_receiver(*numbers) as received:
             async for number in received:
-                if number == signal.SIGCONT and self._is_open and self._mode is not None:
-                    self._mode.enter()
+                if number == signal.SIGTSTP:
+                    self._step_aside()
+                    taken = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+                    os.kill(os.getpid(), signal.SIGTSTP)  # stops here; not where no shell could let it go on
+                    signal.signal(signal.SIGTSTP, taken)
+                if number != signal.SIGWINCH:
+                    self._come_back()
                 self._erase_rewrapped()
                 self._draw()
+
+    def _step_aside(self) -> None:
+        """Leave the terminal to somebody else."""
+        if self._is_open and self._mode is not None:
+            self._is_open, self._aside = False, 2
+            self._erase()
+            self._mode.leave()
+
+    def _come_back(self) -> None:
+        """Take the terminal again, unless it is the background in which the process goes on."""
+        if not is_in_foreground(sys.stdin.fileno()):
+            self._step_aside()
+        elif (self._is_open or self._aside) and self._mode is not None:
+            self._mode.enter()
+            self._is_open, self._aside, self._painted = True, max(0, self._aside - 1), None
 
     @property
     def _console(self) -> "Console":

@@ -5,7 +5,8 @@ Rules
 - What the terminal brackets as a paste is one key, however many reads it takes: nothing in it is a key press.
 - A lone ESC is told from the beginning of a sequence by a short silence.
 - The terminal gets its old mode back on every way out that a process has: leaving the block, an exception, and the
-  signals whose default action would end or suspend the process. A handler of somebody else's is never replaced.
+  signals whose default action would end the process. A handler of somebody else's is never replaced.
+- In the background nothing is read: the keys are the shell's, and whoever reads them is stopped.
 """
 
 import codecs
@@ -25,6 +26,8 @@ import anyio
 
 from supervisor.channels.terminal.line import PASTED
 
+BEHIND: Final = 0.2
+"""Seconds between two looks whether a process in the background has the terminal again, while keys lie there."""
 ESCAPE_SILENCE: Final = 0.03
 """Seconds after which a lone ESC is the key, not the beginning of a sequence."""
 
@@ -107,6 +110,9 @@ async def read_keys(fd: int, decoder: KeyDecoder) -> list[str]:
     """Wait for keys and return those that arrived together. Raises EOFError when the terminal is gone."""
     while True:
         await anyio.wait_readable(fd)
+        if os.isatty(fd) and not is_in_foreground(fd):
+            await anyio.sleep(BEHIND)
+            continue
         keys = decoder.feed(_read(fd))
         if decoder.is_unfinished:
             with anyio.move_on_after(ESCAPE_SILENCE) as silence:

@@ -3,7 +3,7 @@ the console's size.
 
 Rules
 - Texts come from `cards`, safe for a screen; nothing here reads markup out of them.
-- A card comes first: the tree above it has the room that it leaves.
+- A card comes first, with its keys or what is typed below it; the other ones and the tree have the room that it leaves.
 - The region never grows beyond the screen. What does not fit is counted, and the desk is told that the card was not
   shown whole.
 """
@@ -32,7 +32,6 @@ from supervisor.core.values import Approval, Scope
 CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5
 """Other pending approvals that are listed; more of them are counted."""
-_MINIMUM_OF_CARD: Final = 6
 _ROWS_OF_LINE: Final = 4
 """Of what is typed."""
 _STOP: Final = ("Ctrl-C", "stop for now")
@@ -67,33 +66,30 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
         return Text()
     card = make_card(approval, now, edited=desk.edited.get(approval.id))
     lines = console.render_lines(draw_face(desk, approval, now, _title(desk)), pad=False)
-    room = console.height - 1 - len(console.render_lines(_foot(desk, card, console.width, now), pad=False))
+    keys = console.render_lines(_below(desk, console.width, _keys(desk, card)), pad=False)
+    keys = keys[-max(1, console.height - 3) :]
+    room = console.height - 1 - len(keys)
     if len(lines) <= room:
         desk.whole.add(desk.face)
-        return Group(as_renderable(lines), _foot(desk, card, console.width, now))
-    kept = max(_MINIMUM_OF_CARD, room - 1)
+        return Group(as_renderable(lines), *_others(desk, console.width, room - len(lines), now), as_renderable(keys))
+    kept = max(1, room - 1)
     where = "above" if desk.face in desk.whole else "v shows them all"
-    note = Text(f" … {len(lines) - kept} more lines of it: {where}", style="bold red")
-    return Group(as_renderable(lines[:kept]), note, _foot(desk, card, console.width, now))
+    note = Text(
+        f" … {len(lines) - kept} more lines of it: {where}", style="bold red", no_wrap=True, overflow="ellipsis"
+    )
+    return Group(as_renderable(lines[:kept]), note, as_renderable(keys))
 
 
 def _alone(desk: Desk, console: Console) -> RenderableType:
     """Return what stands below the tree where no card does: the keys that are left."""
     if desk.talk is not None:
-        return _below([], desk, console.width)
+        return _below(desk, console.width)
     return _key_line([("t", "talk"), _STOP])
 
 
-def _foot(desk: Desk, card: Card, width: int, now: datetime) -> RenderableType:
-    """Return what stands below the card: the other ones, what there is to say, and the keys."""
-    rows = _others(desk, width, now)
-    return _below(rows, desk, width, _keys(desk, card))
-
-
-def _below(rows: list[RenderableType], desk: Desk, width: int, keys: RenderableType | None = None) -> RenderableType:
-    """Return rows, then what there is to say, then what is typed, or else the keys."""
-    if desk.message:
-        rows = [*rows, Text(desk.message, style="bold red")]
+def _below(desk: Desk, width: int, keys: RenderableType | None = None) -> RenderableType:
+    """Return what there is to say, then what is typed, or else the keys."""
+    rows = [Text(desk.message, style="bold red")] if desk.message else []
     if desk.talk is not None:
         label = f"To {visible(desk.talk.session)}: "
         return Group(*rows, _typing(desk.talk.line, label, "Enter says it   Esc gives it up", width))
@@ -162,17 +158,19 @@ def _title(desk: Desk) -> str:
     return f"{list(desk.pending).index(desk.selected) + 1} of {len(desk.pending)} waiting for you"
 
 
-def _others(desk: Desk, width: int, now: datetime) -> list[RenderableType]:
+def _others(desk: Desk, width: int, room: int, now: datetime) -> list[RenderableType]:
+    """Return a line for each of the other ones, as far as there is room; the title counts them all."""
     rows: list[RenderableType] = []
     others = [other for other in desk.pending.values() if other.id != desk.selected]
-    for other in others[:_ROWS_OF_LIST]:
+    shown = max(0, min(_ROWS_OF_LIST, room - (len(others) > room)))
+    for other in others[:shown]:
         start = f"   {path_text(other.path[-1:])}  "
         end = f"  {ago(other.created_at, now)}"
         row = Text(start, style="dim", no_wrap=True, overflow="ellipsis")
         row.append(summary(other, max(10, width - len(start) - len(end) - 1)) + end)
         rows.append(row)
-    if len(others) > _ROWS_OF_LIST:
-        rows.append(Text(f"   and {len(others) - _ROWS_OF_LIST} more", style="dim"))
+    if shown < len(others) and room > 0:
+        rows.append(Text(f"   and {len(others) - shown} more", style="dim"))
     return rows
 
 
