@@ -6,8 +6,8 @@ Pure: `now` is an argument, on a clock that only grows and from which the loop's
 Rules
 - The clock stands while a named reason pauses it and no step or model call is in flight (W2). The last reason that goes
   arms the full budget anew. A pause that is taken twice, or ended without having begun, is a loud error.
-- While a model call is in flight that no heartbeat has followed yet, the budget is `first_progress_timeout`, whatever
-  its siblings complete; `keepalive` counts there only (W5, W6).
+- While a model call is in flight that has not had its first heartbeat, the budget is `first_progress_timeout`, whatever
+  its siblings do; `keepalive` counts there only (W5, W6). A heartbeat from outside of all of them is every one's.
 - `active_timeout` counts what is not a wait: executing calls included, people, children and timers not (W5).
 - A heartbeat stores a coarse instant (`beat`), since it must cost next to nothing: it may be older than the heartbeat
   by the clock's tick, so expiry is looked for one tick later, never earlier than the budget (W11).
@@ -36,6 +36,7 @@ class Inactivity:
         "first_budget",
         "pauses",
         "since",
+        "unheard",
     )
 
     def __init__(self, now: float, budget: float, first_budget: float, active_timeout: float | None) -> None:
@@ -44,8 +45,10 @@ class Inactivity:
         self.active_timeout = active_timeout
         self.pauses: dict[str, PauseKind] = {}
         self.since = now
-        self.beat: float | None = -inf
-        """The last heartbeat; None while a model call is in flight that began after it."""
+        self.beat = -inf
+        """The last heartbeat."""
+        self.unheard: tuple[object, ...] = ()
+        """Model calls in flight that have had none."""
         self._work = 0
         self._model_calls = 0
         self._active = 0.0
@@ -69,24 +72,25 @@ class Inactivity:
             self.since = now
         self._count(now)
 
-    def begin_work(self, now: float, *, model_call: bool = False) -> None:
-        """A step or a model call is in flight: it is watched whatever else waits (W2)."""
+    def begin_work(self, now: float, model_call: object = None) -> None:
+        """A step is in flight, or this model call: it is watched whatever else waits (W2)."""
         if self.is_paused:
             self.since = now
         self._work += 1
-        if model_call:
+        if model_call is not None:
             self._model_calls += 1
-            self.beat = None
+            self.unheard += (model_call,)
             self.since = now
         self._count(now)
 
-    def end_work(self, now: float, *, model_call: bool = False) -> None:
-        if not (self._model_calls if model_call else self._work - self._model_calls):
-            raise IllegalEvent(f"no {'model call' if model_call else 'step'} is in flight")
+    def end_work(self, now: float, model_call: object = None) -> None:
+        is_call = model_call is not None
+        if not (self._model_calls if is_call else self._work - self._model_calls):
+            raise IllegalEvent(f"no {'model call' if is_call else 'step'} is in flight")
         self._work -= 1
-        self._model_calls -= model_call
-        if self.beat is None and not self._model_calls:
-            self.beat = -inf
+        self._model_calls -= is_call
+        if model_call in self.unheard:
+            self.hear(model_call)
         self.progress(now)
         self._count(now)
 
@@ -94,23 +98,29 @@ class Inactivity:
         """An operation completed. That is no first progress of a model call beside it."""
         self.since = now
 
-    def keepalive(self, now: float) -> None:
-        """The peer is alive, but that is no progress: it counts before the first progress of a model call only (W6)."""
-        if self.beat is None:
+    def hear(self, model_call: object) -> None:
+        """A model call has had its first heartbeat; None: nobody knows which, so all have."""
+        self.unheard = () if model_call is None else tuple(call for call in self.unheard if call is not model_call)
+
+    def keepalive(self, now: float, model_call: object) -> None:
+        """The peer is alive, but that is no progress: it counts before the first progress of its model call only
+        (W6); None: of any."""
+        if self.unheard if model_call is None else model_call in self.unheard:
             self.since = now
 
     @property
     def last_progress(self) -> float:
-        return self.since if self.beat is None else max(self.since, self.beat)
+        return max(self.since, self.beat)
+
+    @property
+    def _silence(self) -> float:
+        return self.first_budget if self.unheard else self.budget
 
     def due_at(self, tick: float) -> float | None:
         """Return the instant from which the run is stalled; None while the clock stands."""
         instants = []
         if not self.is_paused:
-            if self.beat is None:
-                instants.append(self.since + self.first_budget)
-            else:
-                instants.append(max(self.since, self.beat + tick) + self.budget)
+            instants.append(max(self.since, self.beat + tick) + self._silence)
         if (spent_at := self._spent_at()) is not None:
             instants.append(spent_at)
         return min(instants, default=None)
@@ -120,7 +130,7 @@ class Inactivity:
         due = self.due_at(0.0)
         if due is None:
             return None
-        budget = self.first_budget if self.beat is None else self.budget
+        budget = self._silence
         if self.active_timeout is not None and (self.is_paused or due < self.last_progress + budget):
             budget = self.active_timeout
         return max(0.0, due - now), budget
@@ -129,8 +139,7 @@ class Inactivity:
         """Say which budget is spent, for a run that is stalled."""
         if (spent_at := self._spent_at()) is not None and spent_at == self.due_at(0.0):
             return f"active_timeout: active for {self.active_time(now):.3f} s"
-        budget = self.first_budget if self.beat is None else self.budget
-        return f"no progress for {now - self.last_progress:.3f} s (budget {budget:g} s)"
+        return f"no progress for {now - self.last_progress:.3f} s (budget {self._silence:g} s)"
 
     def _spent_at(self) -> float | None:
         """Return the instant at which there is no active time left."""

@@ -191,10 +191,11 @@ class Attempt:
 
     async def enter(self, operation: str) -> Operation | None:
         """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
+        if operation not in self.state.operations:  # before others are given more: the agent has asked for it by now
+            self._given[operation] = self.state.saves, self.memory.count_given(self.state)
         await self.check()
         record = self.state.operations.get(operation)
         if record is None:
-            self._given[operation] = self.state.saves, self.memory.count_given(self.state)
             await self.pass_barrier()
             if operation not in self.state.kept:
                 return None

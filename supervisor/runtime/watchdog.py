@@ -13,8 +13,9 @@ Rules
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -67,6 +68,10 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     since: float
 
 
+_CALL: Final[ContextVar[Work | None]] = ContextVar("supervisor_model_call", default=None)
+"""The model call that a task is in, or was started in: whose heartbeats it shows."""
+
+
 class Watch:
     """The watchdog of one attempt. `expire` is called once, with the cause, when it is stalled."""
 
@@ -87,9 +92,17 @@ class Watch:
 
     def heartbeat(self) -> None:
         self.inactivity.beat = self._dog.coarse
+        if self.inactivity.unheard:
+            self.inactivity.hear(self._call)
 
     def keepalive(self) -> None:
-        self.inactivity.keepalive(self._dog.now())
+        self.inactivity.keepalive(self._dog.now(), self._call)
+
+    @property
+    def _call(self) -> "Work | None":
+        """The model call of this attempt that the current task is in, if it is known to be in one."""
+        call = _CALL.get()
+        return call if call in self.work else None
 
     def progress(self) -> None:
         self.inactivity.progress(self._dog.now())
@@ -114,15 +127,18 @@ class Watch:
     @contextmanager
     def working(self, step: str = "", *, model_call: bool = False) -> Iterator[None]:
         """A step or a model call is in flight: the clock runs whatever else waits."""
-        work = Work(step, self._dog.now())
-        self.inactivity.begin_work(work.since, model_call=model_call)
+        work, around = Work(step, self._dog.now()), _CALL.get()
+        call = work if model_call else None
+        self.inactivity.begin_work(work.since, call)
         self.work += (work,)
         self._rearm()
+        _CALL.set(call or around)
         try:
             yield
         finally:
+            _CALL.set(around)
             self.work = tuple(other for other in self.work if other is not work)
-            self.inactivity.end_work(self._dog.now(), model_call=model_call)
+            self.inactivity.end_work(self._dog.now(), call)
             self._rearm()
 
     def disarm(self) -> None:
@@ -146,7 +162,7 @@ class Watch:
 
     def _earliest(self, due: float) -> float:
         """Return the earliest instant at which it could be due: a first heartbeat brings a shorter budget with it."""
-        if self.inactivity.beat is not None:
+        if not self.inactivity.unheard:
             return due
         return min(due, max(self.inactivity.since, self._dog.now()) + self.inactivity.budget)
 

@@ -13,7 +13,7 @@ class Model:
     """What the rules say, second by second: `left` runs down whenever the clock does not stand."""
 
     def __init__(self, active_timeout):
-        self.pauses, self.steps, self.calls, self.unheard = {}, 0, 0, False
+        self.pauses, self.steps, self.calls, self.unheard = {}, 0, set(), set()
         self.active_left = active_timeout
         self.left = BUDGET
 
@@ -22,7 +22,7 @@ class Model:
         for second in range(seconds):
             if self.is_due:
                 return second
-            at_work = self.steps + self.calls > 0
+            at_work = self.steps + len(self.calls) > 0
             waits = "wait" in self.pauses.values()
             self.left -= at_work or not self.pauses
             if self.active_left is not None:
@@ -31,11 +31,12 @@ class Model:
 
     @property
     def is_due(self):
-        stands = self.pauses and not self.steps + self.calls
+        stands = self.pauses and not self.steps + len(self.calls)
         return (self.left == 0 and not stands) or self.active_left == 0
 
     def do(self, action, *args):
-        stood = self.pauses and not self.steps + self.calls
+        stood = self.pauses and not self.steps + len(self.calls)
+        counts = self.unheard and (not args or args[0] in (None, *self.unheard))
         is_progress = action in ("progress", "end step", "end model call", "heartbeat", "model call")
         if action == "pause":
             self.pauses[args[0]] = args[1]
@@ -44,18 +45,22 @@ class Model:
             is_progress = not self.pauses
         elif action.endswith("step"):
             self.steps += -1 if action.startswith("end") else 1
-        elif action.endswith("model call"):
-            self.calls += -1 if action.startswith("end") else 1
-            self.unheard = self.calls > 0 and (self.unheard or not action.startswith("end"))
+        elif action == "model call":
+            self.calls.add(args[0])
+            self.unheard.add(args[0])
+        elif action == "end model call":
+            self.calls.discard(args[0])
+            self.unheard.discard(args[0])
         elif action == "heartbeat":
-            self.unheard = False
-        if is_progress or (action == "step" and stood) or (action == "keepalive" and self.unheard):
+            self.unheard -= self.calls if args[0] is None else {args[0]}
+        if is_progress or (action == "step" and stood) or (action == "keepalive" and counts):
             self.left = FIRST_BUDGET if self.unheard else BUDGET
 
     def possible(self):
         """Return what may happen next."""
-        found = [("progress",), ("heartbeat",), ("keepalive",), ("step",), ("model call",)]
-        found += [("end step",)] * (self.steps > 0) + [("end model call",)] * (self.calls > 0)
+        found = [("progress",), ("step",), *[("model call", call) for call in "xy" if call not in self.calls]]
+        found += [(sign, call) for sign in ("heartbeat", "keepalive") for call in (None, *sorted(self.calls))]
+        found += [("end step",)] * (self.steps > 0) + [("end model call", call) for call in sorted(self.calls)]
         found += [("resume", reason) for reason in self.pauses]
         found += [("pause", f"{kind}{n}", kind) for n in (1, 2) for kind in ("wait", "call")]
         return [action for action in found if action[0] != "pause" or action[1] not in self.pauses]
@@ -65,9 +70,11 @@ def tell(inactivity, now, action, *args):
     """Tell an Inactivity what the model was told."""
     if action == "heartbeat":
         inactivity.beat = now
+        inactivity.hear(*args)
     elif action.endswith(("step", "model call")):
-        do = inactivity.end_work if action.startswith("end") else inactivity.begin_work
-        do(now, model_call=action.endswith("model call"))
+        (inactivity.end_work if action.startswith("end") else inactivity.begin_work)(now, *args)
+    elif action == "keepalive":
+        inactivity.keepalive(now, *args)
     else:
         getattr(inactivity, action)(*args, now)
 
@@ -124,7 +131,7 @@ def test_two_are_open_and_one_is_answered_and_it_is_still_paused():
         lambda inactivity: inactivity.resume("b", 5),
         lambda inactivity: inactivity.pause("a", "call", 5),
         lambda inactivity: inactivity.end_work(5),
-        lambda inactivity: inactivity.end_work(5, model_call=True),
+        lambda inactivity: inactivity.end_work(5, "model call"),
     ],
     ids=["resume", "pause twice", "end a step", "end a model call"],
 )
@@ -140,7 +147,7 @@ def test_what_does_not_fit_is_a_loud_error_and_changes_nothing(wrong):
 def test_ending_a_step_does_not_end_the_model_call_beside_it():
     """The two are counted apart, so that a step that never began cannot be ended in a model call's name."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
-    inactivity.begin_work(1, model_call=True)
+    inactivity.begin_work(1, "model call")
     with pytest.raises(IllegalEvent):
         inactivity.end_work(2)
 
@@ -148,23 +155,28 @@ def test_ending_a_step_does_not_end_the_model_call_beside_it():
 def test_a_slow_first_token_is_no_stall_however_busy_its_siblings_are():
     """W5: what a sibling completes is no first progress of the model call; a heartbeat shortens its budget (#731)."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
-    inactivity.begin_work(1, model_call=True)
+    inactivity.begin_work(1, "slow")
+    inactivity.begin_work(1, "fast")
     inactivity.begin_work(2)
     inactivity.end_work(3)
-    inactivity.progress(4)
+    inactivity.beat = 3
+    inactivity.hear("fast")
+    inactivity.end_work(4, "fast")
     assert inactivity.due_at(TICK) == 4 + FIRST_BUDGET
     inactivity.beat = 5
+    inactivity.hear("slow")
     assert inactivity.due_at(TICK) == 5 + TICK + BUDGET
 
 
 def test_keepalive_does_not_mask_a_stream_that_is_wedged():
     """W6: after the first progress it counts for nothing."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
-    inactivity.begin_work(1, model_call=True)
-    inactivity.keepalive(10)
+    inactivity.begin_work(1, "call")
+    inactivity.keepalive(10, "call")
     assert inactivity.due_at(0) == 10 + FIRST_BUDGET
     inactivity.beat = 11
-    inactivity.keepalive(16)
+    inactivity.hear("call")
+    inactivity.keepalive(16, "call")
     assert inactivity.due_at(0) == 11 + BUDGET
 
 

@@ -131,6 +131,40 @@ async def test_live_state_is_the_replayed_state_at_every_commit():
     assert len(checked) > 10
 
 
+async def _numbered(number: int) -> int:
+    await anyio.sleep(0.1)
+    return number
+
+
+@agent
+async def counts_what_others_have(ctx: Context) -> None:
+    """Asks for something that depends on what others were given, in the instant in which they are given it."""
+    done = []
+
+    async def others(number: int) -> None:
+        done.append(await ctx.step(_numbered, number))
+
+    async def counts(context: Context) -> None:
+        await anyio.sleep(0.1)
+        await context.call(effect, f"counted {len(done)}")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(counts, ctx.branch("counts"))
+        for number in range(8):
+            tasks.start_soon(others, number)
+
+
+async def test_what_an_operation_follows_from_is_what_its_agent_had_when_it_asked():
+    """R1: and not what others are given while the operation begins, which a re-run would then give too early."""
+    store = ForkingStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(counts_what_others_have, session="s")).result()
+    for copy, _ in store.copies[:-1]:
+        async with opened(copy) as supervisor:
+            (run,) = await supervisor.resume("s")
+            assert (await run.outcome()).kind == "succeeded"
+
+
 async def test_identical_calls_in_two_branches_are_two_calls():
     """R1: `branch` names them, in every attempt; neither runs twice, nor for the other."""
 

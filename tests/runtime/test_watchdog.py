@@ -323,6 +323,29 @@ async def test_a_model_call_has_its_first_budget_until_its_first_heartbeat_and_t
         assert 1859 <= anyio.current_time() - started <= 1859.5
 
 
+async def test_of_two_model_calls_at_once_each_has_its_own_first_heartbeat():
+    """W5: a slow first token is no stall beside a stream that has ended; what is wedged later is."""
+
+    @agent(inactivity_timeout=60, first_progress_timeout=1800)
+    async def two(ctx: Context, last: float) -> str:
+        async def stream(first: float, then: float) -> None:
+            async with ctx.model_call():
+                await anyio.sleep(first)
+                ctx.heartbeat()
+                await anyio.sleep(then)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stream, 2, 10)
+            tasks.start_soon(stream, 300, last)
+        return "done"
+
+    async with opened() as supervisor:
+        assert await (await supervisor.start(two, 50)).result() == "done"
+        started = anyio.current_time()
+        assert (await (await supervisor.start(two, WEEK)).outcome()).kind == "stalled"
+        assert 360 <= anyio.current_time() - started <= 360.25
+
+
 async def test_a_model_call_that_never_answers_is_stalled_by_its_first_budget():
     """W5: the first budget is a budget, too."""
 
