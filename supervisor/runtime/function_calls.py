@@ -135,10 +135,12 @@ class FunctionCall(Call):
                 events.append(self._job_started(job, process, process_started_at))
             return events
 
-        await self.attempt.append(plan)
-        for event in events:
-            if isinstance(event, e.JobStarted):
-                self.attempt.host.jobs.began(self.attempt.session, event)
+        try:
+            await self.attempt.append(plan)
+        finally:  # a cancellation that knows no shields may come with the commit
+            for event in events:
+                if isinstance(event, e.JobStarted) and event.job in self.attempt.state.jobs:
+                    self.attempt.host.jobs.began(self.attempt.session, event)
 
     async def _interrupt(self, context: "_CallContext", error: BaseException) -> None:
         """The call was cut off while it ran: journal what it left, as a result or as abandoned."""

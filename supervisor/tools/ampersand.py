@@ -2,7 +2,7 @@
 
 Rules
 - Read as /bin/sh reads it: quotes, escapes and comments hide an ampersand; `&&`, `|&`, `>&` and `<&` are other things.
-- In doubt (a quote or bracket that does not end, a here-document) it does not.
+- In doubt (a quote or bracket that does not end, a here-document, more than any shell takes) it does not.
 """
 
 import re
@@ -10,16 +10,19 @@ from typing import Final
 
 _TOKEN: Final = re.compile(
     r"""(?P<gap>\s+) | (?P<comment>(?:(?<=[\s;&|()])|\A)\#[^\n]*)
-    | (?P<word>\\. | '[^']*' | "(?:\\.|[^"\\])*" | `(?:\\.|[^`\\])*`)
+    | (?P<word>[\w/.,:=+@%^~-]+ | \\. | '[^']*' | "(?:\\.|[^"\\])*" | `(?:\\.|[^`\\])*`)
     | (?P<operator>&&|\|\||;;|\|&|>&|<&|&>|;&|.)""",
     re.VERBOSE | re.DOTALL,
 )
+_LONGEST: Final = 2**17  # characters; Linux starts no program with a longer argument
 _OPENING, _CLOSING = "({", ")}"
 _SEPARATORS: Final = ("&", ";", "|", "\n")
 
 
 def without_ampersand(command: str) -> str | None:
     """Return the command without the single `&` that it ends in; None if it does not end so."""
+    if len(command) > _LONGEST:
+        return None
     said = [token for token in _TOKEN.finditer(command) if token.lastgroup in ("word", "operator")]
     plain = [token[0] for token in said if token.lastgroup == "operator"]
     if not said or said[-1].lastgroup != "operator" or said[-1][0] != "&" or "<<" in command:

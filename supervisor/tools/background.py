@@ -111,10 +111,11 @@ class BackgroundProcess(Process):
         found: float | None = self._guard[1]
         return found
 
-    async def begin(self) -> None:
+    async def begin(self) -> bool:
         """Open the gate, and wait until the command has begun: shielded, and a matter of milliseconds.
 
-        Raises LaunchFailed if it could not be executed. If this raises a cancellation, nothing has run.
+        False: its warden did not come to say so. Raises LaunchFailed if it could not be executed. If this raises a
+        cancellation, nothing has run.
         """
         await self.release()
         with anyio.move_on_after(START_TIMEOUT, shield=True):
@@ -122,6 +123,7 @@ class BackgroundProcess(Process):
                 pass
         if self._failure is not None:
             raise self._failure
+        return self._has_begun
 
     def _open_output(self) -> int:
         return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

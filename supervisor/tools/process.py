@@ -367,7 +367,8 @@ def encode_request(
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise LaunchFailed(errno.EINVAL, f"not a possible environment variable: {name!r}", argv[0])
     try:
-        folder = os.path.join(os.getcwd(), cwd or "")  # noqa: PTH109, PTH118 - bytes exactly as given
+        # Bytes exactly as given. Our own folder, which may be gone, is asked for only where that matters.
+        folder = cwd if cwd and os.path.isabs(cwd) else os.path.join(os.getcwd(), cwd or "")  # noqa: PTH109, PTH117, PTH118
         return pack(
             (
                 [os.fsencode(each) for each in argv],

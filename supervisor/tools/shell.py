@@ -82,7 +82,6 @@ async def _begin_job(
         job, folder = make_job_folder(context.job_folder, context.session)
     except OSError as error:
         raise ToolFailed(f"there is no place for a job's log: {error}", reason="launch", effect="none") from None
-    is_committed = False
     try:
         async with BackgroundProcess(command, folder, cwd=cwd, env=_environment(context, env)) as process:
             text = command if isinstance(command, str) else shlex.join(command)
@@ -94,11 +93,15 @@ async def _begin_job(
                 log=process.log,
             )
             await context.started(process.pid, process.started_at, new)
-            is_committed = True
-            await process.begin()
+            has_begun = await process.begin()
     finally:
-        if not is_committed:
+        if (
+            job not in context.jobs
+        ):  # asked of the journal: a cancellation that knows no shields may come with the commit
             shutil.rmtree(folder, ignore_errors=True)
+    if not has_begun:
+        text = f"the guard of job {job} was killed or stopped as it began; ask `jobs` what became of it"
+        raise ToolFailed(text, reason="lost", effect="maybe", job=job, pid=process.pid, log=process.log)
     content = f"[job {job} has begun as process {process.pid}; its output goes to {process.log}]"
     details = {
         "reason": None,
@@ -158,6 +161,8 @@ def _reason(finished: Finished) -> str | None:
         return "deadline"
     if finished.signal is not None:
         return "signal"
+    if finished.exit_code is None:
+        return "lost"  # nobody could learn how it ended, as `trouble` says
     return "exit_code" if finished.exit_code != 0 else None
 
 
@@ -168,7 +173,7 @@ def _remarks(finished: Finished, timeout: float) -> list[str]:
         remarks.append(f"[ended at its deadline of {timeout:g} s]")
     elif finished.signal is not None:
         remarks.append(f"[ended by signal {finished.signal}]")
-    elif finished.exit_code != 0:
+    elif finished.exit_code not in (0, None):
         remarks.append(f"[exit code {finished.exit_code}]")
     if finished.left_behind_count:
         names = ", ".join(f"{each.pid} ({each.command}, {each.how})" for each in finished.left_behind)

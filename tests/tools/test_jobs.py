@@ -1,5 +1,6 @@
 """Background jobs: they go on after their call, are found again after a crash, and their end is told once."""
 
+import asyncio
 import json
 import os
 import signal
@@ -164,6 +165,50 @@ async def test_a_job_that_cannot_begin_is_a_failed_launch(call):
     result = await call_shell({**call, "command": ["no-such-program"]}, store=store)
     assert (result["kind"], result["details"]["reason"]) == ("error", "launch")
     assert [event.how for event in await told(store)] == ["failed"]
+
+
+async def test_a_job_whose_warden_dies_at_its_beginning_is_not_said_to_have_begun(call, tmp_path):
+    """Whether it has, nobody can tell."""
+    _, folder = make_job_folder(str(tmp_path), "s")
+    with anyio.fail_after(20):
+        async with BackgroundProcess("sleep 1000", folder, cwd=None, env=call["env"]) as process:
+            os.kill(process.guard, signal.SIGSTOP)
+            async with anyio.create_task_group() as group:
+                group.start_soon(_begin, process, begun := [])
+                while not process.is_released:
+                    await anyio.sleep(0.005)
+                os.kill(process.guard, signal.SIGKILL)
+    assert begun == [False]
+
+
+async def _begin(process, begun):
+    begun.append(await process.begin())
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio has no cancellation but that of scopes
+async def test_a_job_that_is_cancelled_natively_as_it_is_committed_is_told_of(call):
+    """T6: it is on disk, so its session hears of its end, though it never began."""
+    tasks = []
+
+    class Cancelling(MemoryStore):
+        def write(self, rows) -> None:
+            if any(isinstance(row.event, e.JobStarted) for row in rows):
+                tasks[0].cancel()
+            super().write(rows)
+
+    @agent
+    async def impatient(ctx: Context) -> None:
+        tasks.append(asyncio.current_task())
+        try:
+            await ctx.call(shell, **call)
+        except asyncio.CancelledError:
+            tasks[0].uncancel()
+
+    store = Cancelling()
+    with anyio.fail_after(20):
+        async with open_supervisor(store, unattended="approve") as supervisor:
+            await (await supervisor.start(impatient, session="s")).result()
+            assert [event.job for event in await told(store)] == [events(store, "s", e.JobStarted)[0].job]
 
 
 async def test_a_job_whose_owner_dies_at_its_beginning_goes_on_under_its_warden(call, tmp_path):

@@ -142,6 +142,13 @@ async def test_a_cancel_during_the_start_leaves_one_result(marker, tmp_path, mil
     assert len(events(store, "s", e.ToolCallFinished)) == len(requested)
 
 
+async def test_an_end_that_nobody_saw_is_said_to_be_lost(call):
+    """A command that kills what guards it has no exit code; why is in the result."""
+    result = await call("kill -9 $PPID; sleep 1000")
+    assert (result["kind"], result["details"]["reason"], result["details"]["exit_code"]) == ("error", "lost", None)
+    assert result["content"]
+
+
 async def test_a_cancelled_call_keeps_its_output(marker):
     """The journal gets `interrupted` with what there was, the caller the cancellation."""
     store = MemoryStore()
