@@ -44,9 +44,13 @@ class Concluding:
         self.endings[session] = ending
         was_cancelled = attempt.state.cancel is not None  # and with it all below
         if ending.kind != "succeeded" and not was_cancelled and attempt.state.open_children:
-            await self._runner.journal.append(
-                lambda view: list(cancel_children(view, session, self._runner.clock.now()))
-            )
+            try:
+                await self._runner.journal.append(
+                    lambda view: list(cancel_children(view, session, self._runner.clock.now()))
+                )
+            except StoreError as error:
+                self._drop(session, error)
+                return
         parent = attempt.state.facts.parent
         if parent in self.endings:  # it may have left before us, and left its own ending to its parent
             return
@@ -88,7 +92,7 @@ class Concluding:
                 await self._runner.survivors.end(state)
             await self._runner.wait_until(is_still)
         except StoreError as error:
-            self._runner.refuse_for(top, error)
+            self._drop(top, error)
         else:
             await self._write_endings(top)
 
@@ -98,4 +102,16 @@ class Concluding:
                 lambda view: list(end_events(view, top, self.endings, self._runner.clock.now(), self._runner.survivors))
             )
         except StoreError as error:
-            self._runner.refuse_for(top, error)
+            self._drop(top, error)
+
+    def _drop(self, top: str, error: StoreError) -> None:
+        """The store did not take an ending, nor then those that were left to it: nobody may count on them."""
+        dropped = [top]
+        for session in dropped:
+            self.endings.pop(session, None)
+            dropped += [each for each in self.endings if self._parent(each) == session]
+        self._runner.refuse_for(top, error)
+
+    def _parent(self, session: str) -> str | None:
+        state = self._runner.journal.states.get(session)
+        return None if state is None else state.facts.parent

@@ -231,9 +231,7 @@ class Journal:
         try:
             yield view
         except StoreRefused as refusal:
-            self.store.rollback()
-            log.error("commit.refused", store=self.store.name, reason=str(refusal))
-            error, view = refusal, View(self)
+            error, view = self._take_back(refusal), View(self)
         except StoreError as death:
             self._perish(death)
             error, view = self.death, View(self)
@@ -253,6 +251,16 @@ class Journal:
         for slot in batch.slots:
             self._run_plan(view, slot)
         self.store.write(view.rows)
+
+    def _take_back(self, refusal: StoreRefused) -> StoreError | None:
+        """Undo what the store did not take; returns what to tell those who wait."""
+        try:
+            self.store.rollback()
+        except StoreError as death:
+            self._perish(death)
+            return self.death
+        log.error("commit.refused", store=self.store.name, reason=str(refusal))
+        return refusal
 
     def _take_foreign(self, *, is_locked: bool = False) -> None:
         """Take in entries of other processes. One that cannot be read (a newer program wrote it) is left out by the
@@ -317,6 +325,8 @@ class Journal:
         log.error("store.died", store=self.store.name, reason=str(self.death))
         waiting, self._gathering = self._gathering, _Batch()
         waiting.finish(self.death)
+        self._in_flight = {}
+        self._landed.ring()
         self._die()
 
 

@@ -39,8 +39,8 @@ class Launcher:
         """Sessions that a timer is going to wake."""
         self._last_chance = anyio.Lock()
         self.again: set[str] = set()
-        """Sessions to be launched once more: when their attempt, which was told to pause, has left, or when the launch
-        under way has found nothing to go on with."""
+        """Sessions to be launched once more: when their attempt, which was told to pause or given up, has left, or when
+        the launch under way has found nothing to go on with."""
 
     async def take_up(self, root: str) -> None:
         """Run what can go on of a tree that this process owns, and wake the rest when it can."""
@@ -81,7 +81,7 @@ class Launcher:
             self.again.add(session)  # what came now may be what the launch under way has not seen
             return
         if (attempt := self._runner.live.get(session)) is not None:
-            if attempt.fate is not None and attempt.fate.is_pause:
+            if attempt.fate is not None and (attempt.fate.is_pause or attempt.has_ended):
                 self.again.add(session)
             return
         self._runner.refusals.pop(session, None)

@@ -89,8 +89,10 @@ class View:
 
     def cut(self, length: int) -> None:
         """Take back the entries behind `length`: the plan that made them was refused half-way."""
-        kept = self.rows[:length]
-        self.rows, self.drafts, noted, self.noted = [], {}, self.noted, {}
+        kept, written = self.rows[:length], {row.session for row in self.rows}
+        self.rows, noted, self.noted = [], self.noted, {}
+        # What was only read stays: whoever has it read counts on finding it in memory.
+        self.drafts = {session: draft for session, draft in self.drafts.items() if session not in written}
         for row in kept:
             if row.session not in self.noted and row.session in noted:
                 self.noted[row.session] = noted[row.session]

@@ -135,7 +135,7 @@ class Runner:
         """Run an attempt whose beginning is committed."""
         self.launcher.under_way.discard(session)
         self.launcher.again.discard(session)
-        self.concluding.endings.pop(session, None)  # that of an earlier attempt, which the store did not take
+        self.concluding.endings.pop(session, None)  # of an earlier attempt
         attempt = self.live[session] = Attempt(self, session, spec)
         self._start(self._run, attempt)
         if (cancel := attempt.state.cancel) is not None:
@@ -304,7 +304,7 @@ class Runner:
         if attempt.has_ended or attempt.session in self.concluding.endings or attempt.fate is None:
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
-        attempt.is_sealed = True
+        attempt.seal()
         if not attempt.fate.is_pause:
             cause = (
                 f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.fate.kind}: {attempt.fate.cause})"
