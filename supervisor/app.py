@@ -20,7 +20,6 @@ from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
 from supervisor.runtime.garbage import collecting_seldom
-from supervisor.runtime.host import Fate
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
@@ -135,6 +134,7 @@ async def _host(
                         services.start_soon(posting.run)
                         services.start_soon(jobs.run)
                         services.start_soon(_look_for_others, runner)
+                        services.start_soon(_keep_log_short, runner.journal.store)
                         if adoption is not None:
                             services.start_soon(adoption.run)
                         for channel in channels:
@@ -167,21 +167,27 @@ async def _stop(runner: Runner) -> None:
     """Stop everything so that it can be resumed: calls that execute may finish, for a bounded time (R8)."""
     with anyio.CancelScope(shield=True):
         runner.is_draining = runner.is_closed = True
-        with anyio.move_on_after(SHUTDOWN_TIMEOUT):
-            await runner.wait_until(lambda: not runner.is_executing)
-        for attempt in list(runner.live.values()):
-            attempt.stop(Fate("suspended", "the supervisor was stopped"))
+        try:
+            with anyio.move_on_after(SHUTDOWN_TIMEOUT):
+                await runner.wait_until(lambda: not runner.is_executing)
+        finally:  # a second cancellation that knows no shields is in a hurry
+            runner.suspend_all("the supervisor was stopped")
         await runner.wait_until(lambda: not runner.live and not runner.launcher.under_way)
 
 
 async def _look_for_others(runner: Runner) -> None:
-    """Take in what other processes decide and cancel, and keep the store's log short."""
-    store = runner.journal.store
-    while store.is_durable:
+    """Take in what other processes decide and cancel."""
+    while runner.journal.store.is_durable:
         await anyio.sleep(LOOK_FOR_OTHERS)
         runner.journal.catch_up()
+
+
+async def _keep_log_short(store: Store) -> None:
+    thread = anyio.CapacityLimiter(1)  # of its own: those of others may all be taken
+    while store.is_durable:
+        await anyio.sleep(LOOK_FOR_OTHERS)
         if store.wants_checkpoint():
             try:
-                await anyio.to_thread.run_sync(store.checkpoint)
+                await anyio.to_thread.run_sync(store.checkpoint, limiter=thread)
             except StoreError as error:  # if the store has died of it, the next commit says so
                 log.error("store.not_checkpointed", store=store.name, reason=str(error))

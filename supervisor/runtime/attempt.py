@@ -9,7 +9,8 @@ is done and appended, or waited for (`wait`); then `take` gives it to the agent 
 
 Rules
 - An operation that is cancelled while the fate is None was cancelled by a scope of the agent's own.
-- A sealed attempt (passivated, suspended, abandoned) raises Suspended from every operation; nothing is withdrawn.
+- A sealed attempt (passivated, suspended, abandoned) raises Suspended from every operation, also from those that wait
+  behind a shield of the agent's own; nothing is withdrawn.
 - Every operation yields when it begins: neither an agent that swallows what is raised, nor one whose operations are all
   answered at once, can freeze the loop (W13).
 """
@@ -101,10 +102,9 @@ class Attempt:
         """When its durable timers are due; a run that has one is not waiting for people alone."""
         self.waiting: dict[str, int] = {}
         """What the attempt waits for, and by how many operations (RunPassivated.waiting_for)."""
-        self.in_flight = 0
+        self.in_flight = self.claims = 0
         self.blocked = 0
         """Operations that wait for the agent to ask for what its journal holds."""
-        self.claims = 0
         self.stopped_at = 0, 0
         """When it was told to stop: the length of its journal, and how much that is new it had asked for."""
         self.quiet_since = 0.0
@@ -136,10 +136,18 @@ class Attempt:
             return
         self.fate = fate
         self.stopped_at = self.state.length, len(self._given)
-        self.is_sealed = fate.is_pause
         self.watch.disarm()
         self.host.stopped(self)
         (self.inner if fate.kind == "stalled" else self.external).cancel()
+        if fate.is_pause:
+            self.seal()
+
+    def seal(self) -> None:
+        """Let no operation go on: those that wait still, after the cancellation, are behind a shield."""
+        self.is_sealed = True
+        for event in (*self._waiters.values(), *self._turns.values()):
+            event.set()
+        self._held.ring()
 
     def _stall(self, cause: str) -> None:
         doing = ", ".join(sorted(self.waiting)) or "nothing that the journal knows"
@@ -177,9 +185,10 @@ class Attempt:
         self.in_flight += 1
 
     def end_operation(self, operation: str | None = None) -> None:
-        """It is over, however it went: that is progress. By its name it lies behind the agent, too."""
+        """It is over, however it went: that is progress. By its name it lies behind the agent, and holds nobody up."""
         self.in_flight -= 1
         if operation is not None:
+            self._pass_over(operation)
             self.leave_behind(operation)
         self.watch.progress()
         self.check_quiet()
@@ -212,22 +221,24 @@ class Attempt:
     async def check(self) -> None:
         """Raise what ends the agent, having yielded; hold it at the start of an operation while we shut down."""
         await checkpoint()
+        while self.host.is_draining and self.fate is None:
+            await self._held.wait()
+        self._check_sealed()
+
+    def _check_sealed(self) -> None:
         if self.is_sealed:
             raise Suspended
-        if self.host.is_draining:
-            await anyio.sleep_forever()
 
     async def refuse_if_stopping(self) -> None:
         """Raise RunStopping: no sub-agent is spawned and nobody is asked by a run that was told to stop (W8)."""
         if self.fate is not None:
-            await checkpoint()
-            if self.is_sealed:
-                raise Suspended
+            await self.check()
             raise RunStopping(f"the run was told to stop ({self.fate.kind}: {self.fate.cause})")
 
     async def pass_barrier(self) -> None:
         """Wait until the agent has asked for all that its journal holds: nothing new begins before."""
         while self.memory.is_replaying:
+            self._check_sealed()
             with self._blocking():
                 await self._held.wait()
 
@@ -244,8 +255,8 @@ class Attempt:
         """Append a plan that spans sessions. A store that cannot take it suspends the tree; nothing of it fails."""
 
         def unless_sealed(view: View) -> Iterable[Entry]:
-            if bound and self.is_sealed:
-                raise Suspended
+            if bound:
+                self._check_sealed()
             saves = view.session(self.session).saves
             return [(to, self._stamped(event, saves) if to == self.session else event) for to, event in plan(view)]
 
@@ -255,12 +266,12 @@ class Attempt:
             self.host.suspend_tree(self, error)
             raise Suspended from error
 
-    def _stamped(self, event: E, saves: int) -> E:
+    def _stamped(self, event: E, saves: int | None = None) -> E:
         """Say in the event that begins an operation what the agent had been given when it asked for it: nothing of what
         is still remembered, if there was a save in between."""
         if type(event) not in _BEGINNING or event.operation not in self._given:
             return event
-        asked_after, given = self._given[event.operation]
+        (asked_after, given), saves = self._given[event.operation], self.state.saves if saves is None else saves
         return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
 
     async def abandon(
@@ -292,6 +303,7 @@ class Attempt:
         self.check_quiet()
         try:
             while not is_answered():
+                self._check_sealed()
                 await self._waiters.setdefault(key, anyio.Event()).wait()
         finally:
             self.waiting[key] -= 1
@@ -315,10 +327,9 @@ class Attempt:
         `make` is called when it can have one; False if it returned None, since what came is gone again.
         """
         await self.pass_barrier()
-        if self.is_sealed:
-            raise Suspended
+        self._check_sealed()
         try:
-            return await self.host.journal.note(self.session, lambda: self._stamped(make(), self.state.saves))
+            return await self.host.journal.note(self.session, lambda: (made := make()) and self._stamped(made))
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error
@@ -327,6 +338,7 @@ class Attempt:
         """Return an operation with its result, when its turn has come. A cancelled waiter marks it as taken."""
         try:
             while self.memory.front(self.state) != operation:
+                self._check_sealed()
                 event = self._turns[operation] = anyio.Event()
                 with self._blocking():
                     await event.wait()
@@ -343,6 +355,7 @@ class Attempt:
     async def wait_for_place(self) -> None:
         """Wait until the agent was given all results that there are."""
         while not self.has_place:
+            self._check_sealed()
             event = self._turns.setdefault(None, anyio.Event())
             with self._blocking():
                 await event.wait()
@@ -350,7 +363,9 @@ class Attempt:
     async def wait_for_scope(self) -> None:
         """Wait as an operation does that a scope of the agent's own ended before: until it is cancelled again."""
         with self._blocking():
-            await anyio.sleep_forever()
+            while not self.is_sealed:
+                await self._held.wait()
+        raise Suspended
 
     @contextmanager
     def _blocking(self) -> Iterator[None]:

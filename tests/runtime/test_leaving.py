@@ -1,9 +1,11 @@
 """Leaving a supervisor: what can go on does, what waits sleeps, and nothing is lost or withdrawn."""
 
+import asyncio
 from contextlib import suppress
 
 import anyio
 import pytest
+import sniffio
 from scenes import LONG, deploy, effects, events, names, opened
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
@@ -177,6 +179,61 @@ async def test_an_operation_in_an_agents_finally_does_nothing_during_suspension(
         (run,) = await supervisor.resume("s")
         assert await run.result() == "ok"
     assert effects == ["x", "slow", "clean"]
+
+
+@pytest.mark.parametrize("waits_for", ["a person", "a message", "a child", "a timer", "a time limit", "nothing"])
+async def test_an_agent_that_waits_behind_a_shield_of_its_own_holds_nobody_up(waits_for):
+    """R8: bounded time; no cancellation comes there, and the operation that waits there finds its context sealed."""
+
+    @agent
+    async def shielded(ctx: Context) -> None:
+        child = await ctx.spawn(deployer, "x")
+        with anyio.CancelScope(shield=True):
+            match waits_for:
+                case "a person":
+                    await ctx.call(deploy, "y")
+                case "a message":
+                    await ctx.receive()
+                case "a child":
+                    await child.outcome()
+                case "a timer":
+                    await ctx.sleep(LONG)
+                case "a time limit":
+                    async with ctx.move_on_after(LONG):
+                        await ctx.ask("when?")
+                case _:
+                    while True:
+                        await ctx.step(anyio.sleep, 1.0)
+
+    store = MemoryStore()
+    with anyio.fail_after(100), pytest.raises(LookupError):  # noqa: PT012 # what is tested is how the block is left
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(shielded, session="s")
+            await anyio.sleep(5)
+            raise LookupError
+    assert events(store, "s", (e.RunFinished, e.ApprovalWithdrawn, e.OperationAbandoned)) == []
+
+
+async def test_who_is_cancelled_twice_by_asyncio_itself_leaves_all_the_same():
+    """R8: the second time comes through the shield, and stops the calls that might have finished."""
+    if sniffio.current_async_library() != "asyncio":
+        pytest.skip("trio has no such thing")
+    store = MemoryStore()
+
+    async def program() -> None:
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(works, 1000.0, session="works")
+            await supervisor.start(deployer, "x", session="waits")
+            await anyio.sleep(LONG)
+
+    task = asyncio.create_task(program())
+    for _ in range(2):
+        await anyio.sleep(1)
+        task.cancel()
+    with anyio.fail_after(5), pytest.raises(asyncio.CancelledError):
+        await task
+    for session in ("works", "waits"):
+        assert events(store, session, (e.RunFinished, e.ApprovalWithdrawn)) == []
 
 
 async def test_an_agent_that_takes_the_process_down_fails_nobody_else():
