@@ -132,9 +132,10 @@ class DurableTimer:
                     return  # the block was left before it could be cut off
                 await attempt.take(self._operation)
                 self.scope.cancel()
-                self._has_fired.set()
         except (Suspended, StoreError):
             pass  # the attempt is told so itself, and unwinds
+        finally:
+            self._has_fired.set()
 
     def _expiry(self) -> e.OperationFinished | None:
         if self._firing.cancel_called or not self._attempt.state.operations[self._operation].is_open:

@@ -19,9 +19,10 @@ _usual: list[float] = []
 
 
 async def in_thread(work: Callable[[], None]) -> None:
-    """Do the work in a thread. To be called under a shield: it cannot be given up."""
+    """Do the work in a thread. To be called under a shield: it cannot be given up. Never does it wait for the threads
+    of others: they may all be taken by what waits for this commit."""
     with _switching_fast():
-        await anyio.to_thread.run_sync(work)
+        await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))
 
 
 @contextmanager
