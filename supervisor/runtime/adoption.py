@@ -6,7 +6,8 @@ Rules
 - At a start and at an owner's end every open tree is taken up, except one that has been silent for SILENT and in which
   nothing is pending: no approval or question, no timer, no decision, message or cancel not yet acted upon (R5).
 - Then, and by `resume`, a tree that has ended, or rests, is taken up, too, if it has a job whose end nobody saw to.
-- What could not be run (a full disk, an agent that could not be imported) is tried again every RETRY seconds.
+- What could not be taken up or run (a full disk, an agent that could not be imported) is tried again every RETRY
+  seconds.
 - Whoever was faster has the tree: it is in good hands.
 """
 
@@ -55,7 +56,10 @@ async def take_trees(runner: "Runner", roots: Iterable[str], *, only_one: bool =
 
     await runner.journal.append(plan)
     for root in taken:
-        await runner.launcher.take_up(root)
+        try:
+            await runner.launcher.take_up(root)
+        except StoreUnreadable as error:  # no reason to leave the others, which are ours now
+            runner.refuse(root, str(error))
     return taken
 
 
@@ -77,6 +81,9 @@ class Adoption:
         self._runner = runner
         self._wanted: dict[str, None] = {}
         self._news = anyio.Event()
+        self._owners: set[str] | None = None
+        """Who lived when trees were last looked for; None: nobody has looked yet."""
+        self._retry_at = anyio.current_time() + RETRY
         runner.came_for_nobody = self.want
 
     def want(self, root: str) -> None:
@@ -86,33 +93,30 @@ class Adoption:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        store, retry_at = self._runner.journal.store, anyio.current_time() + RETRY
-        owners = {owner.id for owner in store.owners()}
-        await self._adopt(self._unowned())
-        while True:
-            with anyio.move_on_after(LOOK):
+        while not self._runner.is_closed:
+            self._news, wanted, self._wanted, pause = anyio.Event(), self._wanted, {}, LOOK
+            try:
+                wanted |= dict.fromkeys(self._find())
+                for root in await take_trees(self._runner, wanted) if wanted else ():
+                    log.debug("tree.adopted", root=root)
+            except StoreDied:
+                return  # everybody is told, and the daemon ends of it
+            except (StoreError, OSError) as error:  # of the files of other owners, too
+                log.error("trees.not_adopted", reason=str(error))
+                self._wanted, pause = wanted | self._wanted, RETRY
+            with anyio.move_on_after(pause):
                 await self._news.wait()
-            self._news, wanted, self._wanted = anyio.Event(), list(self._wanted), {}
-            living = {owner.id for owner in store.owners()}
-            if owners - living:
-                wanted += self._unowned()
-            owners = living
-            if anyio.current_time() >= retry_at:
-                retry_at = anyio.current_time() + RETRY
-                wanted += self._refused()
-            if wanted:
-                await self._adopt(dict.fromkeys(wanted))
 
-    async def _adopt(self, roots: Iterable[str]) -> None:
-        if self._runner.is_closed:
-            return
-        try:
-            for root in await take_trees(self._runner, roots):
-                log.debug("tree.adopted", root=root)
-        except StoreDied:
-            return  # everybody is told, and the daemon ends of it
-        except StoreError as error:
-            log.error("trees.not_adopted", reason=str(error))
+    def _find(self) -> list[str]:
+        """Return what is to be taken up because somebody has died, or because it could not be run before."""
+        found, living = list[str](), {owner.id for owner in self._runner.journal.store.owners()}
+        if self._owners is None or self._owners - living:
+            found += self._unowned()
+        self._owners = living
+        if anyio.current_time() >= self._retry_at:
+            self._retry_at = anyio.current_time() + RETRY
+            found += self._refused()
+        return found
 
     def _unowned(self) -> list[str]:
         store = self._runner.journal.store

@@ -6,7 +6,16 @@ import anyio
 import pytest
 from scenes import events, fork, opened
 
-from supervisor import Approve, Context, MemoryStore, agent, tool
+from supervisor import (
+    Approve,
+    Context,
+    MemoryStore,
+    StoreRefused,
+    StoreUnreadable,
+    agent,
+    open_supervisor,
+    tool,
+)
 from supervisor.core import events as e
 from supervisor.runtime.adoption import LOOK, SILENT
 
@@ -48,6 +57,12 @@ async def wedged(ctx: Context) -> None:
 @agent(inactivity_timeout=1e9)
 async def napper(ctx: Context) -> str:
     await ctx.sleep(SILENT.total_seconds() * 2)
+    return "awake"
+
+
+@agent
+async def dozer(ctx: Context) -> str:
+    await ctx.sleep(300)
     return "awake"
 
 
@@ -137,3 +152,43 @@ async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_a
         with anyio.fail_after(5 * LOOK):
             assert (await supervisor.outcome("left")).kind == "cancelled"
     assert len(events(store, "left", e.RunFinished)) == 1
+
+
+@pytest.mark.parametrize("fault", ["files", "disk", "journal"])
+async def test_what_a_daemon_cannot_take_up_at_once_it_takes_up_later(fault):
+    """R2: no descriptors for the lock files, no room on the disk, or one tree of two that cannot be read."""
+
+    class Faulty(MemoryStore):
+        is_faulty = True
+
+        def owners(self):
+            if self.is_faulty and fault == "files":
+                raise OSError("too many open files")
+            return super().owners()
+
+        def claim(self, root):
+            if self.is_faulty and fault == "disk":
+                raise StoreRefused("the disk is full")
+            return super().claim(root)
+
+        def find_sessions(self, *, root=None, **more):
+            if self.is_faulty and fault == "journal" and root == "broken":
+                raise StoreUnreadable("damaged")
+            return super().find_sessions(root=root, **more)
+
+    store = Faulty()
+    store.is_faulty = False
+    for session in ("broken", "left"):
+        with pytest.raises(LookupError):  # noqa: PT012 # what is tested is what comes after
+            async with open_supervisor(store) as supervisor:
+                await supervisor.start(dozer, session=session)
+                await anyio.sleep(1)
+                raise LookupError
+    store.is_faulty = True
+    async with opened(store, adopt=True) as supervisor:
+        await anyio.sleep(10)
+        store.is_faulty = fault == "journal"
+        await anyio.sleep(100)
+        assert len(events(store, "left", e.AttemptStarted)) == 2
+        store.is_faulty = False
+        assert (await supervisor.outcome("left")).value == "awake"
