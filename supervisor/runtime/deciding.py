@@ -69,9 +69,9 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     def plan(view: View) -> list[Entry]:
         won.clear()
         session, operation = asking
-        state = view.session(session)
-        record = state.operations.get(operation)
-        if record is None or record.pending_approval != approval:
+        state = view.find_session(session)
+        record = None if state is None else state.operations.get(operation)
+        if state is None or record is None or record.pending_approval != approval:
             return []
         now = runner.clock.now()
         if record.expires_at is not None and record.expires_at <= now:

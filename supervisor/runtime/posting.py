@@ -244,6 +244,8 @@ class Posting:
 
     async def _note(self, approval: Approval, event: e.AnyEvent) -> None:
         def plan(view: View) -> list[Entry]:
+            if view.find_session(approval.session) is None:
+                return []  # its tree was removed while a card of it could not be retired
             return [(approval.session, event)]
 
         try:

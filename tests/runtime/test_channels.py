@@ -189,6 +189,24 @@ async def test_a_card_that_an_earlier_process_left_is_renewed():
     assert len(events(store, "left", e.CardPosted)) == 1
 
 
+async def test_a_card_of_a_tree_that_was_removed_meanwhile_is_retired_and_takes_nobody_down():
+    """R3: the channel was away for long, and somebody has made room in the store."""
+    store, chat = await shown_and_left(Wall("chat")), Wall("chat")
+    async with opened(store) as supervisor:
+        (asked,) = supervisor.find_approvals()
+        await supervisor.decide(asked.id, Deny(by="ana"))
+        (run,) = await supervisor.resume("left")
+        await run.outcome()
+    chat.is_away = True
+    async with opened(store, channels=[chat], adopt=True) as supervisor:
+        await anyio.sleep(1)
+        store._forget({"left"})
+        chat.is_away = False
+        while not chat.retired:
+            await anyio.sleep(1)
+        assert await (await supervisor.start(deployer, "x", session="s")).cancel() is None
+
+
 async def test_what_was_decided_while_nobody_showed_it_does_not_look_live():
     """R3: a decision from a shell while the daemon was down; its start retires the old card, once."""
     store = await shown_and_left(Wall("chat"))

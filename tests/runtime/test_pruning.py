@@ -6,7 +6,7 @@ import anyio
 import pytest
 from scenes import opened
 
-from supervisor import Context, MemoryStore, agent, tool
+from supervisor import Context, Deny, MemoryStore, agent, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +60,23 @@ async def test_only_what_is_over_and_old_is_removed():
         assert await pruning.remove("old") is None
         assert await pruning.remove("old") is not None
         assert {view.root for view in supervisor.find_sessions()} == {"open", "young"}
+
+
+async def test_who_decides_what_is_removed_in_that_moment_is_told_that_it_is_unknown():
+    """A3: it was there when it was looked for, and is not when the decision is to be written."""
+
+    class Leaky(MemoryStore):
+        def find_asking(self, approval: str) -> tuple[str, str] | None:
+            found = super().find_asking(approval)
+            self._forget({"s"})
+            return found
+
+    async with opened(Leaky()) as supervisor:
+        run = await supervisor.start(asks, session="s")
+        approval = await anext(run.approvals())
+        await run.cancel()
+        await anyio.sleep(1)
+        assert (await supervisor.decide(approval.id, Deny(by="ana"))).kind == "unknown"
 
 
 async def test_a_message_or_a_job_that_nobody_has_seen_to_keeps_a_tree():
