@@ -85,6 +85,15 @@ def fork(store: MemoryStore) -> MemoryStore:
     return copy
 
 
+class HeldStore(MemoryStore):
+    """Held by another process while `is_held`: commits gather."""
+
+    is_held = False
+
+    def begin(self) -> bool:
+        return not self.is_held and super().begin()
+
+
 class FaultyStore(MemoryStore):
     """Does `fault` before its n-th commit of entries, or, at another `step`, its n-th write; `fault` may raise."""
 

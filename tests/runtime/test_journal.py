@@ -1,12 +1,14 @@
 """The journal: one way to write, shared commits, and what becomes of those who wait when the disk fails."""
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import anyio
+import msgspec
 import pytest
 import sniffio
-from scenes import FaultyStore, deploy, effects, events, fork, opened, replayed
+from scenes import FaultyStore, HeldStore, deploy, effects, events, fork, opened, replayed
 
 from supervisor import (
     Approve,
@@ -37,6 +39,11 @@ async def effect(name: str) -> str:
 @agent
 async def asks(ctx: Context, target: str) -> str:
     return (await ctx.call(deploy, target)).kind
+
+
+@agent
+async def waits(ctx: Context) -> str:
+    return await ctx.receive()
 
 
 @agent
@@ -259,6 +266,63 @@ async def test_text_that_utf_8_cannot_hold_fails_one_caller_and_not_the_batch():
         assert [await run.result() for run in runs] == ["fine", "fine"]
 
 
+@pytest.mark.parametrize("what", ["step", "send", "spawn", "cancel"])
+async def test_asyncios_own_timeout_that_comes_with_a_commit_leaves_no_result_in_the_way(what):
+    """W5: nobody takes the result, so the agent goes on and is given the next one."""
+    if sniffio.current_async_library() != "asyncio":
+        pytest.skip("trio has no such thing")
+    store = HeldStore()
+
+    @agent
+    async def times_out(ctx: Context) -> str:
+        child = await ctx.spawn(waits)
+        store.is_held = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                match what:
+                    case "step":
+                        await ctx.step(anyio.sleep, 0.0)
+                    case "send":
+                        await ctx.send("hello")
+                    case "spawn":
+                        await ctx.spawn(waits)
+                    case _:
+                        await child.cancel()
+        await ctx.send("went on")
+        raise LookupError
+
+    async with opened(store) as supervisor:
+        run = await supervisor.start(times_out)
+        await anyio.sleep(5)
+        store.is_held = False
+        assert "LookupError" in str((await run.outcome()).cause)
+
+
+async def test_what_a_plan_has_read_stays_in_memory_if_another_one_fails_half_way():
+    """A5: the same batch takes up a tree, and refuses somebody's second event."""
+    store = HeldStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(asks, "a", session="left")
+        await supervisor.start(asks, "b", session="s")
+        await anyio.sleep(1)
+    async with opened(store, unattended="approve") as supervisor:
+        (run,) = await supervisor.resume("left")
+        store.is_held = True
+        said = e.MessageReceived(at=STARTED, message="m", text="hello", by="ana")
+        halfway = [("s", said), ("s", e.RunStarted(at=STARTED, input=msgspec.Raw(b"null")))]
+
+        async def fail() -> None:
+            with pytest.raises(IllegalEvent):
+                await supervisor._runner.journal.append(lambda view: halfway)
+
+        async with anyio.create_task_group() as tasks:
+            await anyio.sleep(1)
+            tasks.start_soon(fail)
+            await anyio.sleep(1)
+            store.is_held = False
+        assert await run.result() == "ok"
+
+
 @pytest.mark.parametrize("is_native", [False, True])
 async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the_wait_nor_is_lost(is_native):
     """W8: the caller goes on when its entry is on disk; a scope cancels it at its next checkpoint, and asyncio's own
@@ -266,12 +330,6 @@ async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the
     if is_native and sniffio.current_async_library() != "asyncio":
         pytest.skip("trio has no such thing")
     happened, scope, tasks = [], anyio.CancelScope(), []
-
-    class Held(MemoryStore):
-        is_held = False
-
-        def begin(self) -> bool:
-            return not self.is_held and super().begin()
 
     async def say(journal) -> None:
         tasks.append(asyncio.current_task() if is_native else None)
@@ -286,7 +344,7 @@ async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the
                     raise
                 tasks[0].uncancel()
 
-    store = Held()
+    store = HeldStore()
     async with opened(store) as supervisor, anyio.create_task_group() as group:
         await supervisor.start(asks, "a", session="s")
         await anext(supervisor.approvals())
