@@ -36,6 +36,8 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
     """Translate an error of an open store."""
     what = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     extended = code(error)
+    if isinstance(error, sqlite3.ProgrammingError):
+        return StoreDied(f"{path} is not open any more: {error} Open it again to go on from what is there")
     if extended & _PRIMARY in _UNREADABLE:
         return StoreUnreadable(f"{path} is damaged: {what}. It was left untouched; restore it from a copy")
     if {extended, extended & _PRIMARY} & _NO_ROOM:
