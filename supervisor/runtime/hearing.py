@@ -16,7 +16,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from supervisor.core import events as e
-from supervisor.core.encoding import printable
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.rules import Rule, allow
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Verdict
@@ -101,7 +100,7 @@ async def _approve_all(
     tools = dict.fromkeys(each.tool for each, is_counted in zip(calls, counted, strict=True) if is_counted)
     rules: list[Rule] = []
     if may_allow:
-        rules = [await supervisor.grant(allow(tool, origin="decision", scope=root), printable(by)) for tool in tools]
+        rules = [await supervisor.add_rule(allow(tool, origin="decision", scope=root), by) for tool in tools]
     return Heard(
         kind="decided",
         approvals=calls,

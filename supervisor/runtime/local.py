@@ -191,13 +191,15 @@ class LocalSupervisor(Supervisor):
         return printable(who)
 
     async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
-        return await self.grant(rule, self._name_of_ruler(by))
-
-    async def grant(self, rule: Rule, by: str) -> Rule:
-        """Add a rule for somebody who is known to be entitled to it."""
+        who = self._name_of_ruler(by)
         if rule.scope is not None:
             rule = msgspec.structs.replace(rule, scope=self.get_row(rule.scope).root)
-        return await self._runner.rules.stand(named(rule), by, self._runner.clock)
+        new, rules = named(rule), self._runner.rules
+        await self._runner.journal.append(lambda view: list(rules.add(view, new, who, self._runner.clock.now())))
+        found = rules.book().find_same(new)
+        if found is None:
+            raise NotFound(f"rule {new.id} was added, and revoked at once by somebody else")
+        return found
 
     async def revoke(self, rule: str, by: str | None = None) -> None:
         who = self._name_of_ruler(by)

@@ -27,7 +27,6 @@ from supervisor.core.session import Rulebook, replay
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval, Approve
 from supervisor.logs import FactLog
-from supervisor.runtime.clock import Clock
 from supervisor.runtime.identity import working_directory
 from supervisor.runtime.journal import Entry, Journal, View
 
@@ -86,14 +85,6 @@ class Ruling:
         """Return what is journaled for a rule; nothing if one of the same meaning stands."""
         if self.book(view).find_same(rule) is None:
             yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
-
-    async def stand(self, rule: Rule, by: str, clock: Clock) -> Rule:
-        """Commit a rule and return it; or the one of the same meaning that stands. Raises NotFound."""
-        await self._journal.append(lambda view: list(self.add(view, rule, by, clock.now())))
-        found = self.book().find_same(rule)
-        if found is None:
-            raise NotFound(f"rule {rule.id} was added, and revoked at once by somebody else")
-        return found
 
     def revoke(self, view: View, rule: str, by: str, now: datetime) -> Iterator[Entry]:
         """Return what is journaled when a rule is taken back. Raises NotFound."""

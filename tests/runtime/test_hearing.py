@@ -142,17 +142,6 @@ async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
         assert len(await shown(supervisor, "t", 1)) == 1
 
 
-async def test_an_approver_who_is_no_operator_allows_tools_for_a_session():
-    """A4: as by a card; rules for everything are made by operators only."""
-    async with opened(channels=[Wall()]) as supervisor:
-        supervisor.people = People([Person(name="ana", roles=("approver",))])
-        run = await supervisor.start(deploys, ["a"], session="s")
-        await shown(supervisor, "s", 1)
-        heard = await supervisor.hear("s", "approve all for session", "ana", EVER)
-        assert [(rule.tool, rule.scope, rule.by) for rule in heard.rules] == [("deploy", "s", "ana")]
-        assert await run.result() == ["ok"]
-
-
 async def test_what_waits_for_others_does_not_count():
     """A4: nobody decides what is not theirs, by whatever word; and only who may, allows tools for a session."""
     async with opened(channels=[Wall()]) as supervisor:
