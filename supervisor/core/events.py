@@ -354,7 +354,7 @@ def decode_event(body: bytes) -> AnyEvent:
     """Decode one journal entry; raises StoreUnreadable for one that this program does not know."""
     try:
         return _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise StoreUnreadable(
             f"a journal entry cannot be read ({error}): a newer program wrote it, or it is damaged; "
             "it was left untouched"

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 UNREADABLE: Final = "(unreadable)"
 """Stands where an entry points to an event that this program cannot read."""
+_UNDECODABLE: Final = (msgspec.MsgspecError, RecursionError)
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -129,11 +130,11 @@ def as_asked(
     """
     try:
         facts = _read_facts(created)
-    except msgspec.MsgspecError:
+    except _UNDECODABLE:
         facts = _NO_FACTS
     try:
         asked = _read_asked(body)
-    except msgspec.MsgspecError:
+    except _UNDECODABLE:
         asked = _NOTHING
     arguments, is_grantable = asked.arguments, asked.question is None and asked is not _NOTHING
     # No more than 15 names: with more of them CPython makes a dict for the call, which takes three times as long.
@@ -205,5 +206,5 @@ def _outcome(end: e.RunFinished | e.ImportStarted | None) -> Outcome[Any]:
 def _read(decode: Callable[[bytes], T], body: bytes) -> T | None:
     try:
         return decode(body)
-    except (msgspec.MsgspecError, StoreUnreadable):
+    except (*_UNDECODABLE, StoreUnreadable):
         return None

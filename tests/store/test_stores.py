@@ -19,7 +19,7 @@ from store_stories import (
 )
 
 from supervisor.core import events as e
-from supervisor.core.errors import IllegalEvent
+from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.session import replay
 from supervisor.core.standing import RULES
 
@@ -186,6 +186,17 @@ def test_approvals_are_found_by_tree_session_and_position_oldest_first(store):
     assert ids(session="c", root="x") == []
     assert ids(after=store.get_approval("y").position) == ["w", "a"]
     assert ids(session="nobody") == ids(root="nobody") == []
+
+
+def test_what_is_nested_too_deeply_to_be_read_stops_no_list(store):
+    """Decoders run out of stack: the session cannot be read, everything else can."""
+    deep = Raw(b"[" * 20_000 + b"]" * 20_000)
+    append(store, ("a", created()), ("a", asked(arguments=deep)), ("b", created("b")), ("b", asked("q")))
+    assert [found.id for found in store.find_approvals()] == ["p", "q"]
+    assert [(row.session, row.position) for row in store.rows(0)] == [("a", 1), ("b", 3), ("b", 4)]
+    with pytest.raises(StoreUnreadable):
+        store.journal("a")
+    assert len(store.journal("b")) == 2
 
 
 def test_cards_are_known_until_they_are_retired(store):
