@@ -2,7 +2,7 @@
 
 What decides is what is known about the disk:
 - Nothing was written: StoreRefused. A WAL frame that could not be written is never part of a commit, so that no room, a
-  file too large, or a write that failed belong here; so does a file that we may not write to.
+  file too large, or a write that failed belong here; so does a file that we may not write to, or could not even open.
 - The file contradicts itself: StoreUnreadable, whatever was being done.
 - Anything else, above all a sync that failed: StoreDied. The kernel may have dropped what it could not write, and will
   say so only once (fsync's error is not repeated), so nothing that follows could be trusted.
@@ -18,7 +18,15 @@ from supervisor.core.errors import StoreDied, StoreError, StoreRefused, StoreUnr
 _UNREADABLE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _NO_ROOM: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE}
 _NO_ROOM_FOR_FILES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_REFUSED: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_TOOBIG}
+_NO_ROOM_TO_OPEN: Final = {*_NO_ROOM, sqlite3.SQLITE_IOERR_SHMSIZE}
+"""The log's index could not be made. Later on it grows behind a sync: then it is not known what was written."""
+_REFUSED: Final = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_CANTOPEN,
+}
 _PRIMARY: Final = 0xFF
 """Extended result codes carry the primary one in their low byte."""
 
@@ -56,11 +64,12 @@ def explain_opening(error: sqlite3.Error | OSError, path: Path) -> StoreError:
         if error.errno in _NO_ROOM_FOR_FILES:
             return _no_room(str(error), path)
         return StoreUnreadable(f"{path} cannot be opened: {error}")
-    found = explain(error, path)
-    if isinstance(found, StoreDied):
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        return StoreUnreadable(f"{path} cannot be opened: {error} ({name}); it was left untouched")
-    return found
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    if {code(error), code(error) & _PRIMARY} & _NO_ROOM_TO_OPEN:
+        return _no_room(f"{error} ({name})", path)
+    if code(error) & _PRIMARY in _UNREADABLE:
+        return explain(error, path)
+    return StoreUnreadable(f"{path} cannot be opened: {error} ({name}); it was left untouched")
 
 
 def explain_owning(error: OSError, folder: Path) -> StoreError:

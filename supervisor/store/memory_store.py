@@ -7,9 +7,8 @@ bytes here too. A transaction is a draft that a commit moves over; a rollback dr
 import os
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from supervisor.abc import Counts, Owner, Row, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
@@ -35,7 +34,6 @@ from supervisor.store.projection import (
 )
 
 Entry = tuple[int, str, bytes]
-E = TypeVar("E", SessionEntry, ApprovalEntry)
 
 
 class MemoryStore(Store):
@@ -54,7 +52,7 @@ class MemoryStore(Store):
         self._owner = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), datetime.now(UTC))
         self._owned: set[str] = set()
         self._draft: _Transaction | None = None
-        self._last = 0
+        self._last = self._commits = 0
 
     def open(self) -> None:
         """Nothing to open."""
@@ -66,29 +64,28 @@ class MemoryStore(Store):
 
     @property
     def generation(self) -> int:  # type: ignore[override] # that of every supervisor on it, ours included
-        """How many entries there are: every commit of anybody's makes it another one."""
-        return len(self._entries)
+        """How many commits there were, anybody's."""
+        return self._commits
 
     def begin(self) -> bool:
         assert self._draft is None, "a transaction is open"
-        self._draft = _Transaction()
+        self._draft = _Transaction(self.last_position())
         return True
 
     def write(self, rows: Sequence[Row]) -> None:
         transaction = self._transaction
         keys = touched(rows)
         draft = Draft(
-            _known(keys.sessions, transaction.sessions, self._sessions),
-            _known(keys.approvals, transaction.approvals, self._approvals),
+            [entry for name in keys.sessions if (entry := self._session(name)) is not None],
+            [found for name in keys.approvals if (found := self._approval(name)) is not None],
         )
-        last = transaction.entries[-1][0] if transaction.entries else self.last_position()
         for row in rows:
-            if row.position <= last:
+            if row.position <= transaction.last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
-            is_known = any(row.session in known for known in (draft.sessions, transaction.sessions, self._sessions))
+            is_known = row.session in draft.sessions or self._session(row.session) is not None
             if row.session != RULES and isinstance(row.event, SessionCreated) == is_known:
                 raise IllegalEvent(f"session {row.session} must have one beginning, and have it first")
-            last = row.position
+            transaction.last = row.position
             transaction.entries.append((row.position, row.session, body_of(row)))
             draft.take(row)
         transaction.sessions.update(draft.sessions)
@@ -96,6 +93,9 @@ class MemoryStore(Store):
 
     def commit(self) -> None:
         transaction, self._draft = self._transaction, None
+        self._commits += 1
+        self._forget(transaction.removed)
+        self._last = transaction.last
         self._entries += transaction.entries
         for entry in transaction.entries:
             self._journals.setdefault(entry[1], []).append(entry)
@@ -107,8 +107,6 @@ class MemoryStore(Store):
             else:
                 self._pending.pop(approval.id, None)
         self._owned |= transaction.owned
-        if transaction.removed:
-            self._forget(transaction.removed)
 
     def rollback(self) -> None:
         self._draft = None
@@ -123,7 +121,7 @@ class MemoryStore(Store):
         return read_rows(entries[bisect_right(entries, after, key=_position) :])
 
     def last_position(self) -> int:
-        return max(self._last, self._entries[-1][0] if self._entries else 0)
+        return self._last
 
     def has_changed(self) -> bool:
         return False
@@ -197,13 +195,14 @@ class MemoryStore(Store):
         return len(sizes), sum(sizes)
 
     def remove(self, root: str) -> None:
-        self._transaction.removed.add(root)
+        self._transaction.remove(root, self._tree({root}))
 
     def _tree(self, roots: set[str]) -> set[str]:
         return {entry.id for entry in self._sessions.values() if entry.root in roots}
 
     def _forget(self, roots: set[str]) -> None:
-        self._last = self.last_position()
+        if not roots:
+            return
         gone = self._tree(roots)
         self._entries = [entry for entry in self._entries if entry[1] not in gone]
         for session in gone:
@@ -231,6 +230,16 @@ class MemoryStore(Store):
         assert self._draft is not None, "no transaction is open"
         return self._draft
 
+    def _session(self, session: str) -> SessionEntry | None:
+        """Return an entry as the transaction left it, or else as it was committed."""
+        transaction, kept = self._transaction, self._sessions.get(session)
+        return transaction.sessions.get(session) or (None if session in transaction.gone else kept)
+
+    def _approval(self, approval: str) -> ApprovalEntry | None:
+        transaction, kept = self._transaction, self._approvals.get(approval)
+        is_gone = kept is not None and kept.session in transaction.gone
+        return transaction.approvals.get(approval) or (None if is_gone else kept)
+
     def _body(self, session: str, position: int | None) -> bytes | None:
         if position is None:
             return None
@@ -254,20 +263,27 @@ class MemoryStore(Store):
 
 
 class _Transaction:
-    """What a commit will move over."""
+    """What a commit will move over, when it has forgotten the trees that are removed."""
 
-    def __init__(self) -> None:
+    def __init__(self, last: int) -> None:
+        self.last = last
         self.entries: list[Entry] = []
         self.sessions: dict[str, SessionEntry] = {}
         self.approvals: dict[str, ApprovalEntry] = {}
         self.owned: set[str] = set()
         self.removed: set[str] = set()
+        self.gone: set[str] = set()
+        """The sessions of these trees, as they were committed."""
+
+    def remove(self, root: str, tree: set[str]) -> None:
+        self.removed.add(root)
+        self.owned.discard(root)
+        self.gone |= tree
+        tree = tree | {entry.id for entry in self.sessions.values() if entry.root == root}
+        self.entries = [entry for entry in self.entries if entry[1] not in tree]
+        self.sessions = {name: entry for name, entry in self.sessions.items() if name not in tree}
+        self.approvals = {name: entry for name, entry in self.approvals.items() if entry.session not in tree}
 
 
 def _position(entry: Entry) -> int:
     return entry[0]
-
-
-def _known(ids: Iterable[str], first: dict[str, E], second: dict[str, E]) -> list[E]:
-    """Return the entries with these ids, as the transaction left them or else as they were committed."""
-    return [entry for name in ids if (entry := first.get(name) or second.get(name)) is not None]

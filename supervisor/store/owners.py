@@ -5,23 +5,42 @@ Rules
 - Living means that the lock cannot be taken, whatever the process table says: pids are used again, locks are not.
 - A lock file is removed only under its own lock, and only if the path still names the file that was locked; whoever has
   just made one looks whether it was removed before it was locked.
-- The descriptor is not inherited by programs that we run: a command that outlives us must not look like us.
+- The descriptor is not inherited by programs that we run, nor by processes that are forked: what outlives us must not
+  look like us.
+- Who cannot be asked counts as living: a tree that nobody runs can wait, one that two run is run twice.
+- What root makes beside somebody's store is given to them, as SQLite does with its log: they have to ask it.
 """
 
 import fcntl
 import os
 import secrets
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from supervisor.abc import Owner
+
+_held: Final[set[int]] = set()
+"""The descriptors of the locks that this process holds."""
+
+
+def _let_go() -> None:
+    """In a process that was just forked: it owns nothing."""
+    for lock in _held:
+        os.close(lock)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class LockFolder:
     """The lock files beside a store, and the one that this process may hold."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, store: Path) -> None:
+        self.folder = store.with_name(f"{store.name}.owners")
+        self._store = store
         self.mine: Owner | None = None
         self._held: int | None = None
 
@@ -29,6 +48,7 @@ class LockFolder:
         """Return this process as an owner; the first time, take a lock and remove the dead ones' files."""
         if self.mine is None:
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._give(self.folder)
             for path in self.folder.iterdir():
                 self.bury(path.name)
             while self.mine is None:
@@ -43,34 +63,34 @@ class LockFolder:
             lock = os.open(self.folder / owner, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except OSError:
+            return True
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError:
             return True
         finally:
             os.close(lock)
         return False
 
     def bury(self, owner: str) -> None:
-        """Remove the lock file of a dead owner; one that somebody holds is left alone."""
+        """Remove the lock file of a dead owner; one that somebody holds is left alone, and what cannot be removed."""
         path = self.folder / owner
-        try:
+        with suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_same(lock, path):
-                path.unlink()
-        except BlockingIOError:
-            pass
-        finally:
-            os.close(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_same(lock, path):
+                    path.unlink()
+            finally:
+                os.close(lock)
 
     def release(self) -> None:
-        """Stop being an owner. Idempotent."""
-        if self._held is not None and self.mine is not None:
-            (self.folder / self.mine.id).unlink(missing_ok=True)
+        """Stop being an owner. Idempotent; in a process that was forked from the owner it changes nothing for them."""
+        if self.mine is not None and self._held in _held:
+            with suppress(OSError):  # whoever comes next removes it
+                (self.folder / self.mine.id).unlink()
+            _held.discard(self._held)
             os.close(self._held)
         self._held = self.mine = None
 
@@ -78,17 +98,27 @@ class LockFolder:
         path = self.folder / owner
         lock = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
+            self._give(lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_there = _is_same(lock, path)
         except BlockingIOError:  # somebody who removes dead locks was faster; it is theirs to remove
+            is_there = False
+        except BaseException:
             os.close(lock)
-            return None
-        if not _is_same(lock, path):
+            raise
+        if not is_there:
             os.close(lock)
             return None
         self._held = lock
+        _held.add(lock)
         # The file system's clock: this floor has no other.
         since = datetime.fromtimestamp(int(os.fstat(lock).st_mtime), UTC)
         return Owner(owner, os.uname().nodename, os.getpid(), since)
+
+    def _give(self, made: Path | int) -> None:
+        if os.geteuid() == 0:
+            theirs = self._store.stat()
+            os.chown(made, theirs.st_uid, theirs.st_gid)
 
 
 def _is_same(descriptor: int, path: Path) -> bool:

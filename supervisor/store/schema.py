@@ -60,7 +60,7 @@ def newest() -> int:
 
 def connect(path: Path, mode: str, *, timeout: float = 0.0) -> sqlite3.Connection:
     """Open a connection: `mode` is "ro" or "rw", never one that creates. Any thread may use it, one at a time."""
-    uri = f"file:{quote(str(path))}?mode={mode}"
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves it in the drive's cache
@@ -124,7 +124,8 @@ def create(path: Path) -> None:
         except FileExistsError:
             return
     finally:
-        draft.unlink()
+        for suffix in ("", "-wal", "-shm"):  # on a full disk SQLite may leave them
+            Path(f"{draft}{suffix}").unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

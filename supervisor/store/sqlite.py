@@ -12,7 +12,9 @@ Rules
 """
 
 import gc
+import os
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -29,13 +31,14 @@ from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
-from supervisor.store import columns, schema, wal
+from supervisor.store import columns, place, schema, wal
 from supervisor.store.compacting import compact
-from supervisor.store.faults import explain, explain_opening, explain_owning, is_busy
+from supervisor.store.faults import explain, explain_opening, is_busy
 from supervisor.store.heads import Heads
 from supervisor.store.index import Index
 from supervisor.store.listing import read_operation
 from supervisor.store.owners import LockFolder
+from supervisor.store.owning import Owning
 from supervisor.store.projection import read_known_rows
 from supervisor.store.schema import QUERIES
 from supervisor.store.searches import search_approvals, search_sessions
@@ -46,6 +49,8 @@ _END: Final = 2**63 - 1
 """Behind every position."""
 _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be looked into only before the first."""
+_opening: Final = threading.RLock()
+"""Held by the thread that opens or closes one: closing a file that was only looked into would drop another's locks."""
 
 CUT_TIMEOUT = 1.0  # seconds to wait for a moment without a writer, when the log is cut back
 RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for another process that recovers the log of one that died
@@ -58,12 +63,11 @@ class SqliteStore(Store):
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         # Through no symbolic link: the lock folder must be the same one whatever name the file was given.
-        self.path = Path(path).resolve()
+        self.path = Path(os.path.realpath(path))
         self.name = str(self.path)
         self.jobs_folder = f"{self.path}.jobs"
         self.unreadable: dict[str, str] = {}
         self._create = create
-        self._locks = LockFolder(self.path.with_name(f"{self.path.name}.owners"))
         self._connections: list[sqlite3.Connection] = []
         self._checkpointer: sqlite3.Connection | None = None
         self._died: StoreError | None = None
@@ -72,8 +76,8 @@ class SqliteStore(Store):
         self.generation = -1
         self._index = Index(self._read, self._change)
         self._last = self._written = self._pages = 0
-        self._owned: set[str] = set()
-        self._claims: set[str] = set()
+        self._largest_log = wal.LARGE_LOG
+        self._owning = Owning(LockFolder(self.path), self._read, self._change)
 
     def __repr__(self) -> str:
         state = "dead" if self._died else "open" if self._connections else "closed"
@@ -81,27 +85,8 @@ class SqliteStore(Store):
 
     def open(self) -> None:
         try:
-            if not self.path.exists():
-                if not self._create:
-                    raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
-                schema.make_folders(self.path.parent)
-                schema.create(self.path)
-            is_alone = not _open_here[self.path]
-            if is_alone:
-                schema.check_header(self.path)
-            is_current = self._is_current()
-            if is_alone:
-                wal.check_log(self.path)
-            if not is_current:
-                schema.bring_up_to_date(self.path)
-            # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
-            self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
-            self._writer.execute("PRAGMA busy_timeout = 0")
-            self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
-            self._heads = Heads(self._read, self._change)
-            self._version = schema.newest()
-            self._last = self.last_position()
-            self.has_changed()
+            with _opening:
+                self._open()
         except (sqlite3.Error, OSError) as error:
             self.close()
             raise explain_opening(error, self.path) from error
@@ -109,18 +94,42 @@ class SqliteStore(Store):
             self.close()
             raise
 
+    def _open(self) -> None:
+        if place.find(self.path) is None:
+            if not self._create:
+                raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
+            schema.make_folders(self.path.parent)
+            schema.create(self.path)
+        is_alone = not _open_here[self.path]
+        if is_alone:
+            schema.check_header(self.path)
+        is_current = self._is_current()
+        if is_alone:
+            wal.check_log(self.path)
+        if not is_current:
+            schema.bring_up_to_date(self.path)
+        # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
+        self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
+        self._writer.execute("PRAGMA busy_timeout = 0")
+        self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
+        self._identity = place.find(self.path)
+        self.generation = -1  # what was kept of the file when it was open before does not hold any more
+        self._heads = Heads(self._read, self._change)
+        self._version = schema.newest()
+        self._last = self.last_position()
+        self.has_changed()
+
     def close(self) -> None:
-        for connection in reversed(self._connections):  # the writer last: whoever is the last of all cuts the log back
-            connection.close()
-            _open_here[self.path] -= 1
+        with _opening:
+            for connection in reversed(self._connections):  # the writer last: who is the last of all cuts the log back
+                connection.close()
+                _open_here[self.path] -= 1
         self._connections.clear()
         self._checkpointer = None
-        self._owned.clear()
-        self._locks.release()
+        self._owning.release()
 
     def begin(self) -> bool:
-        if self._died is not None:
-            raise StoreDied(str(self._died))
+        self._check_place()
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
@@ -130,8 +139,15 @@ class SqliteStore(Store):
             if is_busy(error):
                 return False
             raise self._fault(error) from error
-        self._written, self._claims = 0, set()
+        self._written = 0
         return True
+
+    def _check_place(self) -> None:
+        """Raise StoreDied if nobody would find again what is written here."""
+        if self._died is None and not place.is_at(self.path, self._identity):
+            self._died = place.lost(self.path)
+        if self._died is not None:
+            raise StoreDied(str(self._died))
 
     def _take_stock(self, generation: int) -> None:
         """Somebody else has written: nothing that is kept of the file holds any more."""
@@ -144,6 +160,8 @@ class SqliteStore(Store):
         self.generation = generation
 
     def write(self, rows: Sequence[Row]) -> None:
+        if not self._writer.in_transaction:
+            raise self._died or StoreRefused(f"{self.name}: a part of the transaction was refused, and so all of it is")
         draft = self._index.draft(rows)
         numbers = {entry.id: entry.created for entry in draft.sessions.values()}
         if any(row.session == RULES for row in rows):
@@ -178,13 +196,12 @@ class SqliteStore(Store):
         self._heads.commit()
         self._index.commit()
         self._last = max(self._last, self._written)
-        self._owned |= self._claims
-        self._claims = set()
+        self._owning.commit()
 
     def rollback(self) -> None:
         self._heads.rollback()
         self._index.rollback()
-        self._claims = set()
+        self._owning.rollback()
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -192,7 +209,8 @@ class SqliteStore(Store):
             raise self._fault(error, is_known=False) from error
 
     def wants_checkpoint(self) -> bool:
-        return self._pages >= wal.CHECKPOINT_PAGES
+        # Others, who close before they have written much, count nothing together.
+        return self._pages >= wal.CHECKPOINT_PAGES or self.log_size() > self._largest_log
 
     def checkpoint(self) -> None:
         self._pages = 0  # first: what is written meanwhile counts anew
@@ -203,16 +221,14 @@ class SqliteStore(Store):
             if self.log_size() >= wal.LARGE_LOG:
                 # After the other one there is little left to do while writers are held up.
                 self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._largest_log = self.log_size() + wal.LARGE_LOG  # where a reader keeps it, we do not try all the time
         except sqlite3.Error as error:
             if not is_busy(error):
                 raise self._fault(error) from error
 
     def log_size(self) -> int:
         """Return the size of the log's file; it is written over from its beginning when all of it was checkpointed."""
-        try:
-            return Path(f"{self.name}-wal").stat().st_size
-        except FileNotFoundError:
-            return 0
+        return place.size_of(Path(f"{self.name}-wal"))
 
     def rows(self, after: int, to: int | None = None) -> list[Row]:
         return self._known_rows(self._read("rows", after, _END if to is None else to))
@@ -224,6 +240,7 @@ class SqliteStore(Store):
         return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
+        self._check_place()
         try:
             (version,) = self._reader.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as error:
@@ -286,6 +303,7 @@ class SqliteStore(Store):
 
     def remove(self, root: str) -> None:
         self._index.forget()
+        self._owning.remove(root)
         numbers = self._numbers(root)
         ((last,),) = self._read("last_position", writing=True)
         keys = {"number": numbers.get(root), "root": root, "last": last}
@@ -293,38 +311,19 @@ class SqliteStore(Store):
             self._change(query, [(keys[key],)])
 
     def compact(self) -> None:
-        compact(self.path, is_shared=any(owner != self._locks.mine for owner in self.owners()))
+        compact(self.path, is_shared=self._owning.has_others())
 
     def claim(self, root: str) -> Owner | None:
-        try:
-            found = self._read("owner_of_tree", root, writing=True)
-            is_first = self._locks.mine is None
-            if found and self._locks.is_alive(found[0][0]):
-                if is_first or self._locks.hold().id != found[0][0]:
-                    return columns.owner(found[0])
-                self._claims.add(root)
-                return None
-            mine = self._locks.hold()
-            self._change("add_owner", [columns.owner_columns(mine)])
-            self._change("own", [(root, mine.id)])
-            if found or is_first:
-                self._change("clear_owners", [(mine.id,)])
-            if found:
-                self._locks.bury(found[0][0])
-        except OSError as error:
-            raise explain_owning(error, self._locks.folder) from error
-        self._claims.add(root)
-        return None
+        return self._owning.claim(root)
 
     def get_owner(self, root: str) -> Owner | None:
-        found = self._read("owner_of_tree", root)
-        return columns.owner(found[0]) if found and self._locks.is_alive(found[0][0]) else None
+        return self._owning.owner_of(root)
 
     def owners(self) -> list[Owner]:
-        return [columns.owner(row) for row in self._read("owners") if self._locks.is_alive(row[0])]
+        return self._owning.owners()
 
     def owns(self, root: str) -> bool:
-        return root in self._owned
+        return self._owning.owns(root)
 
     def rebuild(self) -> None:
         """Within a transaction: compute the index of sessions and approvals again, from the events alone."""
@@ -348,9 +347,10 @@ class SqliteStore(Store):
             return schema.is_current(connection, self.name)
 
     def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:
-        connection = schema.connect(self.path, mode, timeout=timeout)
-        self._connections.append(connection)
-        _open_here[self.path] += 1
+        with _opening:
+            connection = schema.connect(self.path, mode, timeout=timeout)
+            self._connections.append(connection)
+            _open_here[self.path] += 1
         return connection
 
     def _fault(self, error: sqlite3.Error, *, is_known: bool = True) -> StoreError:

@@ -31,6 +31,20 @@ def test_what_another_process_has_decided_stays_decided(stores):
     assert (found.status, found.shown) == ("approved", ("web",))
 
 
+def test_what_happened_while_it_was_closed_counts(stores):
+    """A store object may be opened again."""
+    ours, theirs = stores
+    append(ours, ("a", created()), ("a", started()), ("a", asked()))
+    for store in stores:
+        store.close()
+    theirs.open()
+    append(theirs, ("a", decided()))
+    theirs.close()
+    ours.open()
+    append(ours, ("a", SHOWN))
+    assert (ours.get_approval("p").status, ours.get_approval("p").shown) == ("approved", ("web",))
+
+
 def test_what_was_rolled_back_is_not_kept(stores):
     ours, _ = stores
     append(ours, ("a", created()), ("a", started()), ("a", asked()))

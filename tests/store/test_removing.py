@@ -1,6 +1,6 @@
 """A tree is forgotten whole, and nothing else is (abc.Store.remove), over both stores."""
 
-from store_stories import append, asked, created, decided, everything, finished, started
+from store_stories import append, asked, created, decided, everything, finished, rows, started
 
 from supervisor.core import events as e
 from supervisor.core.rules import allow
@@ -70,6 +70,21 @@ def test_a_removal_that_is_rolled_back_leaves_no_trace(store):
     store.remove("a")
     store.rollback()
     assert everything(store) == before
+
+
+def test_a_tree_may_begin_again_in_the_transaction_that_forgets_it(store):
+    """One that prunes and one that starts may be committed together; the tree is the new one's."""
+    cursor = append(store, *tree("a", "p"))
+    assert store.begin()
+    store.remove("a")
+    assert store.claim("a") is None
+    store.write(rows(store, ("a", created("a")), ("a", asked("p"))))
+    store.commit()
+    assert [row.position for row in store.rows(0)] == [cursor + 1, cursor + 2]
+    assert [found.status for found in store.find_approvals(pending=False)] == ["pending"]
+    assert store.owns("a")
+    remove(store, "a")
+    assert (store.owns("a"), store.get_owner("a")) == (False, None)
 
 
 def test_rules_that_decisions_made_stay(store):

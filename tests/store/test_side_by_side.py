@@ -67,11 +67,17 @@ class SideBySide(RuleBasedStateMachine):
         batches=st.lists(batches, min_size=1, max_size=3),
         is_kept=st.sampled_from([True, True, True, False]),
         is_other=st.booleans(),
+        removed=st.sampled_from([None, None, *SESSIONS]),
     )
-    def transact(self, batches, is_kept, is_other):
+    def transact(self, batches, is_kept, is_other, removed):
         drafts = {name: state.copy() for name, state in self.states.items()}
         stores = (self.stores[0], self.other if is_other else self.stores[1])
         assert all(store.begin() for store in stores)
+        if removed is not None and not (is_other and self.stores[1].owns(removed)):
+            # A tree may begin again in the transaction that forgets it.
+            drafts = {name: state for name, state in drafts.items() if name == RULES or state.facts.root != removed}
+            for store in stores:
+                store.remove(removed)
         written = 0
         for session, entries, end, parent in batches:
             legal = list(self.legal(drafts, session, entries + end, parent))

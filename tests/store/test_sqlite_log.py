@@ -1,13 +1,14 @@
 """The log of a SqliteStore: what a crash leaves in it counts, what is damaged is refused, and it is bounded."""
 
 import shutil
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from store_stories import append, asked, created, started
+from store_stories import append, asked, created, python, started
 
 from supervisor.core.errors import StoreUnreadable
 from supervisor.store import wal
@@ -142,3 +143,86 @@ def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
         writing.result()
     assert store.log_size() == 0
     store.close()
+
+
+def test_a_log_to_which_many_wrote_a_little_is_cut_back(path, monkeypatch):
+    """Each of them closes before it has written enough to count; whoever stays sees how long the log is."""
+    monkeypatch.setattr("supervisor.store.wal.LARGE_LOG", 200_000)
+    idle = SqliteStore(path)
+    idle.open()
+    append(idle, ("a", created()))
+    for n in range(20):
+        assert idle.log_size() < 400_000
+        brief = SqliteStore(path)
+        brief.open()
+        append(brief, ("a", asked(f"p{n}", f"o#{n}")))
+        brief.close()
+        if idle.wants_checkpoint():
+            idle.checkpoint()
+    assert idle.log_size() < 400_000
+    idle.close()
+
+
+def test_a_log_that_a_reader_keeps_is_not_cut_back_all_the_time(path, monkeypatch):
+    """Each try holds up all writers."""
+    monkeypatch.setattr("supervisor.store.wal.LARGE_LOG", 1)
+    monkeypatch.setattr("supervisor.store.sqlite.CUT_TIMEOUT", 0.0)
+    store = SqliteStore(path)
+    store.open()
+    append(store, ("a", created()))
+    reader = sqlite3.connect(path)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM event").fetchall()
+    append(store, ("a", started()))
+    assert store.wants_checkpoint()
+    store.checkpoint()
+    assert store.log_size() > 1
+    assert not store.wants_checkpoint()
+    reader.close()
+    store.close()
+
+
+def test_a_checkpoint_that_finds_no_descriptor_is_tried_again(path):
+    """Too many files are open at the moment: nothing is wrong with the disk, and commits go on."""
+    code = """
+import resource
+from pathlib import Path
+from supervisor.core.errors import StoreRefused
+store = SqliteStore(sys.argv[1])
+store.open()
+append(store, ("a", created()))
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+top = os.dup(0)
+os.close(top)
+resource.setrlimit(resource.RLIMIT_NOFILE, (top, hard))
+try:
+    store.checkpoint()
+except StoreRefused:
+    print("refused")
+append(store, ("a", started()))
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+store.checkpoint()
+"""
+    other = python(code, path)
+    assert other.communicate()[0] == "refused\n"
+    assert other.returncode == 0
+
+
+def test_a_full_disk_is_named_also_where_only_the_logs_index_has_no_room(path):
+    """It is made anew by whoever is first to open a store."""
+    code = """
+import resource
+from supervisor.core.errors import StoreRefused
+store = SqliteStore(sys.argv[1])
+store.open()
+append(store, ("a", created()))
+store.close()
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+try:
+    store.open()
+except StoreRefused:
+    print("no room")
+"""
+    other = python(code, path)
+    assert other.communicate()[0] == "no room\n"
+    assert other.returncode == 0

@@ -131,14 +131,15 @@ os._exit(0)
 
 def test_an_owner_that_lost_its_lock_file_before_it_held_it_takes_another(path, monkeypatch):
     """Whoever removes dead locks may come between making one and locking it."""
-    folder = LockFolder(path.parent)
+    folder = LockFolder(path)
     path.parent.mkdir()
+    path.touch()
     names = iter(["lost", "kept"])
     monkeypatch.setattr("secrets.token_hex", lambda _: next(names))
     take = folder._take
 
     def interrupted(owner):
-        monkeypatch.setattr("fcntl.flock", lambda *_: LockFolder(path.parent).folder.joinpath(owner).unlink())
+        monkeypatch.setattr("fcntl.flock", lambda *_: LockFolder(path).folder.joinpath(owner).unlink())
         found = take(owner)
         monkeypatch.undo()
         monkeypatch.setattr("secrets.token_hex", lambda _: "kept")
@@ -147,11 +148,11 @@ def test_an_owner_that_lost_its_lock_file_before_it_held_it_takes_another(path, 
     monkeypatch.setattr(folder, "_take", interrupted)
     assert folder.hold().id == "kept"
     assert not folder.folder.joinpath("lost").exists()
-    assert LockFolder(path.parent).is_alive("kept")
-    LockFolder(path.parent).bury("kept")
+    assert LockFolder(path).is_alive("kept")
+    LockFolder(path).bury("kept")
     assert folder.folder.joinpath("kept").exists()
     folder.release()
-    assert not LockFolder(path.parent).is_alive("kept")
+    assert not LockFolder(path).is_alive("kept")
 
 
 def test_a_killed_writer_leaves_whole_transactions(path):

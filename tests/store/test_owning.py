@@ -1,0 +1,164 @@
+"""R6: who runs which tree (store/owning.py, store/owners.py), also where lock files are in a bad way."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from store_stories import append, created, python, rows, started
+
+from supervisor.core.errors import StoreRefused
+from supervisor.store.sqlite import SqliteStore
+
+DIE = """
+store = SqliteStore(sys.argv[1])
+store.open()
+while not store.begin(): pass
+store.claim("a")
+store.commit()
+"""
+
+
+@pytest.fixture
+def store(path):
+    store = SqliteStore(path)
+    store.open()
+    yield store
+    store.close()
+
+
+def claim(store, root):
+    assert store.begin()
+    owner = store.claim(root)
+    store.commit()
+    return owner
+
+
+def lock_of_a_dead_owner(path):
+    other = python(DIE + "os.kill(os.getpid(), 9)", path)
+    other.communicate()
+    assert other.returncode == -signal.SIGKILL
+    (lock,) = Path(f"{path}.owners").iterdir()
+    return lock
+
+
+def test_a_process_that_was_forked_holds_nothing(path):
+    """Neither does it keep its dead parent's trees, nor does it give away those of a living one."""
+    code = f"""{DIE}
+told, tell = os.pipe()
+child = os.fork()
+if not child:
+    store.close()
+    os.write(tell, b"closed")
+    os.close(1)
+    time.sleep(60)
+    os._exit(0)
+os.read(told, 6)
+print(child, flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), 9)
+"""
+    parent = python(code, path)
+    child = int(parent.stdout.readline())
+    store = SqliteStore(path)
+    store.open()
+    assert store.get_owner("a").pid == parent.pid
+    parent.stdin.write("die\n")
+    parent.stdin.close()
+    assert parent.wait() == -signal.SIGKILL
+    assert store.get_owner("a") is None
+    assert claim(store, "a") is None
+    os.kill(child, signal.SIGKILL)
+    parent.stdout.close()
+    store.close()
+
+
+def test_who_cannot_be_asked_counts_as_living(path, store):
+    """A tree that nobody runs can wait; one that two run is run twice. Nobody falls over it."""
+    lock = lock_of_a_dead_owner(path)
+    lock.unlink()
+    lock.symlink_to(lock)
+    assert store.get_owner("a").id == lock.name == claim(store, "a").id
+    assert [owner.id for owner in store.owners()] == [lock.name]
+    assert claim(store, "b") is None
+    lock.unlink()
+    assert claim(store, "a") is None
+
+
+def test_what_cannot_be_cleared_away_keeps_nobody_from_owning(path, store):
+    """Something else in the folder of locks, or a dead owner's that cannot be removed."""
+    lock = lock_of_a_dead_owner(path)
+    lock.unlink()
+    lock.mkdir()
+    assert claim(store, "a") is None
+    assert store.owns("a")
+
+
+def test_a_store_closes_without_its_lock_files(path):
+    """The disk may have been made read-only under it; the next one clears away what is left."""
+    store = SqliteStore(path)
+    store.open()
+    assert claim(store, "a") is None
+    shutil.rmtree(f"{path}.owners")
+    Path(f"{path}.owners").write_text("in the way")
+    store.close()
+
+
+def test_a_claim_that_was_refused_leaves_no_trace(path, store):
+    """Others may be in the same transaction, and are committed."""
+    Path(f"{path}.owners").write_text("in the way")
+    assert store.begin()
+    with pytest.raises(StoreRefused):
+        store.claim("a")
+    store.write(rows(store, ("b", created("b"))))
+    store.commit()
+    Path(f"{path}.owners").unlink()
+    assert (store.get_owner("a"), store.owners(), store.owns("a")) == (None, [], False)
+    assert claim(store, "a") is None
+
+
+def test_what_a_plan_lost_is_lost_for_the_whole_transaction(path):
+    """SQLite may undo all of it where a disk is full; what was written then would be committed bit by bit."""
+    code = """
+import resource
+from supervisor.core.errors import StoreRefused
+store = SqliteStore(sys.argv[1])
+store.open()
+append(store, ("a", created()))
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (store.log_size() + 200_000, hard))
+assert store.begin()
+try:
+    for n in range(100_000):
+        store.claim(f"{n:06}" + "x" * 200)
+except StoreRefused:
+    print("refused", flush=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+try:
+    store.write(rows(store, ("b", created("b")), ("b", started())))
+except StoreRefused:
+    print("refused", flush=True)
+store.rollback()
+append(store, ("a", started()))
+"""
+    other = python(code, path)
+    assert other.communicate()[0] == "refused\nrefused\n"
+    assert other.returncode == 0
+    store = SqliteStore(path)
+    store.open()
+    assert [row.event for row in store.rows(0)] == [created(), started()]
+    store.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_makes_beside_somebodys_store_is_theirs(path):
+    """Else they could never again ask who lives, nor own anything."""
+    store = SqliteStore(path)
+    store.open()
+    os.chown(path, 4711, 4712)
+    assert claim(store, "a") is None
+    folder = Path(f"{path}.owners")
+    assert {(found.stat().st_uid, found.stat().st_gid) for found in (folder, *folder.iterdir())} == {(4711, 4712)}
+    append(store, ("a", created()))
+    store.close()
