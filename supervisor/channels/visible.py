@@ -7,8 +7,10 @@ Rules
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -17,40 +19,56 @@ _INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Z
 """Controls (ANSI escapes begin with one), formats (bidi overrides, zero width), surrogates, unassigned, separators."""
 _INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that leave nothing, or only a gap, on a screen."""
+_DOUBTFUL: Final = re.compile("[^ -~]+")
+"""Runs of what is not printable ASCII; the rest, which is most of it, is taken as it is."""
+_DOUBTFUL_IN_LINES: Final = re.compile("[^ -~\n]+")
 _MARKS_IN_A_ROW: Final = 3
 """Languages stack up to three combining marks; more of them climb over the lines above and below."""
 
 
 def visible(text: str, *, lines: bool = False) -> str:
     """Return the text with everything invisible or commanding made visible; `lines`: keep line ends."""
-    return _escaped(text, "\n" if lines else "", _escape)
+    return _escaped(text, _DOUBTFUL_IN_LINES if lines else _DOUBTFUL, _escape)
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
     """Return a value as JSON that a person can edit: what cannot be seen is written as JSON's own escapes."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
-    return _escaped(text, "\n", lambda char: json.dumps(char)[1:-1])
+    return _escaped(text, _DOUBTFUL_IN_LINES, _json_escape)
 
 
-def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
-    if text.isascii() and text.isprintable():
-        return text
-    shown: list[str] = []
-    marks = 0
-    for char in text:
-        category = unicodedata.category(char)
-        marks = marks + 1 if category in ("Mn", "Me") else 0
-        is_seen = (
-            category not in _INVISIBLE_CATEGORIES
-            and char not in _INVISIBLE
-            and (category != "Zs" or char == " ")
-            and not unicodedata.name(char, "").startswith("VARIATION SELECTOR")
-            and marks <= _MARKS_IN_A_ROW
-        )
-        shown.append(char if is_seen or char in kept else escape(char))
-    return "".join(shown)
+def _escaped(text: str, doubtful: re.Pattern[str], escape: Callable[[str], str]) -> str:
+    def escaped(run: re.Match[str]) -> str:
+        shown: list[str] = []
+        marks = 0
+        for char in run[0]:
+            is_seen, is_mark = _look(char)
+            marks = marks + 1 if is_mark else 0
+            shown.append(char if is_seen and marks <= _MARKS_IN_A_ROW else escape(char))
+        return "".join(shown)
+
+    return doubtful.sub(escaped, text)
 
 
+@lru_cache(4096)
+def _look(char: str) -> tuple[bool, bool]:
+    """Return whether a character is seen, and whether it is a mark on the one before it."""
+    category = unicodedata.category(char)
+    is_seen = (
+        category not in _INVISIBLE_CATEGORIES
+        and char not in _INVISIBLE
+        and (category != "Zs" or char == " ")
+        and not unicodedata.name(char, "").startswith("VARIATION SELECTOR")
+    )
+    return is_seen, category in ("Mn", "Me")
+
+
+@lru_cache(4096)
+def _json_escape(char: str) -> str:
+    return json.dumps(char)[1:-1]
+
+
+@lru_cache(4096)
 def _escape(char: str) -> str:
     named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
     code = ord(char)

@@ -11,7 +11,7 @@ from page_facts import NOW, an_approval, asked, began, ended, finished, rows
 
 from supervisor.channels.visible import visible
 from supervisor.channels.web import rendering
-from supervisor.channels.web.pages.inbox import card_view, decision_of, inbox
+from supervisor.channels.web.pages.inbox import MOST_TEXT, card_view, decision_of, inbox
 from supervisor.channels.web.pages.markup import change, spans
 from supervisor.channels.web.pages.routes import Viewer
 from supervisor.channels.web.pages.story import story
@@ -125,6 +125,15 @@ def test_a_change_leaves_out_no_line_of_either_side(old, new):
     lines = change(old, new).split("\n")
     assert "\n".join(line[1:] for line in lines if line[0] in " -") == old
     assert "\n".join(line[1:] for line in lines if line[0] in " +") == new
+
+
+def test_who_writes_very_much_is_shown_whole_and_holds_up_nobody():
+    """What is too long to be coloured is one piece, and a page has as many cards as it has room for."""
+    much = '"$(' * (MOST_TEXT // 3 + 1)
+    asked = [an_approval(id=name, tool="shell", arguments={"command": much}) for name in ("one", "two")]
+    assert spans(much, "shell") == [("", much)]
+    page = inbox(asked, 7, NOW, lambda approval: None)
+    assert ([card.id for card in page.cards], page.left_out) == (["one"], 6)
 
 
 def test_edits_are_shown_as_what_they_change_and_long_ones_as_they_are():

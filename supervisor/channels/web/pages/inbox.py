@@ -228,13 +228,20 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MOST_CARDS: Final = 50
+MOST_TEXT: Final = 1_000_000
+"""Characters on the cards of one page, beside the last of them: everybody waits while a page is drawn."""
 
 
 def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Callable[[Approval], str | None]) -> Inbox:
     """Return the page of what is pending. `first`: the oldest; `pending`: how many there are in all; `refusal`: why the
     reader may not decide an approval."""
-    shown = tuple(card_view(each, now, refusal=refusal(each)) for each in first)
-    return Inbox(cards=shown, left_out=max(0, pending - len(first)))
+    shown, length = list[CardView](), 0
+    for each in first:
+        if length > MOST_TEXT:
+            break
+        shown.append(card_view(each, now, refusal=refusal(each)))
+        length += sum(len(span.text) for fact in shown[-1].facts for span in fact.spans)
+    return Inbox(cards=tuple(shown), left_out=max(0, pending - len(shown)))
 
 
 def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:

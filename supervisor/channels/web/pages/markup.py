@@ -3,7 +3,8 @@
 Rules
 - Spans are a partition: joined, they are the text that they were cut from, and none of them is markup. Colour helps the
   eye and proves nothing; what a shell obeys inside double quotes is never coloured like harmless text.
-- Linear in the length of the text, whatever an agent wrote.
+- Linear in the length of the text, whatever an agent wrote; and one that is too long to be looked through is one span:
+  everybody waits while a page is drawn.
 """
 
 import difflib
@@ -14,6 +15,8 @@ from typing import Final, Literal, NamedTuple
 Language = Literal["shell", "patch", "change", "text"]
 """A patch is text in the format of diff; a change is what `change` returns, where every line begins with its sign."""
 
+LARGEST: Final = 20_000
+"""Characters up to which a text is coloured."""
 LARGEST_DIFF: Final = 400
 """Lines of either side up to which two texts are compared: comparing is quadratic, and longer ones are shown as they
 are."""
@@ -45,6 +48,8 @@ class Span(NamedTuple):
 
 def spans(text: str, language: Language) -> list[Span]:
     """Cut a text, made visible before, into spans."""
+    if len(text) > LARGEST:
+        return [Span("", text)]
     match language:
         case "shell":
             return list(_shell(text))

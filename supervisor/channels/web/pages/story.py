@@ -82,7 +82,8 @@ class _Teller:
         if isinstance(event, e.ToolCallRequested):
             facts = arguments_facts(event.tool, msgspec.json.decode(event.arguments))
             command = facts[0][1] if facts and facts[0][0] != "not set" else ""
-            entry = self._add("call", event.at, event.tool, command=command, approval=event.approval)
+            entry = self._add("call", event.at, event.tool, command=command[:MOST_CHARACTERS], approval=event.approval)
+            entry.is_cut = len(command) > MOST_CHARACTERS
             entry.state = "asked" if event.approval is not None else ""
             self._calls[event.operation] = entry
             return True
@@ -110,7 +111,7 @@ class _Teller:
                 entry.state = "running"
             case e.ToolCallFinished():
                 entry.state, entry.text = event.kind, event.content[:MOST_CHARACTERS]
-                entry.is_cut = len(event.content) > MOST_CHARACTERS
+                entry.is_cut = entry.is_cut or len(event.content) > MOST_CHARACTERS
             case e.OperationAbandoned():
                 entry.state, entry.text = "interrupted", event.content[:MOST_CHARACTERS]
             case _:
