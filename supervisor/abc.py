@@ -223,7 +223,10 @@ class Channel(ABC):
 
     @abstractmethod
     async def post(self, approval: Approval, card: str | None) -> str:
-        """Show an approval and return what finds its card again. `card`: what an earlier post returned."""
+        """Show an approval and return what finds its card again. `card`: what an earlier post returned.
+
+        Raises OSError if nobody knows whether it is shown, ConnectionRefusedError or anything else if it is not.
+        """
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
         """Return the card that a process may have posted between two instants, and died before it could note it; None

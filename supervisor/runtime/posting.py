@@ -11,7 +11,8 @@ Rules
 - A channel has AT_ONCE cards in hand; the others wait their turn, for which no clock runs, so that a thousand at once
   are not too many for a platform that takes one a second.
 - That a card is about to be posted is on disk before, where cards outlive the process: if it dies before it can note
-  the card, the next one has it looked for, in the time in which it was posted, and renews or retires it (R3).
+  the card, the next one has it looked for, in the time in which it was posted, and renews or retires it (R3). So it is
+  where the platform did not come to say whether it has the card, and where it could not be looked for.
 - A card that cannot be retired is tried again until it is; what is left when the process ends, a later start does (R3).
 - `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: where calls are
   approved it is asked as ever, and where they are denied nobody is asked, which the agent is told (QuestionUnanswered).
@@ -173,29 +174,38 @@ class Posting:
 
     async def _show(self, approval: Approval, name: str, old: Card | None) -> bool:
         """Post a card, or renew the old one; False if the channel cannot."""
+        begun = old if isinstance(old, datetime) else None
         try:
             channel = self._channels[name]
             with anyio.fail_after(channel.card_timeout):
                 found = await _find(channel, approval, old)
+                begun = None
                 if found is None and channel.keeps_cards:
-                    now = self._runner.clock.now()
-                    await self._note(approval, e.CardBegun(at=now, approval=approval.id, channel=name))
+                    begun = self._runner.clock.now()
+                    await self._note(approval, e.CardBegun(at=begun, approval=approval.id, channel=name))
                     if self._is_decided(approval):  # meanwhile: it is not posted (A1)
-                        await self._note(approval, e.CardRetired(at=now, approval=approval.id, channel=name))
+                        await self._note(approval, e.CardRetired(at=begun, approval=approval.id, channel=name))
                         return True
                 card = await channel.post(approval, found)
         except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
             log.warning("card.failed", channel=name, approval=approval.id, error=repr(error))
             await self._note(approval, _failed(self._runner, approval, name, error))
+            if begun is not None and (begun is old or _may_be_there(error)):
+                await self._note(approval, e.CardBegun(at=begun, approval=approval.id, channel=name))
+                self._remember(approval, name, begun)
             return False
         if card != old:
             now = self._runner.clock.now()
             await self._note(approval, e.CardPosted(at=now, approval=approval.id, channel=name, card=card))
+        self._remember(approval, name, card)
+        return True
+
+    def _remember(self, approval: Approval, name: str, card: Card) -> None:
+        """There is a card, or may be one: it is retired when its approval is decided, or now."""
         if self._is_decided(approval):
             self._runner.start_soon(self._retire, approval, name, card)
         else:
             self._cards.setdefault(approval.id, {})[name] = card
-        return True
 
     def _find_cards(self, approval: Approval) -> dict[str, Card]:
         """Return the cards of an approval, channel by channel: this process's, or what earlier ones have left (R3)."""
@@ -258,6 +268,11 @@ async def _find(channel: Channel, approval: Approval, card: Card | None) -> str 
     if isinstance(card, datetime):
         return await channel.find_card(approval, card, card + timedelta(seconds=channel.card_timeout))
     return card
+
+
+def _may_be_there(error: Exception) -> bool:
+    """Whether a card may have been posted although its channel raised this; see Channel.post."""
+    return isinstance(error, OSError) and not isinstance(error, ConnectionRefusedError)
 
 
 def _failed(runner: Runner, approval: Approval, channel: str, error: Exception) -> e.CardFailed:

@@ -307,6 +307,64 @@ async def test_a_card_that_nobody_came_to_note_is_found_by_the_next_process(is_d
         await supervisor.cancel("s")
 
 
+class Unsaid(Platform):
+    """Shows the card and does not come to say so. `is_away`: nor can it be asked what it shows."""
+
+    def __init__(self, store, cards, error: type[OSError] = ConnectionResetError) -> None:
+        super().__init__(store, cards)
+        self.error, self.is_away = error, True
+
+    async def post(self, approval, card):
+        if card is None and self.error is not ConnectionRefusedError:
+            self.cards.append(f"card of {approval.id}")
+            self.killed = fork(self.store)
+        raise self.error
+
+    async def find_card(self, approval, since, until):
+        if self.is_away:
+            raise ConnectionResetError
+        return await super().find_card(approval, since, until)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_a_card_of_which_nobody_knows_is_retired_as_soon_as_it_can_be_looked_for(is_killed):
+    """R3, A11: the next channel shows it meanwhile; nor is it forgotten by a process that finds its platform away."""
+    platform, store = Unsaid(MemoryStore(), []), MemoryStore()
+    platform.store = store
+    async with opened(store, channels=[platform, Wall("next")]) as supervisor:
+        await supervisor.start(deployer, "x", session="s")
+        await anyio.sleep(1)
+        if is_killed:
+            store, platform = platform.killed, Unsaid(platform.killed, platform.cards)
+            await supervisor.cancel("s")
+    async with opened(store, channels=[platform], adopt=True):
+        await anyio.sleep(1)
+    async with opened(store, channels=[platform, Wall("next")], adopt=True) as supervisor:
+        await anyio.sleep(1)
+        (approval,) = supervisor.find_approvals()
+        assert "next" in approval.shown
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        await anyio.sleep(3600)
+        assert platform.retired == []
+        platform.is_away = False
+        await anyio.sleep(3600)
+        assert platform.retired == [("approved", card) for card in platform.cards]
+        await supervisor.cancel("s")
+
+
+async def test_what_was_never_sent_is_not_looked_for():
+    """A platform that cannot be reached for hours has no cards to be searched when it comes back."""
+    store = MemoryStore()
+    platform = Unsaid(store, [], ConnectionRefusedError)
+    async with opened(store, channels=[platform, Wall("next")]) as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await anyio.sleep(1)
+        await supervisor.decide(supervisor.find_approvals()[0].id, Approve(by="ana"))
+        assert await run.result() == "ok"
+        await anyio.sleep(1)
+    assert [event.channel for event in events(store, run.session, e.CardRetired)] == ["next"]
+
+
 async def test_nobody_waits_at_the_end_for_a_card_that_cannot_be_retired():
     """R8: a program leaves; the card is left to a later start."""
     wall, store = Wall("wall"), MemoryStore()

@@ -126,12 +126,14 @@ class Discord(Channel):
     async def post(self, approval: Approval, card: str | None) -> str:
         began = _now()
         message = card_message(approval, began, self._link)
-        if card is not None and await self._update(card, message):
+        if card is not None and await self._renew(approval, card, message):
             return card
         once = {"nonce": approval.id[:25], "enforce_nonce": True}  # for minutes: a request that is made again, too
         path = f"/channels/{self._conversation}/messages"
         try:
             posted = await self._rest.call("POST", path, {**message, **once})
+        except ConnectionRefusedError:
+            raise
         except OSError:  # it may be there, although we were not told
             found = await self.find_card(approval, began, _now())
             if found is None:
@@ -141,6 +143,14 @@ class Discord(Channel):
 
     async def retire(self, approval: Approval, card: str) -> None:
         await self._update(card, retired_message(approval, _now()))
+
+    async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
+        """Show an approval on its old card; False if that cannot be: it is gone, or where we may not write any more."""
+        try:
+            return await self._update(card, message)
+        except DiscordRefused as error:
+            log.warning("card.not_renewed", channel=self.name, approval=approval.id, error=str(error))
+            return False
 
     async def _update(self, card: str, message: Payload) -> bool:
         """Show something else on a card; False if it is not there any more."""
@@ -182,9 +192,9 @@ class Discord(Channel):
         return [Webhook("/interactions", self._receive)]
 
     async def _receive(self, headers: Mapping[str, str], body: bytes) -> WebhookReply:
-        if not interactions.is_genuine(self._key, headers, body):
-            log.warning("request.refused", channel=self.name, reason="not signed by Discord")
-            return WebhookReply(401, b'{"error": "the signature is not Discord\'s"}')
+        if not interactions.is_genuine(self._key, headers, body, _now()):
+            log.warning("request.refused", channel=self.name, reason="not signed by Discord, or too old")
+            return WebhookReply(401, b'{"error": "the signature is not Discord\'s, or it is too old"}')
         try:
             payload = msgspec.json.decode(body, type=Payload)
         except msgspec.MsgspecError as error:

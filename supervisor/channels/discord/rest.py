@@ -76,13 +76,15 @@ class DiscordRest:
     async def call(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, str | int] | None = None
     ) -> Any:
-        """Make a request. Raises DiscordRefused, or OSError if Discord cannot be reached, or is not well: then nobody
-        knows whether it has done what it was asked."""
+        """Make a request. Raises DiscordRefused, ConnectionRefusedError if Discord cannot be reached, or OSError if it
+        is not well: then nobody knows whether it has done what it was asked."""
         while True:
             try:
                 response = await self._client.request(method, path, json=body, params=params)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                raise ConnectionRefusedError(f"Discord cannot be reached: {error!r}") from error
             except httpx.RequestError as error:
-                raise OSError(f"Discord cannot be reached: {error!r}") from error
+                raise OSError(f"Discord's answer broke off: {error!r}") from error
             if response.status_code != 429:
                 break
             await anyio.sleep(_seconds_to_wait(response))

@@ -51,7 +51,7 @@ GONE: Final = (
     "cant_update_message",
     "edit_window_closed",
 )
-"""Why a card cannot be renewed in place."""
+"""Why a card needs no retiring, or cannot be changed any more."""
 
 
 class Slack(Channel):
@@ -98,13 +98,15 @@ class Slack(Channel):
     async def post(self, approval: Approval, card: str | None) -> str:
         began = _now()
         message = {"blocks": card_blocks(approval, began, self._link), "text": card_text(approval)}
-        if card is not None and await self._update(card, message):
+        if card is not None and await self._renew(approval, card, message):
             return card
         conversation, thread = self._place_of(approval)
         where = {"channel": conversation, **({"thread_ts": thread} if thread else {})}
         quiet = {"unfurl_links": False, "unfurl_media": False}
         try:
             posted = await self._web.write("chat.postMessage", **where, **message, **quiet)
+        except ConnectionRefusedError:
+            raise
         except OSError:  # it may be there, although we were not told
             found = await self.find_card(approval, began, _now())
             if found is None:
@@ -114,6 +116,14 @@ class Slack(Channel):
 
     async def retire(self, approval: Approval, card: str) -> None:
         await self._update(card, {"blocks": retired_blocks(approval, _now()), "text": card_text(approval)})
+
+    async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
+        """Show an approval on its old card; False if that cannot be: it is gone, or where we may not write any more."""
+        try:
+            return await self._update(card, message)
+        except SlackRefused as error:
+            log.warning("card.not_renewed", channel=self.name, approval=approval.id, error=str(error))
+            return False
 
     async def _update(self, card: str, message: Payload) -> bool:
         """Show something else on a card; False if it is not there any more."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from http.client import HTTPException
 from typing import Any, Final
+from urllib.error import URLError
 
 import anyio
 import anyio.to_thread
@@ -53,8 +54,8 @@ class SlackWeb:
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def write(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """Call a method that takes JSON. Raises SlackRefused, or OSError if Slack cannot be reached, or is not well:
-        then nobody knows whether it has done what it was asked."""
+        """Call a method that takes JSON. Raises SlackRefused, ConnectionRefusedError if Slack cannot be reached, or
+        OSError if it is not well: then nobody knows whether it has done what it was asked."""
         return await self._call(method, json=arguments)
 
     async def read(self, method: str, **arguments: Any) -> dict[str, Any]:
@@ -106,6 +107,8 @@ class SlackWeb:
                     raise OSError(f"Slack cannot answer now: {error.response.status_code} {reason[:100]}") from None
                 if wait is None:
                     raise SlackRefused(method, reason) from None
+            except URLError as error:  # while it was connected to, or sent the request
+                raise ConnectionRefusedError(f"Slack cannot be reached: {error.reason!r}") from error
             except _BROKEN as error:
                 raise OSError(f"Slack's answer broke off: {error!r}") from error
             else:

@@ -27,6 +27,7 @@ class FakeDiscord:
         self.told = {}
         self.commands = []
         self.calls = []
+        self.refused = ""  # where the bot has no access
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
         self.unwell = 0  # how many of the next requests are done, and then answered with 502 and a page
@@ -36,6 +37,8 @@ class FakeDiscord:
 
     def answer(self, method, path, params, body):
         self.calls.append((method, path))
+        if self.refused and path.startswith(self.refused):
+            return 403, {"message": "Missing Access", "code": 50001}
         self.taken(method, "before")
         answer = self._do(method, path, params, body)
         self.taken(method, "after")
@@ -98,10 +101,10 @@ class FakeDiscord:
         return signed({"type": kind, "application_id": APPLICATION, "token": token, "data": data, **who, **more})
 
 
-def signed(payload, *, key=KEY):
+def signed(payload, *, key=KEY, at=None):
     """Return headers and body as Discord signs them."""
     body = json.dumps(payload).encode()
-    stamp = str(int(time.time()))
+    stamp = str(int(time.time() if at is None else at))
     signature = key.sign(stamp.encode() + body).hex()
     headers = {"content-type": "application/json", "x-signature-timestamp": stamp, "x-signature-ed25519": signature}
     return headers, body

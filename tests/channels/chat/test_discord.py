@@ -1,6 +1,7 @@
 """Discord: a card's buttons work for as long as the approval does, for those who may, whoever posted it."""
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -10,7 +11,7 @@ from fake_discord import APPLICATION, PUBLIC_KEY, TOKEN, FakeDiscord, serving, s
 from platform_scenes import ANA, EVE, STRANGER, asker, deployer, opened, people, ran, until
 
 from supervisor import Approve, Deny, InvalidInput, MemoryStore
-from supervisor.channels.discord import Discord, DiscordRest, register
+from supervisor.channels.discord import Discord, DiscordRefused, DiscordRest, register
 
 pytestmark = pytest.mark.anyio
 
@@ -106,6 +107,8 @@ async def test_what_is_not_signed_by_discord_is_refused(discord):
     assert json.loads((await receive(headers, body)).body) == {"type": 1}
     forged = [
         signed({"type": 1}, key=Ed25519PrivateKey.generate()),
+        signed({"type": 1}, at=time.time() - 301),
+        signed({"type": 1}, at=time.time() + 302),
         (headers, body + b" "),
         (headers | {"x-signature-timestamp": "1"}, body),
         (headers | {"x-signature-ed25519": "no hex"}, body),
@@ -236,6 +239,19 @@ async def test_what_an_agent_wrote_is_no_link_in_an_answer(discord):
         ):
             content = (await give(chat, command))["data"]["content"]
             assert (content[:4], content[-4:], content.count("```")) == ("```\n", "\n```", 2)
+        await supervisor.decide(approval.id, Deny(by="ana"))
+
+
+async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discord):
+    """R3, A11: whoever moves the bot to another channel finds there what is pending."""
+    async with opened(channel(discord), platform="discord") as supervisor:
+        await supervisor.start(deployer, "x")
+        await card_of(discord)
+        (approval,) = supervisor.find_approvals()
+        discord.refused = "/channels/76/"
+        assert await channel(discord).post(approval, "76:1") == f"77:{max(discord.messages, key=int)}"
+        with pytest.raises(DiscordRefused):  # and is tried again
+            await channel(discord).retire(approval, "76:1")
         await supervisor.decide(approval.id, Deny(by="ana"))
 
 

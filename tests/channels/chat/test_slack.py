@@ -157,14 +157,15 @@ async def test_a_card_that_nobody_noted_is_found_in_its_conversation(slack):
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 
-async def test_a_card_that_was_deleted_is_posted_anew(slack):
-    """A11: a card that is not there any more cannot be renewed."""
+@pytest.mark.parametrize("refusals", [{}, {"chat.update": "not_in_channel"}])
+async def test_a_card_that_was_deleted_is_posted_anew(slack, refusals):
+    """A11: a card that is not there any more cannot be renewed, nor can one where the app was removed."""
     async with opened(channel(slack), platform="slack") as supervisor:
         await supervisor.start(deployer, "x")
         await card_of(slack)
         (approval,) = supervisor.find_approvals()
         card = f"C1:{slack.messages['C1'].pop()['ts']}"
-        chat = channel(slack)
+        chat, slack.refusals = channel(slack), refusals
         assert await chat.post(approval, card) != card
         assert len(slack.messages["C1"]) == 1
         await supervisor.decide(approval.id, Approve(by="ana"))
