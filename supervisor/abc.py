@@ -61,7 +61,7 @@ __all__ = [
 
 class Context(ABC):
     """How an agent touches the world. Every method that is awaited is an operation: its result is in the journal, and a
-    resumed agent gets it from there (design.md "Resuming is running again with a memory").
+    resumed agent gets it from there (README.md "What an agent does").
 
     - After a cancel or a stall: `spawn`, `ask` and calls that need a person raise RunStopping.
     - Identical operations, and task groups, of two tasks that are alive at once are refused: use `branch` or

@@ -320,6 +320,7 @@ def told(verdict: Verdict, now: datetime) -> str:
         case "conflict":
             return f"not counted: it was {verdict.status}{by}{when}; the first decision stands"
         case "gone":
-            return f"not counted: it is {verdict.status or 'gone'}{when}, and nothing waits for it any more"
+            became = {"withdrawn": "was withdrawn", "expired": "has expired"}.get(verdict.status or "", "is gone")
+            return f"not counted: it {became}{when}, and nothing waits for it any more"
         case _:
             return "not counted: there is no such approval here"

@@ -33,7 +33,9 @@ def approve(
     approval: str,
     /,
     *,
-    edit: Annotated[str | None, Parameter(help="Approve with these arguments instead: the whole JSON object.")] = None,
+    edit: Annotated[
+        str | None, Parameter(help="Approve with these instead: the whole object that `approvals --json` shows.")
+    ] = None,
     scope: Annotated[
         Scope, Parameter(help="How far: this call, all of its session's tree from now on, or every session.")
     ] = "once",

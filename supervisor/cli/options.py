@@ -58,6 +58,7 @@ def parse_arguments(text: str) -> dict[str, object]:
         value: dict[str, object] = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeEncodeError) as error:
         raise InvalidInput(
-            f"--edit is no JSON object of arguments: {error}; give all of the call's arguments, unchanged ones too"
+            f"--edit is no JSON object of arguments: {error}; give all of the call's arguments, unchanged ones too "
+            "(supervisor approvals --json has them)"
         ) from None
     return value

@@ -99,7 +99,11 @@ def _agrees() -> bool:
     if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
         raise InvalidInput("nothing was removed: there is no terminal to ask at; say --yes, or --dry-run to look only")
     print("Remove them? They cannot be brought back. [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    try:
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    except KeyboardInterrupt:
+        say("\nNothing was removed.")
+        raise
 
 
 async def _look(place: Place, before: datetime) -> Forecast:

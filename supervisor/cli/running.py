@@ -6,6 +6,7 @@ said, with the commands that decide it, and the exit code is 3.
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -144,7 +145,7 @@ def demo(
 
         run, folder = await start(supervisor)
         say(f"A small real project is in {folder}; six sub-agents look after it [{run.session}].")
-        say(f"Kill this process whenever you like: supervisor demo{settings.place.option} goes on where it was.\n")
+        say(f"kill -9 {os.getpid()} whenever you like: supervisor demo{settings.place.option} goes on where it was.\n")
         return [run]
 
     return _one(settings, begin)

@@ -1,4 +1,4 @@
-"""Memory order and barrier: what makes a re-run take the path of the run before it (design.md "Resuming").
+"""Memory order and barrier: what makes a re-run take the path of the run before it (CONTRIBUTING.md).
 
 One Memory serves one attempt. It knows which operations of the journal were asked for again, and which results were
 given to the agent.

@@ -1,6 +1,6 @@
 """What every declaration knows of its function: its name, and its types where JSON must become values.
 
-Declared functions are async and at the top of a module: a resumed run imports them again (design.md "Resuming").
+Declared functions are async and at the top of a module: a resumed run imports them again.
 """
 
 import inspect

@@ -3,7 +3,7 @@ are blocked in their own memory have diverged.
 
 Rules
 - Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
-  Its plan checks that nothing it waits for has been answered (design.md "Passivation").
+  Its plan checks that nothing it waits for has been answered.
 - While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by
   itself. What would only expire waits for people: a program that asks does not stay for a "no" of its own.
 - A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).

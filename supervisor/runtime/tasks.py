@@ -1,4 +1,4 @@
-"""Who does an operation: so that identical ones from two tasks that are alive at once can be told (design.md "Ids").
+"""Who does an operation: so that identical ones from two tasks that are alive at once can be told.
 
 A task is known by its coroutine: it is the one thing of a task that both backends show through anyio and that says
 whether it has come to its end. Keeping a reference to it keeps its identity from being used again.
