@@ -7,8 +7,23 @@ Rules
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin, overload
+from functools import cached_property, reduce
+from operator import or_
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    overload,
+)
 
 import msgspec
 
@@ -73,8 +88,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     @cached_property
     def value_type(self) -> Any:
         """The type of the value that an ok result of it has."""
-        type_ = self.return_type
-        return get_args(type_)[0] if get_origin(type_) is ToolResult else type_
+        return _value_in(self.return_type)
 
     @property
     def keeps_deadline(self) -> bool:
@@ -127,6 +141,18 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
             return bool(self.approval(**arguments))
         except Exception:  # noqa: BLE001 # the user's rule may raise anything; fail closed
             return True
+
+
+def _value_in(type_: Any) -> Any:
+    """Return the type of the value in what a function is annotated to return: a ToolResult says it, or says nothing."""
+    if type_ is ToolResult:
+        return Any
+    origin, parts = get_origin(type_), get_args(type_)
+    if origin is ToolResult:
+        return parts[0]
+    if origin not in (Annotated, Union, UnionType) or (values := [_value_in(part) for part in parts]) == [*parts]:
+        return type_
+    return values[0] if origin is Annotated else reduce(or_, values)
 
 
 class ToolDecorator(Protocol):

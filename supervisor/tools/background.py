@@ -8,6 +8,8 @@ Rules
 - The job's folder (0700) holds `session`, whose it is; `log`, its output as it comes (0600; see `log_limit`); `end`,
   written by the warden when nothing of the job is left; `by`, who wanted its end, if somebody did; and `told`, once its
   session was told.
+- The log is a file, and the job's own output: a command that opens it anew to write (`> /dev/stderr`, unlike `>&2`)
+  empties it, as it would any file that output is sent to. A pipe would not let that happen, but end with its reader.
 - A job is alive if its warden is, or the process itself, by pid *and* start time. Else its `end` says how it ended;
   without one it is lost: killed together with its warden, or gone with its machine.
 - A job ends when its command has exited: what that leaves behind is ended, as everywhere.

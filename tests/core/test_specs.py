@@ -4,6 +4,7 @@ import enum
 import functools
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated, Any, Optional
 
 import pytest
 from decorating import loudly
@@ -15,6 +16,7 @@ from supervisor.core.encoding import from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import ToolContext
+from supervisor.core.values import ToolResult
 
 
 class Colour(enum.Enum):
@@ -216,6 +218,26 @@ def test_numbers_are_keys_as_they_are_annotated():
 @loudly
 async def decorated(order: "Order") -> "Order":
     return order
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (ToolResult, Any),
+        (ToolResult[int], int),
+        (Annotated[ToolResult[int], "a count"], int),
+        (ToolResult[int] | None, int | None),
+        (Annotated[int, "a count"], Annotated[int, "a count"]),
+        (Optional[int], Optional[int]),  # noqa: UP045 # as people write it, too
+    ],
+)
+def test_the_type_of_a_result_is_that_of_its_value(annotation, value):
+    """T8: a tool may return a ToolResult, and need not say of what."""
+
+    async def counted() -> None: ...
+
+    counted.__annotations__ = {"return": annotation}
+    assert tool(counted).value_type == value
 
 
 def test_a_decorated_function_is_annotated_with_the_names_of_its_own_module():
