@@ -57,7 +57,10 @@ def export(
             with output.open("wb") as sink:
                 sink.writelines(_lines(rows))
         else:
-            write_whole(Path(os.path.realpath(output)), _lines(rows))
+            file, taken = os.path.realpath(output), os.path.realpath(place.path)
+            if file in (taken, f"{taken}-wal", f"{taken}-shm"):
+                raise InvalidInput(f"{visible(file)} is the store itself: name another file")
+            write_whole(Path(file), _lines(rows))
         say(f"{len(rows)} entries are in {visible(str(output))}")
     return Exit.DONE
 

@@ -43,6 +43,15 @@ def test_an_export_replaces_no_pipe_and_no_link(supervisor, tmp_path: Path):
     assert (pipe.is_fifo(), link.is_symlink(), file.read_text()) == (True, True, lines)
 
 
+def test_an_export_never_replaces_the_store(supervisor, tmp_path: Path):
+    """By whatever name."""
+    supervisor.ask("it")
+    (tmp_path / "link").symlink_to(supervisor.store)
+    for output in (supervisor.store, f"{supervisor.store}-wal", tmp_path / "link"):
+        assert supervisor("export", "asking", "--output", str(output)).code == 2
+    assert supervisor("show", "asking").code == 0
+
+
 def test_prune_says_what_it_would_remove_and_asks(supervisor):
     """Nothing goes without a yes; what is open stays; an approval of what is gone is unknown (A3)."""
     (approval,) = supervisor.ask("it", session="ended")
