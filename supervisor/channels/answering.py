@@ -166,15 +166,19 @@ class Answering:
         person = self.find_person(identity)
         if isinstance(person, str):
             return person
-        lines: list[str] = []
-        for approval in supervisor.find_approvals():
-            may = "" if self._people.why_not_decide(person.name, approval) is None else ", for somebody else"
-            when = ago(approval.created_at, now)
-            what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
-            lines.append(f"{approval.id}  {what}, {when}{may}")
-        return fit_lines(lines, room) or "Nothing waits for a person."
+        waiting = supervisor.find_approvals(limit=LISTED)
+        count = len(waiting) if len(waiting) < LISTED else supervisor.counts().pending_approvals
+        lines = (self._line(approval, person, now) for approval in waiting)
+        return fit_lines(lines, count, room) or "Nothing waits for a person."
+
+    def _line(self, approval: Approval, person: Person, now: datetime) -> str:
+        may = "" if self._people.why_not_decide(person.name, approval) is None else ", for somebody else"
+        what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
+        return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
 
 
+LISTED: Final = 200
+"""Approvals that are looked at for a list: more than there is room for."""
 LINE: Final = 200
 """UTF-16 units of what is said about one of many."""
 _VERBS: Final = {"approve": APPROVE, "yes": APPROVE, "deny": DENY, "reject": DENY, "no": DENY, "answer": REPLY}

@@ -5,7 +5,7 @@ Rules
 - What is cut says so, and how much is missing. Ids are never cut: whoever places one leaves room for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 Facts = tuple[tuple[str, str], ...]
@@ -72,16 +72,18 @@ def _size(fact: tuple[str, str]) -> int:
     return length(fact[0]) + length(fact[1]) + _AROUND
 
 
-def fit_lines(lines: Sequence[str], room: int) -> str:
-    """Return as many lines as fit, each whole, and how many do not: a list is cut between two ids, never within one."""
+def fit_lines(lines: Iterable[str], count: int, room: int) -> str:
+    """Return as many of `count` lines as fit, each whole, and how many do not: a list is cut between two ids, never
+    within one. No more lines are made than that."""
     shown: list[str] = []
     room -= _ROOM_FOR_REMARK
     for line in lines:
         room -= length(line) + 1
         if room < 0:
-            return "\n".join([*shown, f"… {len(lines) - len(shown)} more not shown"])
+            break
         shown.append(line)
-    return "\n".join(shown)
+    rest = [f"… {count - len(shown)} more not shown"] if len(shown) < count else []
+    return "\n".join(shown + rest)
 
 
 def _beginning(text: str, room: int) -> str:

@@ -1,7 +1,8 @@
 """Socket Mode: Slack reaches those who have no public address through a connection that they opened.
 
 The SDK's client lives in threads of its own, and reconnects by itself. Each payload crosses into the event loop, and
-its answer back, so that Slack is answered only when we have taken it.
+its answer back, so that Slack is answered only when we have taken it. That the connection is gone is said: a token that
+was revoked looks like that, and nobody's press arrives.
 """
 
 import logging
@@ -24,6 +25,7 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 CLOSING: Final = 5.0  # seconds that closing the connection may take
+LOOK: Final = 30.0  # seconds between two looks at the connection
 AGAIN: Final = 10.0  # seconds between two attempts to connect at all
 
 Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
@@ -52,11 +54,22 @@ async def listen(app_token: str, web: WebClient, take: Take) -> None:
                 except Exception as error:  # noqa: BLE001 # the SDK raises whatever its layers do
                     log.error("slack.not_connected", error=repr(error), again_in=AGAIN)
                 await anyio.sleep(AGAIN)
-            await anyio.sleep_forever()
+            await say_when_gone(client.is_connected)
         finally:
             with anyio.move_on_after(CLOSING, shield=True):
                 await anyio.to_thread.run_sync(client.close, abandon_on_cancel=True)
             await portal.stop(cancel_remaining=True)
+
+
+async def say_when_gone(is_connected: Callable[[], bool]) -> None:
+    """Say that there is no connection, at each look at which there is none, and when there is one again."""
+    was_gone = False
+    while True:
+        await anyio.sleep(LOOK)
+        is_gone = not is_connected()
+        if is_gone or was_gone:
+            log.warning("slack.not_connected" if is_gone else "slack.connected", again_in=LOOK if is_gone else None)
+        was_gone = is_gone
 
 
 def _silent() -> logging.Logger:

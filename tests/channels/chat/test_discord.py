@@ -255,8 +255,10 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
         await supervisor.decide(approval.id, Deny(by="ana"))
 
 
-async def test_a_long_list_is_cut_between_two_ids(discord):
+@pytest.mark.parametrize("listed", [5, 200])
+async def test_a_long_list_is_cut_between_two_ids(discord, monkeypatch, listed):
     """Discord takes 2,000 characters: as many lines as fit, each whole, and how many more there are."""
+    monkeypatch.setattr("supervisor.channels.answering.LISTED", listed)
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:
         for number in range(20):
@@ -265,6 +267,7 @@ async def test_a_long_list_is_cut_between_two_ids(discord):
         lines = (await give(chat, discord.command("pending", ANA)))["data"]["content"].split("\n")[1:-1]  # a code block
         ids = {approval.id for approval in supervisor.find_approvals()}
         assert 1 < len(lines) < 20
+        assert str(20 - len(lines[:-1])) in lines[-1]
         assert {line.split()[0] for line in lines[:-1]} <= ids
         for each in ids:
             await supervisor.decide(each, Deny(by="ana"))
