@@ -13,9 +13,12 @@ Rules
 - Only the standard library, and little of it: the launcher imports this module without the package around it.
 """
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Any
+
+from supervisor.tools.descendants import PROC
 
 LOOK_EVERY = 0.5  # seconds between two looks at a log
 LIMIT = 64 * 2**20  # bytes on disk from which on a log is cut
@@ -70,7 +73,10 @@ def read_kept(log: int, start: int, limit: int) -> tuple[bytes, int]:
 
 def _kept(log: int, start: int) -> tuple[int, int]:
     try:
-        first = os.lseek(log, start, os.SEEK_DATA)
-        return first, os.lseek(log, first, os.SEEK_HOLE)
-    except OSError:  # nothing behind `start`
-        return start, start
+        if PROC:
+            first = os.lseek(log, start, os.SEEK_DATA)
+            return first, os.lseek(log, first, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # nothing behind `start`
+            return start, start
+    return start, max(start, os.fstat(log).st_size)  # where nobody knows of holes there are none
