@@ -194,15 +194,8 @@ def _token(part: str | TokenPart) -> TokenHash:
 
 def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Iterate over what is wrong beyond types, as (key, problem)."""
-    server, people = configuration.server, configuration.people
-    if not 0 <= server.port <= 65535:
-        yield "server.port", f"a port is 0 to 65535, not {server.port}"
-    if server.max_streams < 1:
-        yield "server.max_streams", "pages listen: allow at least one stream"
-    if server.public_url is not None and not re.fullmatch(r"https?://[^/?#]+/?", server.public_url):
-        yield "server.public_url", f"write https://HOST or http://HOST:PORT, not {server.public_url!r}"
-    if not is_loopback(server.host) and not people:
-        yield "server.host", f"{server.host} can be reached from elsewhere: configure [people.NAME] first"
+    people = configuration.people
+    yield from _server_problems(configuration.server, people)
     for name, person in people.items():
         yield from _person_problems(f"people.{name}", name, person)
     yield from _shared_identities(people)
@@ -216,6 +209,20 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield from _unknown_approvers(where, rule.approvers, people)
     for name, agent in configuration.agents.items():
         yield from _unknown_approvers(f"agents.{name}", agent.approvers, people)
+
+
+def _server_problems(server: ServerPart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
+    if not 0 <= server.port <= 65535:
+        yield "server.port", f"a port is 0 to 65535, not {server.port}"
+    if server.max_streams < 1:
+        yield "server.max_streams", "pages listen: allow at least one stream"
+    if server.public_url is not None and not re.fullmatch(r"https?://[^/?#]+/?", server.public_url):
+        yield "server.public_url", f"write https://HOST or http://HOST:PORT, not {server.public_url!r}"
+    for name in server.hosts:
+        if re.search(r"[/:@]", re.sub(r"^\[[0-9a-fA-F:.]+\]$", "", name)):
+            yield "server.hosts", f"write names alone, without https:// and port, not {name!r}"
+    if not is_loopback(server.host) and not people:
+        yield "server.host", f"{server.host} can be reached from elsewhere: configure [people.NAME] first"
 
 
 def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tuple[str, str]]:

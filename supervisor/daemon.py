@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -30,6 +30,9 @@ from supervisor.core.people import People, Person
 from supervisor.core.rules import Rule
 from supervisor.platforms import make_channels
 from supervisor.runtime.agents import configure, load_agent, load_agents
+
+SECRET: Final = 32
+"""Bytes of the secret that signs cookies."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,14 +153,14 @@ def settle(  # one parameter for each thing that a command may say
 
 
 def store_secret(store: Path) -> bytes:
-    """Return the secret beside a store, made when it is needed first."""
+    """Return the secret beside a store, made when it is needed first. Raises InvalidInput for one that is none."""
     path = store.with_name(f"{store.name}.secret")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         descriptor = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(32))
+            file.write(secrets.token_bytes(SECRET))
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -166,7 +169,11 @@ def store_secret(store: Path) -> bytes:
             pass
         finally:
             made.unlink()
-    return path.read_bytes()
+    secret = path.read_bytes()
+    if len(secret) != SECRET or path.stat().st_mode & 0o077:
+        problem = f"{path} signs logins, and others may know it: it is {SECRET} bytes that nobody else can read"
+        raise InvalidInput(f"{problem}; remove it, and everybody signs in once more")
+    return secret
 
 
 def _hosts(host: str) -> list[str]:

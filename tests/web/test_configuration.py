@@ -15,6 +15,7 @@ from supervisor.cli.serving import read_token
 from supervisor.config import read_configuration
 from supervisor.core.errors import InvalidInput
 from supervisor.core.people import hash_token
+from supervisor.daemon import store_secret
 
 RIGHT = f"""
 store = "kept.db"
@@ -52,6 +53,8 @@ def write(tmp_path, text: str):
         ("[server]\nport = 99999", "server.port"),
         ("[server]\nprt = 1", "server"),
         ("[server]\nmax_streams = 0", "server.max_streams"),
+        ("[server]\nhosts = ['approvals.internal:8443']", "server.hosts"),
+        ("[server]\nhosts = ['https://approvals.internal']", "server.hosts"),
         ("sto re = 1", "line 1"),
         ("[server]\nhost = '0.0.0.0'", "server.host"),
         ("[server]\npublic_url = 'example.org'", "server.public_url"),
@@ -153,6 +156,18 @@ def test_a_platform_without_any_secret_is_told_where_they_belong(tmp_path):
     first, second = checked.stderr.splitlines()
     assert "SLACK_BOT_TOKEN" in first
     assert "SLACK_SIGNING_SECRET" in second
+
+
+def test_a_secret_that_others_may_know_signs_no_logins(tmp_path):
+    """A5: an empty one, or one that others can read, is refused by its name; ours is made once, and kept."""
+    file = tmp_path / "state.db.secret"
+    made = store_secret(tmp_path / "state.db")
+    assert store_secret(tmp_path / "state.db") == made == file.read_bytes()
+    for content, mode in ((b"", 0o600), (made, 0o644)):
+        file.write_bytes(content)
+        file.chmod(mode)
+        with pytest.raises(InvalidInput, match=r"state\.db\.secret"):
+            store_secret(tmp_path / "state.db")
 
 
 def test_nobody_is_served_elsewhere_than_on_loopback_who_is_not_configured(tmp_path):

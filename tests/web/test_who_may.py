@@ -2,10 +2,14 @@
 
 import re
 from base64 import urlsafe_b64encode
+from contextlib import nullcontext
 
 import pytest
-from sites import HOST, ORIGIN, world
+from sites import EVERYBODY, HOST, ORIGIN, world
+from starlette.requests import Request
 
+from supervisor.channels.web.auth import Guard
+from supervisor.channels.web.problems import Problem
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +158,30 @@ async def test_whoever_guesses_too_often_is_not_listened_to():
         assert answer.status_code == 429
         assert re.fullmatch(r"\d+", answer.headers["retry-after"])
         assert (await logged_in.get("/api/sessions")).status_code == 200
+
+
+async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out():
+    """A link with a token that such a page opens or draws only fills in the form; that is no guess."""
+    async with (
+        world() as here,
+        here.client(headers={"sec-fetch-site": "cross-site"}) as led,
+        here.client("olga") as olga,
+    ):
+        for token in ["olga", *"0123456789ab"]:
+            answer = await led.get("/login", params={"token": token})
+            assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
+            assert f'value="{token}"' in answer.text
+        assert (await olga.get("/api/sessions")).status_code == 200
+
+
+@pytest.mark.parametrize("url", ["https://Approvals.Example.org:443/", "https://approvals.example.org"])
+async def test_an_address_is_known_however_it_is_written(url):
+    """CSRF: an Origin is compared as browsers write it, also behind a proxy that asks for us by another name."""
+    guard = Guard(EVERYBODY, b"s" * 32, url, "x")
+    for origin, is_ours in (("https://approvals.example.org", True), ("http://approvals.example.org", False)):
+        headers = [(b"host", HOST.encode()), (b"origin", origin.encode())]
+        with nullcontext() if is_ours else pytest.raises(Problem):
+            guard.check_origin(Request({"type": "http", "headers": headers}))
 
 
 async def test_a_body_has_a_bound():

@@ -52,7 +52,8 @@ def make_web(
     `secret`: signs cookies. `public_url`: how browsers reach it, if not directly. `others`: channels whose webhooks are
     mounted here. `max_streams`: clients that may listen at once.
     """
-    known = [*hosts] if public_url is None else [*hosts, urlsplit(public_url).hostname or ""]
+    public = urlsplit(public_url or "").hostname or ""
+    known = [*hosts, f"[{public}]" if ":" in public else public]
     guard = Guard(people, secret, public_url, f"supervisor-{listener.getsockname()[1]}")
     is_secure = public_url is not None and public_url.startswith("https:")
     site = Site(guard, agents, is_secure=is_secure, max_streams=max_streams)

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -61,7 +62,7 @@ class Guard:
     def __init__(self, people: People, secret: bytes, public_url: str | None, cookie: str) -> None:
         self.people = people
         self.cookie = cookie
-        self._public_origin = None if public_url is None else public_url.rstrip("/")
+        self._public_origin = None if public_url is None else _origin(public_url)
         self._secret = secret
         self._failures: OrderedDict[str, list[datetime]] = OrderedDict()
 
@@ -170,6 +171,13 @@ class Guard:
     def _sign(self, token: TokenHash, purpose: bytes, body: bytes) -> bytes:
         key = hmac.digest(self._secret, purpose + token.hash.encode(), "sha256")
         return hmac.digest(key, body, "sha256")
+
+
+def _origin(url: str) -> str:
+    """Return the origin of an address as browsers write it."""
+    parts = urlsplit(url.lower())
+    standing = {"http": ":80", "https": ":443"}[parts.scheme]
+    return f"{parts.scheme}://{parts.netloc.removesuffix(standing)}"
 
 
 def _unknown(detail: str) -> Problem:

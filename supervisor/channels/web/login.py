@@ -1,7 +1,9 @@
 """Logging in: a token, shown once, becomes a cookie.
 
     GET  /login            the form
-    GET  /login?token=...  the link that `supervisor serve` prints, as notebooks do: logs in, and leaves the address bar
+    GET  /login?token=...  the link that `supervisor serve` prints, as notebooks do: logs in, out of the address bar.
+                           Where another site's page led to it: the form, filled in; nobody is logged in, or counted as
+                           one who guesses, by what they only look at
     POST /login            the form, sent: token=...
     POST /logout           forgets the cookie
 
@@ -26,6 +28,8 @@ from supervisor.channels.web.rendering import HEADERS, render
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
 
+OTHER_SITES: Final = ("cross-site", "same-site")
+"""What browsers call the page that made them ask (Sec-Fetch-Site), if it is none of ours."""
 FIELDS: Final = 20
 """Of one form. Who sends many is no browser of ours, and everybody would wait while they are read."""
 LARGEST: Final = 16 * 1024
@@ -39,8 +43,8 @@ def routes(site: "Site") -> list[BaseRoute]:
         else:
             form = dict(request.query_params)
         token, then = form.get("token"), form.get("next")
-        if token is None:
-            return _form(then)
+        if token is None or (request.method == "GET" and request.headers.get("sec-fetch-site") in OTHER_SITES):
+            return _form(then, token=token or "")
         try:
             if "origin" in request.headers:
                 site.guard.check_origin(request)
@@ -62,9 +66,9 @@ def routes(site: "Site") -> list[BaseRoute]:
     ]
 
 
-def _form(then: str | None, problem: Problem | None = None) -> Response:
+def _form(then: str | None, problem: Problem | None = None, *, token: str = "") -> Response:
     said = problem.detail if problem is not None else ""
-    body = render("login.html", datetime.now(UTC), viewer=None, problem=said, next=_local(then))
+    body = render("login.html", datetime.now(UTC), viewer=None, problem=said, next=_local(then), token=token)
     headers = {**(problem.headers if problem is not None else {}), **HEADERS}
     return HTMLResponse(body, problem.status if problem is not None else 200, headers)
 
