@@ -83,7 +83,8 @@ def read_token(file: Path | None) -> str | None:
         try:
             token = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"cannot read the token in {file}: {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise InvalidInput(f"cannot read the token in {file}: {why}; make one with: openssl rand -hex 32") from None
     if token is None:
         return None
     if not token.strip():
