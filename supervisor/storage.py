@@ -77,7 +77,10 @@ class Store(ABC):
 
     @abstractmethod
     def has_changed(self) -> bool:
-        """Whether another process has committed since the last call. Cheap: it is asked several times a second."""
+        """Whether another process has committed since the last call. Cheap: it is asked several times a second.
+
+        Raises StoreDied if the store is not where it was opened any more.
+        """
 
     @abstractmethod
     def get_session(self, session: str) -> SessionRow | None:

@@ -121,7 +121,7 @@ class MemoryStore(Store):
         return read_rows(entries[bisect_right(entries, after, key=_position) :])
 
     def last_position(self) -> int:
-        return self._last
+        return max(self._last, self._entries[-1][0] if self._entries else 0)
 
     def has_changed(self) -> bool:
         return False

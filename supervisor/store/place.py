@@ -6,7 +6,7 @@ The same holds for a file that was moved away or replaced while it is open.
 
 Rules
 - A file that has a second name is refused. One that a killed process left behind when it made the store is removed.
-- Whoever has a store open looks before each transaction whether its name still leads to it.
+- Whoever has a store open looks several times a second whether its name still leads to it (Store.has_changed).
 - A log whose store is gone is left alone: it would be read into whatever took the store's place.
 """
 
@@ -46,9 +46,9 @@ def find(path: Path) -> Identity | None:
 
 
 def is_at(path: Path, identity: Identity | None) -> bool:
-    """Whether a name still leads to this file. Cheap."""
+    """Whether a name still leads to this file."""
     try:
-        found = os.stat(path)  # noqa: PTH116 # before every commit: Path.stat takes twice as long
+        found = path.stat()
     except OSError:
         return False
     return (found.st_dev, found.st_ino) == identity

@@ -129,7 +129,8 @@ class SqliteStore(Store):
         self._owning.release()
 
     def begin(self) -> bool:
-        self._check_place()
+        if self._died is not None:
+            raise StoreDied(str(self._died))
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
@@ -141,13 +142,6 @@ class SqliteStore(Store):
             raise self._fault(error) from error
         self._written = 0
         return True
-
-    def _check_place(self) -> None:
-        """Raise StoreDied if nobody would find again what is written here."""
-        if self._died is None and not place.is_at(self.path, self._identity):
-            self._died = place.lost(self.path)
-        if self._died is not None:
-            raise StoreDied(str(self._died))
 
     def _take_stock(self, generation: int) -> None:
         """Somebody else has written: nothing that is kept of the file holds any more."""
@@ -240,7 +234,9 @@ class SqliteStore(Store):
         return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
-        self._check_place()
+        if not place.is_at(self.path, self._identity):
+            self._died = place.lost(self.path)
+            raise self._died
         try:
             (version,) = self._reader.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as error:

@@ -46,16 +46,14 @@ def replace(path):
 
 @pytest.mark.parametrize("take_away", [remove, move, replace], ids=lambda take_away: take_away.__name__)
 def test_nothing_is_written_where_nobody_would_find_it(path, take_away):
-    """SQLite would go on writing to a file that has no name any more; whoever waits is told, too."""
-    writer, watcher = opened(path), opened(path)
-    append(writer, ("a", created()), ("a", started()))
+    """SQLite would go on writing to a file that has no name any more. It is noticed where others' commits are."""
+    store = opened(path)
+    append(store, ("a", created()), ("a", started()))
     take_away(path)
-    with pytest.raises(StoreDied, match=str(path)):
-        writer.begin()
-    with pytest.raises(StoreDied, match=str(path)):
-        watcher.has_changed()
-    writer.close()
-    watcher.close()
+    for use in (store.has_changed, store.begin):
+        with pytest.raises(StoreDied, match=str(path)):
+            use()
+    store.close()
 
 
 def test_a_log_whose_store_is_gone_is_left_alone(path):
