@@ -171,6 +171,7 @@ async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out():
             answer = await led.get("/login", params={"token": token})
             assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
             assert f'value="{token}"' in answer.text
+            assert "set-cookie" not in (await led.head("/login", params={"token": token})).headers
         assert (await olga.get("/api/sessions")).status_code == 200
 
 

@@ -43,7 +43,7 @@ def routes(site: "Site") -> list[BaseRoute]:
         else:
             form = dict(request.query_params)
         token, then = form.get("token"), form.get("next")
-        if token is None or (request.method == "GET" and request.headers.get("sec-fetch-site") in OTHER_SITES):
+        if token is None or (request.method != "POST" and request.headers.get("sec-fetch-site") in OTHER_SITES):
             return _form(then, token=token or "")
         try:
             if "origin" in request.headers:
