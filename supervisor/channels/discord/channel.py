@@ -266,10 +266,12 @@ class Discord(Channel):
     async def _open_form(self, press: Press) -> Payload | str:
         """Return the form that a press opens, or why none does."""
         assert self._supervisor is not None
+        assert self._tasks is not None
         found = await self._answering.find_entitled(self._supervisor, press.approval, press.user)
         if isinstance(found, str):
             return found
         if found.approval.status != "pending":
+            self._tasks.start_soon(self._answering.retire_pressed, self._supervisor, self, press.approval, press.card)
             return f"Nothing is to be decided any more: {decided(found.approval, _now())}."
         try:
             return form_modal(press.code, found.approval)

@@ -25,6 +25,7 @@ from slack_sdk.signature import SignatureVerifier
 
 from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
+from supervisor.channels.cards import decided
 from supervisor.channels.lengths import fit
 from supervisor.channels.presses import FORMS
 from supervisor.channels.slack.blocks import block_id, card_blocks, card_text, form_view, inert, retired_blocks
@@ -224,7 +225,8 @@ class Slack(Channel):
             raise
         except StoreError as error:
             log.error("act.refused", channel=self.name, reason=str(error))
-            await self._whisper(act, f"Nothing was decided: {error}")
+            what = "Nothing was decided" if isinstance(act, Press) else "Not all of that was done"
+            await self._whisper(act, f"{what}: {error}")
         except Exception as error:  # noqa: BLE001 # one act that we cannot take ends no other
             log.error("act.failed", channel=self.name, error=repr(error))
             await self._whisper(act, "That failed here; what was decided stands. See: supervisor approvals.")
@@ -238,8 +240,12 @@ class Slack(Channel):
         if isinstance(found, str):
             await self._whisper(press, found)
             return None
-        if press.code in FORMS and press.text is None and found.approval.status == "pending":
-            await self._open_form(press, found.approval)
+        if press.code in FORMS and press.text is None:
+            if found.approval.status == "pending":
+                await self._open_form(press, found.approval)
+            else:
+                await self._whisper(press, f"Nothing is to be decided any more: {decided(found.approval, _now())}.")
+                await self._retire_pressed(press)
             return None
         await self._answering.until_recorded(self._supervisor, found.approval)
         result = await self._answering.decide(self._supervisor, found, press.code, press.text, _now())
@@ -247,9 +253,13 @@ class Slack(Channel):
             return result.text
         await self._whisper(press, result.text)
         if result.is_stale:
-            card = f"{press.conversation}:{press.message}"
-            await self._answering.retire_pressed(self._supervisor, self, press.approval, card)
+            await self._retire_pressed(press)
         return None
+
+    async def _retire_pressed(self, press: Press) -> None:
+        assert self._supervisor is not None
+        card = f"{press.conversation}:{press.message}"
+        await self._answering.retire_pressed(self._supervisor, self, press.approval, card)
 
     async def _open_form(self, press: Press, approval: Approval) -> None:
         try:

@@ -255,6 +255,22 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
         await supervisor.decide(approval.id, Deny(by="ana"))
 
 
+async def test_a_press_that_would_open_a_form_retires_a_dead_card(discord):
+    """R3: a card that nobody knows of looks live until somebody presses it, whichever button it is."""
+    chat = channel(discord)
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await card_of(discord)
+        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        discord.messages.clear()  # or the nonce finds the first one
+        await chat.post(approval, None)
+        card = list(discord.messages.values())[-1]
+        await supervisor.decide(approval.id, Deny(by="ana"))
+        await run.outcome()
+        await give(chat, discord.press(card, "edit", ANA))
+        await until(lambda: not card["components"])
+
+
 @pytest.mark.parametrize("listed", [5, 200])
 async def test_a_long_list_is_cut_between_two_ids(discord, monkeypatch, listed):
     """Discord takes 2,000 characters: as many lines as fit, each whole, and how many more there are."""

@@ -273,6 +273,22 @@ async def test_a_conversation_that_may_not_be_read_gets_its_card(slack):
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 
+async def test_a_press_that_would_open_a_form_retires_a_dead_card(slack):
+    """R3: a card that nobody knows of looks live until somebody presses it, whichever button it is."""
+    chat = channel(slack)
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await card_of(slack)
+        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        await chat.post(approval, None)
+        card = slack.messages["C1"][-1]
+        await supervisor.decide(approval.id, Deny(by="ana"))
+        await run.outcome()
+        await give(chat, slack.press(card, "edit", ANA))
+        await until(lambda: not codes(card))
+        assert [user for user, _ in slack.whispers] == [ANA]
+
+
 async def test_a_form_that_slack_did_not_open_is_said(slack):
     """A trigger lives for 3 s: whoever pressed is told that nothing happened, and presses again."""
     chat = channel(slack)
