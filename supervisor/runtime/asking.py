@@ -23,6 +23,7 @@ from supervisor.core.questions import Question, question
 from supervisor.core.session import ASKING, Operation, SessionState
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.journal import View
+from supervisor.runtime.stray import is_own_doing
 from supervisor.runtime.timers import FOREVER
 
 
@@ -83,7 +84,7 @@ async def ask(
                 await _pose(attempt, operation, asked, expires_in)
             await wait_for_person(attempt, operation)
         except anyio.get_cancelled_exc_class():
-            if attempt.fate is None:
+            if await is_own_doing(attempt):
                 now = attempt.host.clock.now()
                 await attempt.abandon(e.OperationAbandoned(at=now, operation=operation, kind="ask"))
             raise

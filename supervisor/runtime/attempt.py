@@ -102,9 +102,8 @@ class Attempt:
         """When its durable timers are due; a run that has one is not waiting for people alone."""
         self.waiting: dict[str, int] = {}
         """What the attempt waits for, and by how many operations (RunPassivated.waiting_for)."""
-        self.in_flight = self.claims = 0
-        self.blocked = 0
-        """Operations that wait for the agent to ask for what its journal holds."""
+        self.in_flight = self.claims = self.blocked = 0
+        """`blocked`: operations that wait for the agent to ask for what its journal holds."""
         self.stopped_at = 0, 0
         """When it was told to stop: the length of its journal, and how much that is new it had asked for."""
         self.quiet_since = 0.0

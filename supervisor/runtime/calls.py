@@ -34,6 +34,7 @@ from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.identity import working_directory
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.results import denial, encode_details, finished, result_of
+from supervisor.runtime.stray import is_own_doing
 
 Effect = Literal["none", "maybe", "done"]
 NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
@@ -217,7 +218,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 await wait_for_person(attempt, operation)
             await call.proceed(is_new=record is None)
         except anyio.get_cancelled_exc_class():
-            if attempt.fate is None:
+            if await is_own_doing(attempt):
                 await call.abandon()
             raise
         answered = await attempt.take(operation)

@@ -131,8 +131,8 @@ class LocalContext(Context):
             await timer.finish()
         except GeneratorExit:
             raise  # nobody is left who could await
-        except BaseException:
-            await timer.interrupt()
+        except BaseException as error:
+            await timer.interrupt(error)
             raise
 
     async def now(self) -> Any:

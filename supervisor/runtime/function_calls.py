@@ -21,6 +21,7 @@ from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import Call, Effect, Forbidden
 from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import View
+from supervisor.runtime.stray import is_own_doing
 
 CONNECTION_LOST: Final = (
     ConnectionError,
@@ -148,7 +149,7 @@ class FunctionCall(Call):
         also = "" if own is None else f"while it was cut off: {own!r}"
         left = context.left or ToolResult(kind="interrupted", content=also)
         details = {**left.details, "reason": "cancelled", "effect": context.effect}
-        if self.attempt.fate is None:
+        if await is_own_doing(self.attempt):
             await self.abandon(left.content, details)
         else:
             await self.finish("interrupted", left.content or "the call was cancelled", details)

@@ -42,6 +42,7 @@ class Host(Protocol):
     hub: Hub
     jobs: Jobs
     is_draining: bool
+    is_closed: bool
     rules: Ruling
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...

@@ -166,22 +166,26 @@ class Journal:
             self._perish(death)
 
     async def run(self) -> None:
-        """Commit what gathers, until cancelled."""
-        try:
-            while True:
-                await self._work.wait()
-                if self._gathering.slots:
-                    await checkpoint()
-                    with anyio.CancelScope(shield=True):
-                        await self._commit_gathered()
-                else:
-                    self._work = anyio.Event()
-                self._in_this_tick = 0
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:
-            self._perish(error)
-            raise
+        """Commit what gathers, until a scope is cancelled; asyncio's own cancellation of all tasks comes too early."""
+        while True:
+            try:
+                await self._serve()
+            except anyio.get_cancelled_exc_class():
+                if anyio.current_effective_deadline() == -inf:
+                    raise
+            except BaseException as error:
+                self._perish(error)
+                raise
+
+    async def _serve(self) -> None:
+        await self._work.wait()
+        if self._gathering.slots:
+            await checkpoint()
+            with anyio.CancelScope(shield=True):
+                await self._commit_gathered()
+        else:
+            self._work = anyio.Event()
+        self._in_this_tick = 0
 
     async def _commit_gathered(self) -> None:
         self._is_committing = True
@@ -191,6 +195,9 @@ class Journal:
                 await anyio.sleep(RETRY_LOCK)
         except StoreError as fault:
             error = fault
+        except anyio.get_cancelled_exc_class():
+            self._is_committing = False
+            raise
         batch, self._gathering = self._gathering, _Batch()
         self._work = anyio.Event()
         if error is not None:

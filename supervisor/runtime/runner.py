@@ -40,6 +40,7 @@ from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.restarting import restart_or_end
 from supervisor.runtime.results import denial
 from supervisor.runtime.ruling import Ruling
+from supervisor.runtime.stray import is_own_doing
 from supervisor.runtime.watchdog import Watchdog
 
 log = FactLog(__name__)
@@ -276,6 +277,8 @@ class Runner:
                     await wait_for_children(attempt)
             except BaseException as error:  # noqa: BLE001 # it is looked at next, and raised again if it is not the agent's
                 raised = error
+            if isinstance(raised, anyio.get_cancelled_exc_class()):
+                await is_own_doing(attempt)
             await self._end(attempt, returned, raised)
 
     async def _end(self, attempt: Attempt, returned: list[Any], raised: BaseException | None) -> None:

@@ -18,6 +18,7 @@ from supervisor.core.errors import InvalidInput, StoreError, Suspended
 from supervisor.core.events import WaitKind
 from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.stray import is_own_doing
 
 FOREVER = 100 * 365 * 86_400.0
 """Longer timers than a century are this long: dates end."""
@@ -57,7 +58,7 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
                 await _wait_until_due(attempt, operation)
                 await attempt.deliver(lambda: _finished(attempt, operation, "sleep", expired=True))
         except anyio.get_cancelled_exc_class():
-            if attempt.fate is None:
+            if await is_own_doing(attempt):
                 abandoned = e.OperationAbandoned(at=attempt.host.clock.now(), operation=operation, kind="sleep")
                 await attempt.abandon(abandoned)
             raise
@@ -142,10 +143,12 @@ class DurableTimer:
             return None
         return _finished(self._attempt, self._operation, "timer", expired=True)
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, error: BaseException) -> None:
         """The block, or its beginning or end, was cut off by a cancellation that is not this timer's, or by an
         error."""
         self._end()
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            await is_own_doing(self._attempt)
         if not self.scope.cancel_called and self._attempt.fate is None:
             now = self._attempt.host.clock.now()
             await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))

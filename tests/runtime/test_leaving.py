@@ -10,6 +10,7 @@ from scenes import LONG, deploy, effects, events, names, opened
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
+from supervisor.testing import AutojumpLoop
 
 pytestmark = pytest.mark.anyio
 
@@ -234,6 +235,46 @@ async def test_who_is_cancelled_twice_by_asyncio_itself_leaves_all_the_same():
         await task
     for session in ("works", "waits"):
         assert events(store, session, (e.RunFinished, e.ApprovalWithdrawn)) == []
+
+
+@agent
+async def waits_in_every_way(ctx: Context) -> list[str]:
+    async def asks(inner: Context) -> None:
+        await inner.ask("when?")
+
+    async def sleeps(inner: Context) -> None:
+        async with inner.move_on_after(2 * LONG):
+            await inner.sleep(LONG)
+
+    async with ctx.task_group() as group:
+        group.start_soon(asks)
+        group.start_soon(sleeps)
+        return [await ctx.run(deployer, "below")]
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothing(monkeypatch, is_slow):
+    """W8: as by a second Ctrl-C; nobody's scope is behind it, and it ends, withdraws and gives up nothing."""
+    if is_slow:
+        monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 0.0)  # every commit is in a thread
+    store = MemoryStore()
+
+    async def program() -> None:
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(works, 1000.0, session="works")
+            await supervisor.start(deployer, "x", session="waits")
+            await supervisor.start(waits_in_every_way, session="tree")
+            await anyio.sleep(1)
+            for task in asyncio.all_tasks():
+                task.cancel()
+            await anyio.sleep(LONG)
+
+    with asyncio.Runner(loop_factory=AutojumpLoop) as runner, pytest.raises(asyncio.CancelledError):
+        runner.run(program())
+    assert [approval.status for approval in store.find_approvals()] == ["pending"] * 3
+    for session in store.find_sessions():
+        assert events(store, session.id, (e.RunFinished, e.OperationAbandoned)) == []
+    assert [each.kind for each in events(store, "works", e.ToolCallFinished)] == ["interrupted"]
 
 
 async def test_an_agent_that_takes_the_process_down_fails_nobody_else():
