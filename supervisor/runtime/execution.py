@@ -30,9 +30,13 @@ def _own_error(raised: BaseException | None) -> BaseException | None:
         case Exception():
             return raised
         case _ if isinstance(raised, anyio.get_cancelled_exc_class()):
-            return RuntimeError("a cancellation was raised inside the agent, by none of its scopes")
+            return _stray()
         case _:
             raise raised
+
+
+def _stray() -> RuntimeError:
+    return RuntimeError("a cancellation was raised inside the agent, by none of its scopes")
 
 
 async def wait_for_children(attempt: Attempt) -> None:
@@ -69,6 +73,8 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
             partial = _partial(returned[0])
         return Ending(kind=fate.kind, cause=printable(cause), partial=partial)  # type: ignore[arg-type] # no pause: an outcome's kind
     unasked = _unasked(attempt)
+    if error is None and not returned:  # a group of nothing else
+        error = _stray()
     if error is not None:
         cause = _describe(error) + (f"; {attempt.diverged().cause}" if unasked else "")
         return Ending(kind="failed", cause=printable(cause), partial=partial)

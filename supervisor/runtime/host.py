@@ -43,6 +43,10 @@ class Host(Protocol):
     jobs: Jobs
     is_draining: bool
     is_closed: bool
+
+    @property
+    def may_be_left(self) -> bool: ...
+
     rules: Ruling
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...

@@ -64,6 +64,7 @@ class Runner:
         self.is_draining = False
         self.rules = Ruling(self.journal)
         self.is_closed = False
+        self._opener = anyio.get_current_task()
         self.took_up: Callable[[str], None] = lambda root: None
         """Called when a tree has become ours to run."""
         self.came_for_nobody: Callable[[str], None] = lambda root: None
@@ -106,6 +107,11 @@ class Runner:
     def is_idle(self) -> bool:
         """Whether nothing can go on without a person: no task is at work, and no timer will wake a run of ours."""
         return not self._running and not self.launcher.has_timers()
+
+    @property
+    def may_be_left(self) -> bool:
+        """Whether we are being left, or who opened us was cancelled just now, and may be about to."""
+        return self.is_closed or self._opener.has_pending_cancellation()
 
     @property
     def is_executing(self) -> bool:
@@ -277,7 +283,7 @@ class Runner:
                     await wait_for_children(attempt)
             except BaseException as error:  # noqa: BLE001 # it is looked at next, and raised again if it is not the agent's
                 raised = error
-            if isinstance(raised, anyio.get_cancelled_exc_class()):
+            if raised is not None and not isinstance(raised, Exception):
                 await is_own_doing(attempt)
             await self._end(attempt, returned, raised)
 

@@ -3,10 +3,12 @@ program ends (a second Ctrl-C). No scope of ours or of the agent's is behind one
 
 Rules
 - At the end of a program nothing is given up or withdrawn, and nobody fails: whoever has the supervisor open is
-  cancelled in the same moment and leaves it, so it is awaited for a few ticks whether that is what comes (W8).
+  cancelled in the same moment and leaves it, so it is awaited for a few ticks whether that is what comes (W8). Then,
+  too, where an agent's own scope has passed such a cancellation on to its other tasks.
 - Every other one is the agent's own doing.
 """
 
+from math import inf
 from typing import Final
 
 import anyio
@@ -21,7 +23,7 @@ TICKS: Final = 20
 
 async def is_own_doing(attempt: Attempt) -> bool:
     """Whether what has just been cancelled was by the agent itself; call it where the cancellation was caught."""
-    if attempt.fate is None and not is_of_a_scope():
+    if attempt.fate is None and (attempt.host.may_be_left or anyio.current_effective_deadline() > -inf):
         with anyio.CancelScope(shield=True):
             for _ in range(TICKS):
                 if attempt.host.is_closed:
@@ -29,8 +31,3 @@ async def is_own_doing(attempt: Attempt) -> bool:
                     break
                 await checkpoint()
     return attempt.fate is None
-
-
-def is_of_a_scope() -> bool:
-    """Whether a scope has cancelled this task, which goes on to do so; otherwise it was cancelled once."""
-    return anyio.current_effective_deadline() == -float("inf")

@@ -6,6 +6,7 @@ from scenes import events, fork, names, opened
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, StepFailed, agent, tool
 from supervisor.core import events as e
+from supervisor.core.errors import Suspended
 
 pytestmark = pytest.mark.anyio
 effects: list = []
@@ -255,6 +256,19 @@ async def test_a_native_cancellation_of_a_call_neither_loses_it_nor_harms_the_st
         assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "gone"
         assert "OperationAbandoned" in names(store, "s")
         assert effects == ["after"]
+
+
+@pytest.mark.parametrize("error", [Suspended(), BaseExceptionGroup("of nothing else", [Suspended()])])
+async def test_what_unwinds_a_run_that_nobody_has_stopped_fails_that_run_alone(error):
+    """W1: raised by the agent itself, alone or in a group; the supervisor goes on."""
+
+    @agent
+    async def odd(ctx: Context) -> str:
+        raise error
+
+    async with opened() as supervisor:
+        for _ in range(2):
+            assert (await (await supervisor.start(odd)).outcome()).kind == "failed"
 
 
 async def test_an_agent_whose_scope_is_cancelled_at_every_append_gets_on():

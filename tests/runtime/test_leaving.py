@@ -264,7 +264,8 @@ def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothin
             await supervisor.start(works, 1000.0, session="works")
             await supervisor.start(deployer, "x", session="waits")
             await supervisor.start(waits_in_every_way, session="tree")
-            await anyio.sleep(1)
+            while len(store.find_approvals()) < 3 or not events(store, "works", e.ToolCallStarted):
+                await anyio.sleep(1)
             for task in asyncio.all_tasks():
                 task.cancel()
             await anyio.sleep(LONG)
