@@ -2,10 +2,13 @@
 
 import sqlite3
 
+import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Raw
 from store_stories import append, asked, at, created, decided, everything, finished, rows, started
 
+from supervisor.abc import Row
 from supervisor.core import events as e
 from supervisor.core.rules import allow
 from supervisor.store import heads
@@ -97,3 +100,32 @@ def test_a_head_that_was_rolled_back_is_made_again(store):
         assert [row.agent for row in each.find_sessions()] == ["other", "agent"]
     assert [row.event for row in other.journal("a")] == [created("a"), started()]
     other.close()
+
+
+FRAGMENTS = ['"approval":"p",', '\\"approval\\":\\"p\\",', '{"event":"', ",", "}", "\\", '"', "é\u2028\0😀", "p"]
+texts = st.lists(st.sampled_from(FRAGMENTS), max_size=4).map("".join)
+values = st.recursive(texts | st.none(), lambda each: st.lists(each, max_size=3) | st.dictionaries(texts, each))
+raws = values.map(lambda value: Raw(msgspec.json.encode(value)))
+ids = st.text("abp09", min_size=1, max_size=4)
+hostile = st.one_of(
+    st.builds(asked, st.none() | ids, texts, arguments=raws, tool=texts, patterns=st.lists(texts).map(tuple)),
+    st.builds(
+        e.QuestionAsked, at=st.just(at()), operation=texts, approval=ids, question=texts, digest=texts, schema=raws
+    ),
+    st.builds(created, texts, st.none() | texts, agent=texts, path=st.lists(texts).map(tuple), cwd=texts),
+    st.builds(decided, ids, texts, by=texts, reason=texts, arguments=raws),
+    st.builds(finished, cause=texts, partial=raws, value=raws),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=st.lists(hostile, min_size=1, max_size=4))
+def test_whatever_an_entry_says_it_is_put_together_as_it_was(store, events):
+    """Byte for byte, but for the order of its fields, whatever an agent or a person wrote into it."""
+    assert store.begin()
+    cut = [store._heads.cut(Row(1, "a", event)) for event in events]
+    store.commit()
+    for event, (number, approval, rest) in zip(events, cut, strict=True):
+        body = store._heads.join(number, approval, rest)
+        assert e.decode_event(body) == event
+        assert sorted(body) == sorted(e.encode_event(event))
