@@ -47,6 +47,7 @@ def test_a_card_that_was_not_shown_whole_cannot_be_approved():
 def test_the_keys_are_on_every_screen_and_the_card_comes_before_the_list(size, key):
     """Nobody types where they cannot see it: what does not fit goes from the list, then from the card."""
     desk = make_desk(*(str(number) * 24 for number in range(8)))
+    desk.whole.clear()
     if key == "t":
         desk.talk = Talk("s", "good morning", 0.0)
     elif key is not None:
@@ -56,6 +57,7 @@ def test_the_keys_are_on_every_screen_and_the_card_comes_before_the_list(size, k
     text = "".join(line.rstrip() + " " for line in lines)
     assert len(lines) < size[1]
     assert ("Esc" if key in ("d", "t") else "stop for now") in text
+    assert ("view whole" in text) <= ("more lines of it" in text)
     assert not ("more lines of it" in text and any(line.startswith("   ") for line in lines))
 
 

@@ -69,8 +69,10 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     keys = console.render_lines(_below(desk, console.width, _keys(desk, card)), pad=False)
     keys = keys[-max(1, console.height - 3) :]
     room = console.height - 1 - len(keys)
-    if len(lines) <= room:
+    if len(lines) <= room and desk.face not in desk.whole:
         desk.whole.add(desk.face)
+        return draw(desk, console, now)  # without the key that shows it whole
+    if len(lines) <= room:
         return Group(as_renderable(lines), *_others(desk, console.width, room - len(lines), now), as_renderable(keys))
     kept = max(1, room - 1)
     where = "above" if desk.face in desk.whole else "v shows them all"
