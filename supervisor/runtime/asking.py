@@ -83,14 +83,14 @@ async def ask(
             if record is None:
                 await _pose(attempt, operation, asked, expires_in)
             await wait_for_person(attempt, operation)
+            if attempt.state.operations[operation].is_open:
+                clock = attempt.host.clock
+                await attempt.deliver(lambda: e.OperationFinished(at=clock.now(), operation=operation, kind="ask"))
         except anyio.get_cancelled_exc_class():
             if await is_own_doing(attempt):
                 now = attempt.host.clock.now()
                 await attempt.abandon(e.OperationAbandoned(at=now, operation=operation, kind="ask"))
             raise
-        if attempt.state.operations[operation].is_open:
-            clock = attempt.host.clock
-            await attempt.deliver(lambda: e.OperationFinished(at=clock.now(), operation=operation, kind="ask"))
         settled = await attempt.take(operation)
     finally:
         attempt.end_operation(operation)

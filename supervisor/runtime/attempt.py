@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
@@ -334,13 +334,15 @@ class Attempt:
             raise Suspended from error
 
     async def take(self, operation: str) -> Operation:
-        """Return an operation with its result, when its turn has come. A cancelled waiter marks it as taken."""
+        """Return an operation with its result, when its turn has come. A cancelled waiter marks it as taken, and gets
+        nothing even if the result is there by now: a re-run would be cancelled before its turn."""
         try:
             while self.memory.front(self.state) != operation:
                 self._check_sealed()
                 event = self._turns[operation] = anyio.Event()
                 with self._blocking():
                     await event.wait()
+            await checkpoint_if_cancelled()
         finally:
             self._turns.pop(operation, None)
             self._pass_over(operation)

@@ -25,7 +25,7 @@ from functools import partial
 from math import inf
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from supervisor.abc import Row, Store
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, Suspended
@@ -135,11 +135,13 @@ class Journal:
     async def note(self, session: str, make: Callable[[], AnyEvent | None]) -> bool:
         """Let an entry count in this process now; it is written before the session's next append.
 
-        `make` is called in the step in which its entry counts; with None nothing is noted, and False returned.
+        `make` is called in the step in which its entry counts; with None nothing is noted, and False returned. Until
+        then it can be given up, and whoever is cancelled by then gets nothing.
         """
         self._check_alive()
         while session in self._in_flight:
-            await _wait_whatever_comes(self._landed.next())
+            await self._landed.wait()
+        await checkpoint_if_cancelled()
         event = make()
         if event is not None:
             self.states[session].apply(event)

@@ -165,6 +165,46 @@ async def test_what_an_operation_follows_from_is_what_its_agent_had_when_it_aske
             assert (await run.outcome()).kind == "succeeded"
 
 
+@agent
+async def gives_up_in_the_last_moment(ctx: Context, after: float) -> list[int]:
+    """One task gives up the other while the result of that is about to be written."""
+    got = []
+
+    async def number(context: Context) -> None:
+        got.append(await context.step(_numbered, 1))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(number, ctx.branch("number"))
+        await anyio.sleep(after)
+        await ctx.now()
+        group.cancel_scope.cancel()
+    return got
+
+
+@agent
+async def keeps_the_store_busy(ctx: Context) -> None:
+    for number in range(20):
+        await ctx.send(str(number))
+
+
+@pytest.mark.parametrize("after", [0.105, 0.115])
+async def test_what_is_given_up_gets_no_result_though_it_is_committed_by_then(after, monkeypatch):
+    """R1: the result has a place behind what ended the wait for it; a re-run is cancelled before its turn."""
+
+    async def in_thread(commit):
+        await anyio.sleep(0.03)
+        commit()
+
+    monkeypatch.setattr("supervisor.runtime.journal.in_thread", in_thread)
+    async with opened() as supervisor:
+        supervisor._runner.journal._commit_time = 1e10
+        await supervisor.start(keeps_the_store_busy)
+        run = await supervisor.start(gives_up_in_the_last_moment, after)
+        assert await run.result() == []
+        ends = [row.event.kind for row in supervisor.journal(run.session) if isinstance(row.event, e.OperationFinished)]
+        assert ends == ["now", "step"]
+
+
 async def test_identical_calls_in_two_branches_are_two_calls():
     """R1: `branch` names them, in every attempt; neither runs twice, nor for the other."""
 
