@@ -200,10 +200,12 @@ class ChildEnded(Event, frozen=True, kw_only=True):
 
 
 class StateSaved(Event, frozen=True, kw_only=True):
-    """What a later attempt begins with; `counts` says how many of each operation lie before it and are forgotten."""
+    """What a later attempt begins with. The first `floor` of each operation lie before it and are forgotten; where
+    `counts` names it, so many (runtime/naming.py)."""
 
     state: Raw
     counts: dict[str, int]
+    floor: int = 0
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):

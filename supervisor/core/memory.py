@@ -42,13 +42,11 @@ class Memory:
         """The result was given to the agent, or whoever waited for it is gone."""
         self._given[operation] = None
 
-    def is_given(self, operation: str) -> bool:
-        return operation in self._given
-
     def front(self, state: SessionState) -> str | None:
         """Return the operation whose result may be given now; None if the agent must ask again, or get one, first."""
         if self._saves != state.saves:
             self._saves, self._next = state.saves, 0
+            self._given = {operation: None for operation in self._given if operation in state.operations}
         while self._next < len(state.order) and state.order[self._next] in self._given:
             self._next += 1
         if self._next == len(state.order):

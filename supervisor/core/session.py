@@ -93,6 +93,7 @@ class SessionState(msgspec.Struct, kw_only=True):
     children: dict[str, e.ChildEnded | None] = {}
     saved: Raw | None = None
     counts: Mapping[str, int] = _NOTHING
+    floor: int = 0
     saves: int = 0
     waiting_for: tuple[str, ...] | None = None
     cancel: e.CancelRequested | None = None
@@ -274,14 +275,15 @@ class SessionState(msgspec.Struct, kw_only=True):
     def _forget(self, event: e.StateSaved) -> None:
         kept = {}
         for operation, record in self.operations.items():
-            if not _lies_behind(operation, event.counts):
+            if not _lies_behind(operation, event):
                 kept[operation] = record
             elif record.kind in ("call", "ask") and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
-        forgotten = [operation for operation in self.kept if _lies_behind(operation, event.counts)]
+        forgotten = [operation for operation in self.kept if _lies_behind(operation, event)]
         self.kept = _without(self.kept, *forgotten)
         self.saved = event.state
         self.counts = event.counts
+        self.floor = event.floor
         self.saves += 1
         self.operations = kept
         self.order = [operation for operation in self.order if operation in self.operations]
@@ -307,16 +309,17 @@ _OF_A_RUN = (
     "children",
     "saved",
     "counts",
+    "floor",
     "cancel",
     "outcome",
 )
 """What of a session's state is of its latest run only."""
 
 
-def _lies_behind(operation: str, counts: Mapping[str, int]) -> bool:
-    """Whether a save with these counts has forgotten an operation."""
+def _lies_behind(operation: str, saved: e.StateSaved) -> bool:
+    """Whether a save forgets an operation."""
     key, count = split_operation_id(operation)
-    return count <= counts.get(key, 0)
+    return count <= saved.counts.get(key, saved.floor)
 
 
 def _without(known: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

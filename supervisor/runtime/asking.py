@@ -73,7 +73,7 @@ async def ask(
     if expires_in is not None and not expires_in > 0:
         raise InvalidInput(f"a question expires in more than 0 seconds, not {expires_in}; leave it out for never")
     asked = question(text, choices, schema)
-    operation = attempt.name_operation(branch, "ask", asked.name, asked.meaning)
+    operation = attempt.names.of_operation(branch, "ask", asked.name, asked.meaning)
     attempt.begin_operation()
     try:
         record = await attempt.enter(operation)

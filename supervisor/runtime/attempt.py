@@ -26,15 +26,14 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
-from supervisor.core.ids import operation_id, operation_key, split_operation_id
+from supervisor.core.errors import RunStopping, StoreError, Suspended
 from supervisor.core.memory import Memory
 from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.host import Fate, Host
 from supervisor.runtime.journal import Entry, Plan, View
-from supervisor.runtime.tasks import current_coroutine, is_alive
+from supervisor.runtime.naming import Names
 from supervisor.runtime.watchdog import Watch
 
 E = TypeVar("E", bound=Any)
@@ -51,14 +50,12 @@ _BEGINNING: Final[set[type[Any]]] = {
 
 class Attempt:
     __slots__ = (
-        "_claimants",
-        "_given",
         "_held",
         "_turns",
         "_waiters",
+        "asked_late",
         "blocked",
         "claims",
-        "counts",
         "external",
         "fate",
         "has_ended",
@@ -68,8 +65,8 @@ class Attempt:
         "is_finishing",
         "is_sealed",
         "memory",
+        "names",
         "overdue",
-        "passed",
         "quiet_since",
         "run",
         "session",
@@ -92,11 +89,9 @@ class Attempt:
         self.inner = anyio.CancelScope()
         self.memory = Memory(self.state)
         self.run = self.state.runs
-        self.counts = dict(self.state.counts)
-        self.passed: dict[str, int] = {}
-        """How many of each operation, and task group, lie behind the agent, since its last save at least."""
-        self.to_save: tuple[msgspec.Raw, dict[str, int]] | None = None
-        """The state that a save is about to write, and what lay behind the agent then."""
+        self.names = Names(self.state)
+        self.to_save: msgspec.Raw | None = None
+        """The state that a save is about to write."""
         self.watch = Watch(host.watchdog, spec, self._stall)
         self.timers: dict[str, datetime] = {}
         """When its durable timers are due; a run that has one is not waiting for people alone."""
@@ -104,21 +99,19 @@ class Attempt:
         """What the attempt waits for, and by how many operations (RunPassivated.waiting_for)."""
         self.in_flight = self.claims = self.blocked = 0
         """`blocked`: operations that wait for the agent to ask for what its journal holds."""
-        self.stopped_at = 0, 0
-        """When it was told to stop: the length of its journal, and how much that is new it had asked for."""
+        self.stopped_at = 0
+        """The length of its journal when it was told to stop."""
+        self.asked_late: frozenset[str] = frozenset()
+        """What is new and the agent asked for after it was told to stop."""
         self.quiet_since = 0.0
         self.overdue: Appointment | None = None
         """When it is given up, once it was told to end."""
         self.is_finishing = False
         """The agent function has returned: what is left is waiting for children."""
-        self._given: dict[str, tuple[int, int]] = {}
-        """How many results the agent had been given since which of its saves, when it asked for what is new."""
         self._waiters: dict[str, anyio.Event] = {}
         self._turns: dict[str | None, anyio.Event] = {}
         """Who waits for the turn of an operation; under None, for that of what has no place in the order yet."""
         self._held = Bell()
-        self._claimants: dict[str, Any] = {}
-        """The coroutine of the task that did each operation last."""
 
     def __repr__(self) -> str:
         return f"<attempt of {self.spec.name} on {self.session}, fate {self.fate}>"
@@ -134,7 +127,7 @@ class Attempt:
         if self.fate is not None:
             return
         self.fate = fate
-        self.stopped_at = self.state.length, len(self._given)
+        self.stopped_at = self.state.length
         self.watch.disarm()
         self.host.stopped(self)
         (self.inner if fate.kind == "stalled" else self.external).cancel()
@@ -162,23 +155,6 @@ class Attempt:
 
     # -- operations --------------------------------------------------------------------------------------------------
 
-    def name_operation(self, branch: str, kind: str, name: str, arguments: Any, depth: int = 0) -> str:
-        """Return the operation's id: the same in every attempt. Raises InvalidInput if two live tasks do the same.
-        `depth`: how many identical ones it is in; each depth counts for itself, since the outer ones end later."""
-        key = operation_key(branch, kind, name, arguments)
-        current = current_coroutine()
-        if (claimant := self._claimants.setdefault(key, current)) is not current:
-            if is_alive(claimant):
-                raise InvalidInput(
-                    f"two tasks do the same at the same time: {kind} {name}; which of them is the first would change "
-                    "from attempt to attempt: give each its own context with ctx.branch(name) or ctx.task_group()"
-                )
-            self._claimants[key] = current
-        if depth:
-            key = operation_key(branch, kind, f"{name}{depth}", arguments)
-        self.counts[key] = count = self.counts.get(key, 0) + 1
-        return operation_id(key, count)
-
     def begin_operation(self) -> None:
         """Count an operation as in flight: no object for each, since so many wait."""
         self.in_flight += 1
@@ -195,12 +171,14 @@ class Attempt:
     def leave_behind(self, operation: str) -> None:
         """The agent is past an operation, with its result or cut off by a scope of its own: a save forgets it."""
         if self.fate is None and ((record := self.state.operations.get(operation)) is None or not record.is_open):
-            self.passed.update([split_operation_id(operation)])
+            self.names.open.pop(operation, None)
 
     async def enter(self, operation: str) -> Operation | None:
         """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
         if operation not in self.state.operations:  # before others are given more: the agent has asked for it by now
-            self._given[operation] = self.state.saves, self.memory.count_given(self.state)
+            self.names.open[operation] = self.state.saves, self.memory.count_given(self.state)
+            if self.fate is not None:
+                self.asked_late |= {operation}
         await self.check()
         record = self.state.operations.get(operation)
         if record is None:
@@ -268,9 +246,10 @@ class Attempt:
     def _stamped(self, event: E, saves: int | None = None) -> E:
         """Say in the event that begins an operation what the agent had been given when it asked for it: nothing of what
         is still remembered, if there was a save in between."""
-        if type(event) not in _BEGINNING or event.operation not in self._given:
+        asked = self.names.open.get(event.operation) if type(event) in _BEGINNING else None
+        if asked is None:
             return event
-        (asked_after, given), saves = self._given[event.operation], self.state.saves if saves is None else saves
+        (asked_after, given), saves = asked, self.state.saves if saves is None else saves
         return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
 
     async def abandon(
@@ -308,17 +287,13 @@ class Attempt:
             self.waiting[key] -= 1
             if not self.waiting[key]:
                 del self.waiting[key]
+                self._waiters.pop(key, None)
             self.watch.resume(operation)
 
     def wake(self, key: str) -> None:
         """Something that is waited for under this key has come."""
         if (event := self._waiters.pop(key, None)) is not None:
             event.set()
-
-    @property
-    def asked_late(self) -> frozenset[str]:
-        """What is new and the agent asked for after it was told to stop."""
-        return frozenset(list(self._given)[self.stopped_at[1] :])
 
     async def deliver(self, make: Callable[[], e.OperationFinished | e.OperationRecalled | None]) -> bool:
         """Give a result its place in the journal's order: at the agent's asking, not when it came.

@@ -49,7 +49,7 @@ def first_events(
 async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args: Any, kwargs: Any) -> str:
     """Start a sub-agent and return its session; see Context.spawn."""
     given = agent.encode_input(args, kwargs)
-    operation = attempt.name_operation(branch, "spawn", agent.name, msgspec.json.decode(given))
+    operation = attempt.names.of_operation(branch, "spawn", agent.name, msgspec.json.decode(given))
 
     def entry(view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
         error = None if limit is None else ("LimitExceeded", limit)
@@ -153,7 +153,7 @@ class ChildRun(Run[R]):
 
     async def outcome(self) -> Outcome[R]:
         attempt, child = self._attempt, self.session
-        operation = attempt.name_operation(self._branch, "outcome", child, None)
+        operation = attempt.names.of_operation(self._branch, "outcome", child, None)
         attempt.begin_operation()
         try:
             if await attempt.enter(operation) is None:
@@ -173,7 +173,7 @@ class ChildRun(Run[R]):
 
     async def cancel(self, reason: str | None = None) -> None:
         attempt, child = self._attempt, self.session
-        operation = attempt.name_operation(self._branch, "cancel", child, reason)
+        operation = attempt.names.of_operation(self._branch, "cancel", child, reason)
         by = f"its parent {attempt.spec.name}"
 
         def plan(view: View) -> Iterator[Entry]:

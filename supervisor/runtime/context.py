@@ -87,7 +87,7 @@ class LocalContext(Context):
         bound = inspect.signature(fn).bind(*args, **kwargs)
         arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}", canonical=True))
         attempt = self._attempt
-        operation = attempt.name_operation(self._branch, "step", fn.__qualname__, arguments)
+        operation = attempt.names.of_operation(self._branch, "step", fn.__qualname__, arguments)
         attempt.begin_operation()
         try:
             if await attempt.enter(operation) is None:
@@ -145,7 +145,7 @@ class LocalContext(Context):
     async def _note(self, kind: str, value: Raw, type_: Any) -> Any:
         """An operation that is done at once and needs no sync of its own."""
         attempt = self._attempt
-        operation = attempt.name_operation(self._branch, kind, "", None)
+        operation = attempt.names.of_operation(self._branch, kind, "", None)
         attempt.begin_operation()
         try:
             if await attempt.enter(operation) is None:
@@ -173,17 +173,13 @@ class LocalContext(Context):
 
     @asynccontextmanager
     async def task_group(self) -> AsyncIterator[TaskGroup]:
-        attempt, around = self._attempt, f"{self._branch}groups"
-        depth = attempt.counts.get(around, 0)  # a save may put an inner group behind the agent, and not the outer one
-        opened = attempt.name_operation(self._branch, "group", "", None, depth)
+        opened, depth = self._attempt.names.of_block(self._branch, "group", None)
         number = split_operation_id(opened)[1]
-        attempt.counts[around] = depth + 1
         try:
             async with anyio.create_task_group() as tasks:
                 yield _Group(self, f"group{number}" if not depth else f"group{depth}-{number}", tasks)
         finally:
-            attempt.counts[around] = depth
-            attempt.leave_behind(opened)
+            self._attempt.leave_behind(opened)
 
     @asynccontextmanager
     async def model_call(self) -> AsyncIterator[None]:
@@ -203,12 +199,14 @@ class LocalContext(Context):
         attempt = self._attempt
         # As it is now: what another task is given while this is written is not in the state. And the latest only: of
         # two tasks that save, the one that asked first may be written last.
-        attempt.to_save = latest = to_json(state, "the state to save"), attempt.passed.copy()
+        attempt.to_save = latest = to_json(state, "the state to save")
+        attempt.names.begin_save()
 
         def plan(view: View, session: SessionState) -> Iterable[e.AnyEvent]:
-            if attempt.to_save is not None:
-                raw, passed = attempt.to_save
-                yield e.StateSaved(at=attempt.host.clock.now(), state=raw, counts={**session.counts, **passed})
+            raw, attempt.to_save = attempt.to_save, None
+            if raw is not None:
+                counts, floor = attempt.names.save(session.kept)
+                yield e.StateSaved(at=attempt.host.clock.now(), state=raw, counts=counts, floor=floor)
 
         attempt.begin_operation()
         try:
@@ -218,6 +216,7 @@ class LocalContext(Context):
         finally:
             if attempt.to_save is latest:
                 attempt.to_save = None
+                attempt.names.drop_save()
             attempt.end_operation()
 
     def _finished(

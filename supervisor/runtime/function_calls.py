@@ -58,7 +58,7 @@ class FunctionCall(Call):
         named = mask(plain(passed), tool.secret)
         if model_id is not None:
             named = [model_id, named]
-        operation = attempt.name_operation(branch, "call", tool.name, named)
+        operation = attempt.names.of_operation(branch, "call", tool.name, named)
         shown = digest(mask(plain(full), tool.secret))
         super().__init__(
             attempt, operation, tool.name, arguments, shown, secret=tool.secret, is_idempotent=tool.idempotent

@@ -26,7 +26,7 @@ from supervisor.runtime.attempt import Attempt
 
 async def receive(attempt: Attempt, branch: str) -> str:
     """Wait for a message; see Context.receive."""
-    operation = attempt.name_operation(branch, "receive", "", None)
+    operation = attempt.names.of_operation(branch, "receive", "", None)
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:
@@ -53,7 +53,7 @@ def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
 
 async def say(attempt: Attempt, branch: str, text: str) -> None:
     """Say something to whoever watches; see Context.send."""
-    operation = attempt.name_operation(branch, "send", "", text)
+    operation = attempt.names.of_operation(branch, "send", "", text)
     attempt.begin_operation()
     try:
         if await attempt.enter(operation) is None:

@@ -109,7 +109,7 @@ class RefusedCall(Call):
             secret = secret.union(given.keys() - set(offered))
         name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
         named = mask(given, secret)
-        operation = attempt.name_operation(branch, "call", name, [call.id, named])
+        operation = attempt.names.of_operation(branch, "call", name, [call.id, named])
         super().__init__(
             attempt, operation, call.tool[:_LONGEST_NAME], arguments, digest(named), secret=tuple(sorted(secret))
         )
@@ -151,7 +151,7 @@ class AgentCall(Call):
     ) -> None:
         self._agent = agent
         given = agent.input_as_arguments(agent.encode_input((), arguments))
-        operation = attempt.name_operation(branch, "call", agent.name, [model_id, arguments])
+        operation = attempt.names.of_operation(branch, "call", agent.name, [model_id, arguments])
         super().__init__(attempt, operation, agent.name, given, digest(msgspec.json.decode(given)), is_idempotent=True)
 
     @property

@@ -27,7 +27,7 @@ async def restart_or_end(attempt: Attempt, ending: Ending, failed: frozenset[str
     """Append that the run is restarted, and return None; or return the ending that stands. Raises StoreError."""
     if attempt.spec.restart != "transient" or ending.kind not in ("failed", "stalled"):
         return ending
-    stopped_at, late = attempt.stopped_at[0], attempt.asked_late
+    stopped_at, late = attempt.stopped_at, attempt.asked_late
     cause, chance = ending.cause or ending.kind, random.random()  # noqa: S311 # it spreads load, and guards nothing
     ended = Ended(kind=ending.kind, cause=cause, failed=failed, stopped_at=stopped_at, asked_late=late)
     planned: list[tuple[e.RunRestarted | None, str]] = []

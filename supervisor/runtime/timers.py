@@ -46,7 +46,7 @@ def _finished(attempt: Attempt, operation: str, kind: str, *, expired: bool) -> 
 async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
     """Wait until a journaled instant; see Context.sleep."""
     _check_seconds(seconds)
-    operation = attempt.name_operation(branch, "sleep", "", seconds)
+    operation = attempt.names.of_operation(branch, "sleep", "", seconds)
     attempt.begin_operation()
     try:
         try:
@@ -88,9 +88,7 @@ class DurableTimer:
         self.scope = anyio.CancelScope()
         self._attempt = attempt
         self._seconds = seconds
-        self._around = f"{branch}around:{seconds}"
-        self._depth = attempt.counts.get(self._around, 0)
-        self._operation = attempt.name_operation(branch, "timer", "", seconds, self._depth)
+        self._operation, _ = attempt.names.of_block(branch, "timer", seconds)
         self._firing = anyio.CancelScope()
         self._due: Appointment | None = None
         self._has_fired = anyio.Event()
@@ -108,7 +106,6 @@ class DurableTimer:
             await _begin(attempt, self._operation, "timer", self._seconds)
         finally:
             attempt.end_operation()
-        attempt.counts[self._around] = self._depth + 1
         record = attempt.state.operations[self._operation]
         if self.expired:
             attempt.host.start_soon(self._fire)
@@ -177,7 +174,6 @@ class DurableTimer:
         return None
 
     def _end(self) -> None:
-        self._attempt.counts[self._around] = self._depth
         self._firing.cancel()
         self._attempt.host.alarm.take_back(self._due)
         self._attempt.timers.pop(self._operation, None)

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from scenes import ForkingStore, events as events_of, fork, opened
 
-from supervisor import Context, MemoryStore, agent, open_supervisor, tool
+from supervisor import Context, MemoryStore, StepFailed, agent, open_supervisor, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -163,3 +163,49 @@ async def test_a_crash_behind_a_save_diverges_nowhere_and_runs_nothing_twice(sav
             (run,) = await supervisor.resume("s")
             assert (await run.outcome()).kind == "succeeded", (await run.outcome()).cause
         assert len(effects) == len({*effects})
+
+
+async def test_a_save_says_no_more_than_what_is_open():
+    """Or the saves of a run that lives for months would grow with all that it has ever done."""
+
+    @agent
+    async def lives_long(ctx: Context) -> None:
+        async with ctx.move_on_after(1e6):
+            for done in range(ctx.saved or 0, 20):
+                await ctx.call(effect, str(done))
+                await ctx.save(done + 1)
+
+    async with opened(store := MemoryStore()) as supervisor:
+        await (await supervisor.start(lives_long, session="s")).result()
+    saves = events_of(store, "s", e.StateSaved)
+    assert [len(event.counts) for event in saves] == [1] * 20
+
+
+fails: list[str] = []
+
+
+async def fragile() -> None:
+    if fails:
+        raise ConnectionError(fails.pop())
+
+
+@agent(restart="transient")
+async def mends(ctx: Context) -> str:
+    if ctx.saved is None:
+        try:
+            await ctx.step(fragile)
+        except StepFailed:
+            await ctx.call(effect, "clean-up")
+            raise
+        await ctx.save("mended")
+    return (await ctx.call(effect, "clean-up")).content
+
+
+async def test_what_a_restart_has_kept_is_kept_over_a_save():
+    """T1: the call that was made on the way out of a failure has its result; asked for once more, it gets that."""
+    effects.clear()
+    fails[:] = ["net"]
+    async with opened() as supervisor:
+        run = await supervisor.start(mends)
+        assert await run.result() == "clean-up"
+    assert effects == ["clean-up"]
