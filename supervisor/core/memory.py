@@ -11,14 +11,24 @@ Rules
 """
 
 from operator import itemgetter
+from typing import NamedTuple
 
 from supervisor.core.session import SessionState
+
+
+class Asked(NamedTuple):
+    """When the agent asked for something new: behind which save, how many results it had been given since that save,
+    and how many in all."""
+
+    saves: int
+    given: int
+    gifts: int
 
 
 class Memory:
     """What one attempt has asked for and been given."""
 
-    __slots__ = ("_begun", "_given", "_next", "_oldest", "_saves", "unclaimed")
+    __slots__ = ("_begun", "_gifts", "_given", "_next", "_oldest", "_saves", "unclaimed")
 
     def __init__(self, state: SessionState) -> None:
         begun = ((record.begun, operation) for operation, record in state.operations.items())
@@ -26,7 +36,9 @@ class Memory:
         """What the journal held when the attempt began, in the order in which it had begun."""
         self.unclaimed = dict.fromkeys(state.operations)
         self._oldest = 0
-        self._given: dict[str, None] = {}
+        self._given: dict[str, int] = {}
+        """The how-many-th each result was."""
+        self._gifts = 0
         self._next = 0
         self._saves = state.saves
 
@@ -40,13 +52,14 @@ class Memory:
 
     def give(self, operation: str) -> None:
         """The result was given to the agent, or whoever waited for it is gone."""
-        self._given[operation] = None
+        self._given.setdefault(operation, self._gifts)
+        self._gifts += 1
 
     def front(self, state: SessionState) -> str | None:
         """Return the operation whose result may be given now; None if the agent must ask again, or get one, first."""
         if self._saves != state.saves:
             self._saves, self._next = state.saves, 0
-            self._given = {operation: None for operation in self._given if operation in state.operations}
+            self._given = {name: number for name, number in self._given.items() if name in state.operations}
         while self._next < len(state.order) and state.order[self._next] in self._given:
             self._next += 1
         if self._next == len(state.order):
@@ -56,10 +69,18 @@ class Memory:
             return None
         return operation
 
-    def count_given(self, state: SessionState) -> int:
-        """Return how many results the agent was given, since its last save."""
+    def ask(self, state: SessionState) -> Asked:
+        """The agent asks for something new."""
         self.front(state)
-        return self._next
+        return Asked(state.saves, self._next, self._gifts)
+
+    def given_when(self, asked: Asked, state: SessionState) -> int:
+        """Return how many of the results that are remembered the agent had been given when it asked for something. A
+        save may have come between: it forgets only what the agent had been given when it asked for the save."""
+        if asked.saves == state.saves:
+            return asked.given
+        later = (self._given.get(operation, asked.gifts) >= asked.gifts for operation in state.order)
+        return next((place for place, is_later in enumerate(later) if is_later), len(state.order))
 
     def _oldest_unclaimed(self) -> int:
         while self._begun[self._oldest][1] not in self.unclaimed:

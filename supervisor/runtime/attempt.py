@@ -176,7 +176,7 @@ class Attempt:
     async def enter(self, operation: str) -> Operation | None:
         """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
         if operation not in self.state.operations:  # before others are given more: the agent has asked for it by now
-            self.names.open[operation] = self.state.saves, self.memory.count_given(self.state)
+            self.names.open[operation] = self.memory.ask(self.state)
             if self.fate is not None:
                 self.asked_late |= {operation}
         await self.check()
@@ -234,8 +234,8 @@ class Attempt:
         def unless_sealed(view: View) -> Iterable[Entry]:
             if bound:
                 self._check_sealed()
-            saves = view.session(self.session).saves
-            return [(to, self._stamped(event, saves) if to == self.session else event) for to, event in plan(view)]
+            state = view.session(self.session)
+            return [(to, self._stamped(event, state) if to == self.session else event) for to, event in plan(view)]
 
         try:
             await self.host.journal.append(unless_sealed)
@@ -243,14 +243,10 @@ class Attempt:
             self.host.suspend_tree(self, error)
             raise Suspended from error
 
-    def _stamped(self, event: E, saves: int | None = None) -> E:
-        """Say in the event that begins an operation what the agent had been given when it asked for it: nothing of what
-        is still remembered, if there was a save in between."""
+    def _stamped(self, event: E, state: SessionState) -> E:
+        """Say in the event that begins an operation what the agent had been given when it asked for it."""
         asked = self.names.open.get(event.operation) if type(event) in _BEGINNING else None
-        if asked is None:
-            return event
-        (asked_after, given), saves = asked, self.state.saves if saves is None else saves
-        return msgspec.structs.replace(event, given=given if asked_after == saves else 0)
+        return event if asked is None else msgspec.structs.replace(event, given=self.memory.given_when(asked, state))
 
     async def abandon(
         self, event: e.OperationAbandoned, follow: Callable[[View], Iterable[Entry]] = lambda view: ()
@@ -303,7 +299,9 @@ class Attempt:
         await self.pass_barrier()
         self._check_sealed()
         try:
-            return await self.host.journal.note(self.session, lambda: (made := make()) and self._stamped(made))
+            return await self.host.journal.note(
+                self.session, lambda: (made := make()) and self._stamped(made, self.state)
+            )
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error

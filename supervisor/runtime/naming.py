@@ -18,6 +18,7 @@ from typing import Any
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import operation_id, operation_key, split_operation_id
+from supervisor.core.memory import Asked
 from supervisor.core.session import SessionState
 from supervisor.runtime.tasks import current_coroutine, is_alive
 
@@ -32,9 +33,9 @@ class Names:
         """The coroutine of the task that did each operation last."""
         self._saving: dict[str, int] | None = None
         """Of a save that is about to be committed: how many lie behind it, where not all do."""
-        self.open: dict[str, tuple[int, int] | None] = {}
-        """What does not lie behind the agent: operations, timed blocks and task groups. Of what is new to the journal,
-        how many results the agent had been given since which of its saves, when it asked."""
+        self.open: dict[str, Asked | None] = {}
+        """What does not lie behind the agent: operations, timed blocks and task groups; and of what is new to the
+        journal, when the agent asked for it."""
 
     def of_operation(self, branch: str, kind: str, name: str, arguments: Any) -> str:
         """Return an operation's id. Raises InvalidInput if two live tasks do the same."""

@@ -41,7 +41,7 @@ class Racing(RuleBasedStateMachine):
         """The agent asks for something new; its entry may come to the journal later."""
         self.count += 1
         operation = f"call:t{self.count}:0#1"
-        self.known[operation] = self.memory.count_given(self.state)
+        self.known[operation] = self.memory.ask(self.state).given
         self.asked.add(operation)
 
     @precondition(lambda self: self.unwritten)
@@ -61,7 +61,7 @@ class Racing(RuleBasedStateMachine):
         """What a restart has forgotten or kept, or was cut off before it was journaled, is asked for as if it were
         new."""
         operation = data.draw(st.sampled_from(self.anew))
-        self.known[operation] = self.memory.count_given(self.state)
+        self.known[operation] = self.memory.ask(self.state).given
         self.asked.add(operation)
 
     @precondition(lambda self: self.failures and not self.memory.is_replaying)

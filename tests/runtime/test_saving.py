@@ -150,7 +150,28 @@ async def saves_of_many(ctx: Context) -> None:
             tasks.start_soon(one, name)
 
 
-@pytest.mark.parametrize("saves", [tries_again, groups_again, groups_in_a_group, saves_of_many])
+@agent
+async def saves_beside(ctx: Context) -> None:
+    """One task saves how often the other has done the same, which does it again while that is written."""
+    done = ctx.saved or 0
+
+    async def repeats(ctx: Context) -> None:
+        nonlocal done
+        while done < 8:
+            await ctx.step(number, 1)
+            done += 1
+
+    async def saves(ctx: Context) -> None:
+        for _ in range(4):
+            await ctx.step(number, 2)
+            await ctx.save(done)
+
+    async with ctx.task_group() as group:
+        group.start_soon(repeats)
+        group.start_soon(saves)
+
+
+@pytest.mark.parametrize("saves", [tries_again, groups_again, groups_in_a_group, saves_of_many, saves_beside])
 async def test_a_crash_behind_a_save_diverges_nowhere_and_runs_nothing_twice(saves):
     """R1: what a save puts behind the agent is what lay behind it, also where the journal knows nothing of that."""
     effects.clear()
