@@ -215,7 +215,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
 
     `inactivity_timeout`: seconds between two signs of progress before the watchdog ends the run (W5).
     `first_progress_timeout`: seconds that a model call may take to its first heartbeat.
-    `active_timeout`: seconds of active time in all, waits for people not counted; None: no bound.
+    `active_timeout`: seconds of active time of one attempt, waits for people not counted; None: no bound. A run that
+    has left memory, or its process, begins anew when it goes on.
     `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
     `call_timeout`: the deadline in seconds of calls that say nothing of their own; a call's own goes before it, and it
     before the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.

@@ -19,6 +19,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.session import SessionState
 from supervisor.runtime.agents import load_agent
+from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.children import attempt_started
 from supervisor.runtime.ending import Ending, cancel_children
 from supervisor.runtime.journal import Entry, View
@@ -35,7 +36,7 @@ class Launcher:
         self._runner = runner
         self.under_way: set[str] = set()
         """Sessions whose next attempt is being prepared, or whose first one is being committed."""
-        self.sleepers: set[str] = set()
+        self.sleepers: dict[str, Appointment] = {}
         """Sessions that a timer is going to wake."""
         self._last_chance = anyio.Lock()
         self.again: set[str] = set()
@@ -54,22 +55,21 @@ class Launcher:
 
     def wake_at(self, session: str, deadline: float) -> None:
         """Launch a passivated session at an instant of the loop's clock."""
-        self.sleepers.add(session)
-        self._runner.alarm.at(deadline, lambda: self._come_due(session))
+        self._runner.alarm.take_back(self.sleepers.get(session))
+        self.sleepers[session] = self._runner.alarm.at(deadline, lambda: self._come_due(session))
 
     def has_timers(self) -> bool:
         """Whether a timer will wake a sleeper. What only expires does not count: it waits for a person."""
         store = self._runner.journal.store
         due = dict(store.next_due())
-        self.sleepers.intersection_update(due)
-        for session in self.sleepers:
+        for session in self.sleepers.keys() & due.keys():
             expiries = [approval.expires_at for approval in store.find_approvals(session=session)]
             if all(instant is None or instant > due[session] for instant in expiries):
                 return True
         return False
 
     def _come_due(self, session: str) -> None:
-        self.sleepers.discard(session)
+        self.sleepers.pop(session, None)
         self.launch(session)
         self._runner.note_change()
 
@@ -168,6 +168,7 @@ class Launcher:
             self._runner.concluding.endings[session] = given_up[0]
             self._runner.start_soon(self._runner.concluding.end_tree, session)
         if has_begun:
+            self._runner.alarm.take_back(self.sleepers.pop(session, None))
             self._runner.begin(session, spec)
 
     def _must_sleep(self, session: str, state: SessionState, now: datetime) -> bool:

@@ -189,3 +189,25 @@ async def test_killed_while_it_goes_to_sleep_it_is_found_asleep_or_awake():
             await supervisor.decide(approval.id, Approve(by="ana"))
             assert await run.result() == "ok"
         assert effects == ["a"]
+
+
+@agent
+async def listens(ctx: Context) -> None:
+    async with ctx.move_on_after(365 * DAY):
+        for _ in range(20):
+            await ctx.receive()
+
+
+async def test_a_sleeper_with_a_far_timer_is_to_be_woken_once():
+    """However often it was woken in between, or the alarm's calls would be kept until the timer is due."""
+    async with opened(passivate_after=60) as supervisor:
+        run = await supervisor.start(listens, session="s")
+        for _ in range(19):
+            await anyio.sleep(200)
+            await supervisor.send("s", "go on")
+        await anyio.sleep(200)
+        assert sum(callback is not None for _, _, callback in supervisor._runner.alarm._heap) == 1
+        await supervisor.send("s", "enough")
+        await run.result()
+        await anyio.sleep(200)
+        assert sum(callback is not None for _, _, callback in supervisor._runner.alarm._heap) == 0
