@@ -47,10 +47,10 @@ FORKING_OWNER = OWNER.replace(
 )
 
 
-async def nothing_left(word):
-    """Wait until no process has the word."""
+async def nothing_left(word, pid=None, started=None):
+    """Wait until no process has the word, and this one is gone: in its last moment a process has no words any more."""
     with anyio.fail_after(60):
-        while processes_with(word):
+        while processes_with(word) or (pid is not None and started_at(pid) == started):
             await anyio.sleep(0.02)
 
 
@@ -72,7 +72,7 @@ async def test_an_owner_killed_before_the_release_has_run_nothing(anyio_backend_
     assert started_at(pid) == started
     owner.kill()
     owner.wait()
-    await nothing_left(marker)
+    await nothing_left(marker, pid, started)
     assert not (tmp_path / "ran").exists()
     assert await end_survivor(pid, started) in ("gone", "not ours")
 
@@ -96,7 +96,7 @@ async def test_an_owner_killed_later_takes_all_of_its_command_along(anyio_backen
     owner, (pid, started, _) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
     owner.kill()
     owner.wait()
-    await nothing_left(marker)
+    await nothing_left(marker, pid, started)
     assert await end_survivor(pid, started) in ("gone", "not ours")
 
 
@@ -137,7 +137,7 @@ async def test_a_survivor_is_ended_by_pid_and_start_time(anyio_backend_name, mar
     assert await end_survivor(pid, None, 0.1) == "not ours"
     assert find(pid) is not None
     assert await end_survivor(pid, started, 0.1) == "ended"
-    await nothing_left(marker)
+    await nothing_left(marker, pid, started)
     assert await end_survivor(pid, started, 0.1) in ("gone", "not ours")
 
 
