@@ -66,7 +66,9 @@ def test_an_empty_file_becomes_a_store(path):
     path.parent.mkdir()
     path.touch()
     make(path)
-    SqliteStore(path, create=False).open()
+    store = SqliteStore(path, create=False)
+    store.open()
+    store.close()
 
 
 def newer(path):
