@@ -91,9 +91,10 @@ class Watch:
         self._rearm()
 
     def heartbeat(self) -> None:
-        self.inactivity.beat = self._dog.coarse
-        if self.inactivity.unheard:
-            self.inactivity.hear(self._call)
+        inactivity = self.inactivity
+        inactivity.beat = self._dog.coarse
+        if inactivity.unheard:
+            inactivity.hear(self._call)
 
     def keepalive(self) -> None:
         self.inactivity.keepalive(self._dog.now(), self._call)
