@@ -171,7 +171,34 @@ async def saves_beside(ctx: Context) -> None:
         group.start_soon(saves)
 
 
-@pytest.mark.parametrize("saves", [tries_again, groups_again, groups_in_a_group, saves_of_many, saves_beside])
+@agent
+async def begins_beside_a_save(ctx: Context) -> None:
+    """One task does again what it has done, in the instant in which another has asked for a save."""
+    is_saved, passed, saving = ctx.saved is not None, anyio.Event(), anyio.Event()
+
+    async def does_it_again(ctx: Context) -> None:
+        if not is_saved:
+            await ctx.step(number, 1)
+            passed.set()
+        await saving.wait()
+        await ctx.step(number, 1)
+
+    async def saves(ctx: Context) -> None:
+        if is_saved:
+            return saving.set()
+        await passed.wait()
+        saving.set()
+        return await ctx.save("once")
+
+    async with ctx.task_group() as group:
+        group.start_soon(does_it_again)
+        group.start_soon(saves)
+
+
+SAVES = [tries_again, groups_again, groups_in_a_group, saves_of_many, saves_beside, begins_beside_a_save]
+
+
+@pytest.mark.parametrize("saves", SAVES)
 async def test_a_crash_behind_a_save_diverges_nowhere_and_runs_nothing_twice(saves):
     """R1: what a save puts behind the agent is what lay behind it, also where the journal knows nothing of that."""
     effects.clear()
