@@ -129,8 +129,8 @@ def grantable(
     if not is_shell:
         return (None,)
     prefix = shell_patterns.prefix_pattern(arguments, cwd)
-    found = (exact,) if prefix is None else (exact, prefix)
-    return tuple(None if pattern == patterns.to_json(arguments) else pattern for pattern in found)
+    found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)
+    return tuple(None if pattern == whole else pattern for pattern in found)
 
 
 def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Option, ...]:
