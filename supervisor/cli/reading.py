@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from supervisor.channels.cards import ago, asked_facts, at, decided, headline, origin, path_text, place as place_of
+from supervisor.channels.cards import (
+    GUTTER,
+    ago,
+    asked_facts,
+    at,
+    decided,
+    headline,
+    origin,
+    path_text,
+    place as place_of,
+)
 from supervisor.channels.granting import grants
 from supervisor.channels.visible import visible
 from supervisor.cli import answers
@@ -248,6 +258,8 @@ def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionVie
             day = when.date()
             print(f"{day:%A, %Y-%m-%d}")
         print(f"  {when:%H:%M:%S}  {story.tell(row, now)}")
+        for line in visible(getattr(row.event, "traceback", "").rstrip(), lines=True).splitlines():
+            print(f"            {GUTTER}{line}")
     for child in children:
         print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
     if children:

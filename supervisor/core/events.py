@@ -92,6 +92,8 @@ class OperationFinished(Event, frozen=True, kw_only=True):
     kind: str
     value: Raw = Raw(b"null")
     error: tuple[str, str] | None = None
+    traceback: str = ""
+    """Where a step raised, for people; no agent reads it (runtime/tracebacks.py)."""
     child: str | None = None
     message: str | None = None
     """The message that a `receive` took."""
@@ -153,6 +155,8 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
     content: str
     value: Raw = Raw(b"null")
     details: Raw = Raw(b"{}")
+    traceback: str = ""
+    """Where the tool raised, for people; no agent reads it (runtime/tracebacks.py)."""
 
 
 class JobStarted(Event, frozen=True, kw_only=True):
@@ -295,6 +299,8 @@ class RunFinished(Event, frozen=True, kw_only=True):
     value: Raw = Raw(b"null")
     cause: str | None = None
     partial: Raw = Raw(b"null")
+    traceback: str = ""
+    """Where the agent raised, for people; its parent is not told (runtime/tracebacks.py)."""
 
 
 AnyEvent = (

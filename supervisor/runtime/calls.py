@@ -186,9 +186,14 @@ class Call(ABC):
         return ()
 
     async def finish(
-        self, kind: ResultKind, content: str, details: Mapping[str, Any], value: msgspec.Raw = JSON_NULL
+        self,
+        kind: ResultKind,
+        content: str,
+        details: Mapping[str, Any],
+        value: msgspec.Raw = JSON_NULL,
+        traceback: str = "",
     ) -> None:
-        await self._commit(finished(self.operation, self.now(), kind, content, details, value))
+        await self._commit(finished(self.operation, self.now(), kind, content, details, value, traceback))
 
     async def _commit(self, event: e.ToolCallFinished) -> None:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:

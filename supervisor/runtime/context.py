@@ -19,7 +19,7 @@ from msgspec import Raw
 from supervisor.abc import Context, Run, TaskGroup, Timer
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
 from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import shown
@@ -36,6 +36,7 @@ from supervisor.runtime.journal import View
 from supervisor.runtime.messages import receive, say, transcript
 from supervisor.runtime.model_calls import model_call
 from supervisor.runtime.timers import DurableTimer, sleep
+from supervisor.runtime.tracebacks import secret_values, text_of, traceback_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,14 +103,15 @@ class LocalContext(Context):
 
     async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:
         """Do the work of a step; a failure is its result, too."""
-        value, error = JSON_NULL, None
+        value, error, traceback = JSON_NULL, None, ""
         try:
             what = f"the result of step {fn.__qualname__}"
             value = to_json(await fn(*args, **kwargs), what)
             from_json(value, hint_of(fn, "return"), what)
         except Exception as failure:  # noqa: BLE001 # a step is the agent's code: whatever it raises is journaled
-            value, error = JSON_NULL, (type(failure).__name__, printable(str(failure)))
-        return self._finished(operation, "step", value, error)
+            value, error = JSON_NULL, (type(failure).__name__, text_of(failure))
+            traceback = traceback_of(failure, secret_values(self._attempt.state))
+        return self._finished(operation, "step", value, error, traceback)
 
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         child = await spawn(self._attempt, self._branch, agent, args, kwargs)
@@ -220,10 +222,11 @@ class LocalContext(Context):
             attempt.end_operation()
 
     def _finished(
-        self, operation: str, kind: str, value: Raw, error: tuple[str, str] | None = None
+        self, operation: str, kind: str, value: Raw, error: tuple[str, str] | None = None, traceback: str = ""
     ) -> e.OperationFinished:
         now = self._attempt.host.clock.now()
-        return e.OperationFinished(at=now, operation=operation, kind=kind, value=value, error=error)
+        told: dict[str, Any] = {"kind": kind, "value": value, "error": error, "traceback": traceback}
+        return e.OperationFinished(at=now, operation=operation, **told)
 
     def _value(self, record: Operation, type_: Any, what: str) -> Any:
         assert isinstance(record.result, e.OperationFinished)

@@ -5,6 +5,7 @@ Pure planning over a View. Endings of live attempts are handed in; whoever is as
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -25,6 +26,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     value: Raw = JSON_NULL
     cause: str | None = None
     partial: Raw = JSON_NULL
+    traceback: str = ""
+    """For people: the parent, which is an agent, is not told."""
+    error: BaseException | None = None
+    """What the agent raised, for the program that started the run in this process (runtime/runs.py)."""
 
 
 def open_tree(view: View, top: str) -> list[str]:
@@ -78,11 +83,12 @@ def end_events(
         if (said := _last_words(ending)) is not None:
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))
-        yield session, e.RunFinished(at=now, **msgspec.structs.asdict(ending))
+        told: dict[str, Any] = {name: getattr(ending, name) for name in ("kind", "value", "cause", "partial")}
+        yield session, e.RunFinished(at=now, **told, traceback=ending.traceback)
         yield from ((session, event) for event in next_turn(state, ending.kind, now))
         parent = state.facts.parent
         if parent is not None and view.session(parent).is_open:
-            yield parent, e.ChildEnded(at=now, child=session, **msgspec.structs.asdict(ending))
+            yield parent, e.ChildEnded(at=now, child=session, **told)
 
 
 def _last_words(ending: Ending) -> str | None:

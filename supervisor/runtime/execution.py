@@ -13,6 +13,7 @@ from supervisor.core.errors import InvalidInput, Suspended
 from supervisor.core.restarts import failed_steps
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.ending import Ending
+from supervisor.runtime.tracebacks import describe, secret_values, traceback_of
 
 
 def _own_error(raised: BaseException | None) -> BaseException | None:
@@ -68,16 +69,17 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
     if fate is not None and fate.is_pause:
         return None
     if fate is not None:
-        cause = fate.cause + (f"; while ending: {_describe(error)}" if error is not None else "")
+        cause = fate.cause + (f"; while ending: {describe(error)}" if error is not None else "")
         if returned:
             partial = _partial(returned[0])
-        return Ending(kind=fate.kind, cause=printable(cause), partial=partial)  # type: ignore[arg-type] # no pause: an outcome's kind
+        raised = _raised(attempt, error)
+        return Ending(kind=fate.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
     unasked = _unasked(attempt)
     if error is None and not returned:  # a group of nothing else
         error = _stray()
     if error is not None:
-        cause = _describe(error) + (f"; {attempt.diverged().cause}" if unasked else "")
-        return Ending(kind="failed", cause=printable(cause), partial=partial)
+        cause = describe(error) + (f"; {attempt.diverged().cause}" if unasked else "")
+        return Ending(kind="failed", cause=printable(cause), partial=partial, **_raised(attempt, error))
     if unasked:
         return Ending(kind="failed", cause=printable(attempt.diverged().cause), partial=partial)
     try:
@@ -100,7 +102,7 @@ def _partial(value: Any) -> Any:
         return to_json(printable(repr(value)), "a partial result")
 
 
-def _describe(error: BaseException | None) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return f"{error.message}: " + "; ".join(_describe(inner) for inner in error.exceptions)
-    return f"{type(error).__name__}: {error}"
+def _raised(attempt: Attempt, error: BaseException | None) -> dict[str, Any]:
+    """Return what an Ending says of an exception."""
+    traceback = "" if error is None else traceback_of(error, secret_values(attempt.state))
+    return {"traceback": traceback, "error": error}

@@ -22,6 +22,7 @@ from supervisor.runtime.calls import Call, Effect, Forbidden
 from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import View
 from supervisor.runtime.stray import is_own_doing
+from supervisor.runtime.tracebacks import describe, secret_values, traceback_of
 
 CONNECTION_LOST: Final = (
     ConnectionError,
@@ -108,9 +109,11 @@ class FunctionCall(Call):
                 raise cancelled from None
             if not isinstance(error, Exception | SystemExit):
                 raise
-            text = f"{type(error).__name__}: {error}"
             reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
-            await self.finish("error", text, {"reason": reason, "effect": context.effect})
+            traceback = traceback_of(error, secret_values(self.attempt.state))
+            await self.finish(
+                "error", describe(error), {"reason": reason, "effect": context.effect}, traceback=traceback
+            )
         else:
             if scope.cancelled_caught:
                 text = f"the call did not end within its deadline of {timeout:g} s"

@@ -48,7 +48,7 @@ from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
 from supervisor.runtime.ruling import named
-from supervisor.runtime.runner import Runner
+from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
@@ -322,6 +322,10 @@ class LocalSupervisor(Supervisor):
         live = self._runner.journal.states.get(session)
         number = live.runs if live is not None else self._count_runs(self.get_row(session).id)
         return LocalRun(self, session, None, number)
+
+    def raised_by(self, session: str, number: int) -> Raised:
+        """Return where the exception of a run is kept, for as long as the caller keeps it."""
+        return self._runner.raised.setdefault((session, number), Raised())
 
     def _count_runs(self, session: str) -> int:
         return sum(isinstance(row.event, e.RunStarted | e.ImportStarted) for row in self.store.journal(session))

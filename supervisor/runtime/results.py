@@ -21,6 +21,7 @@ def finished(
     content: str,
     details: Mapping[str, Any],
     value: msgspec.Raw = JSON_NULL,
+    traceback: str = "",
 ) -> e.ToolCallFinished:
     """Return the one result of a call, as the journal can hold it."""
     size = len(content) + len(bytes(value))
@@ -34,6 +35,7 @@ def finished(
         content=printable(content),
         value=value if kind == "ok" else JSON_NULL,
         details=encode_details(details),
+        traceback=traceback,
     )
 
 

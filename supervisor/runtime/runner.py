@@ -12,6 +12,7 @@ Rules
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from functools import partial
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
@@ -46,6 +47,12 @@ from supervisor.runtime.watchdog import Watchdog
 log = FactLog(__name__)
 
 
+class Raised:
+    """What the agent of a run raised, in the process in which it ran."""
+
+    error: BaseException | None = None
+
+
 class Runner:
     """The attempts of this process. Implements what an Attempt needs of its host."""
 
@@ -71,6 +78,8 @@ class Runner:
         """Called when something has come for a tree that is not ours."""
         self.jobs: Jobs = NoJobs()
         self.survivors = Survivors()
+        self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
+        """Where the exception of a run (session, number) is kept for as long as a program holds the run's handle."""
         self._running = 0
         self._changed = Bell()
         self._tasks: TaskGroup | None = None
@@ -300,6 +309,8 @@ class Runner:
                 ending = await restart_or_end(attempt, ending, failed)
                 sleeps = ending is None
                 if ending is not None:
+                    if (kept := self.raised.get((attempt.session, attempt.run))) is not None:
+                        kept.error = ending.error
                     await self.concluding.conclude(attempt, ending)
         except Suspended as error:
             self.refuse(attempt.session, str(error))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from supervisor.abc import Run
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import SupervisorError
+from supervisor.core.errors import RunFailed, SupervisorError
 from supervisor.core.values import Approval, Outcome
 from supervisor.runtime.children import outcome_of
 from supervisor.runtime.hub import end_key
@@ -44,6 +44,7 @@ class LocalRun(Run[R]):
         """How many outcomes of the session's journal are still to be passed, the run's own included."""
         self._cursor = 0
         self._ended: e.RunFinished | None = None
+        self._raised = supervisor.raised_by(session, number)
 
     def __repr__(self) -> str:
         return f"<run on {self.session}, {'finished' if self.is_finished else 'open'}>"
@@ -63,7 +64,11 @@ class LocalRun(Run[R]):
                 await self._supervisor.hub.news(end_key(self.session)).wait()
 
     async def result(self) -> R:
-        return (await self.outcome()).value
+        outcome = await self.outcome()
+        try:
+            return outcome.value
+        except RunFailed as failed:
+            raise failed from self._raised.error
 
     async def cancel(self, reason: str | None = None) -> None:
         if not self.is_finished:

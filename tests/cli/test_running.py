@@ -25,6 +25,10 @@ def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):
     assert answer.code == 1
     assert "no luck" in answer.err
     assert "\x1b" not in answer.err
+    (session,) = supervisor("sessions", "--json").json
+    shown = supervisor("show", session["id"]).out
+    assert f'File "{AGENTS}", line' in shown  # where it was raised
+    assert "\x1b" not in shown
 
 
 def test_a_restart_is_told_once(supervisor):

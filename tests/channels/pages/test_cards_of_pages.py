@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 from page_facts import NOW, an_approval, asked, began, ended, finished, rows
 
 from supervisor.channels.visible import visible
@@ -232,3 +233,11 @@ def test_a_story_tells_a_call_once_with_its_question_and_its_answer():
     (call,) = [entry for entry in told.entries if entry.kind == "call"]
     assert (call.command, call.state, call.text, call.approval) == ("make", "ok", "out", "a1")
     assert story(rows(*began(), asked(5), ended(10)), {}, most=1).left_out == 3
+
+
+def test_a_page_of_a_session_shows_where_its_code_raised():
+    """A traceback stands with what it explains: the end of a run, a call, a step."""
+    lost = replace(ended(10), kind="failed", cause="KeyError: 5", traceback='File "agents.py", line 7, in <module>')
+    (entry,) = [entry for entry in story(rows(*began(), lost), {}).entries if entry.state == "failed"]
+    page = rendering.environment().from_string('{% import "parts.html" as parts %}{% include "entry.html" %}')
+    assert "agents.py&#34;, line 7, in &lt;module&gt;" in page.render(entry=entry, now=NOW)

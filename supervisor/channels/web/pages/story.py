@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, kw_only=True):
     session: str | None = None
     """A sub-agent that the entry is about."""
     is_cut: bool = False
+    traceback: str = ""
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +113,7 @@ class _Teller:
             case e.ToolCallFinished():
                 entry.state, entry.text = event.kind, event.content[:MOST_CHARACTERS]
                 entry.is_cut = entry.is_cut or len(event.content) > MOST_CHARACTERS
+                entry.traceback = event.traceback
             case e.OperationAbandoned():
                 entry.state, entry.text = "interrupted", event.content[:MOST_CHARACTERS]
             case _:
@@ -163,7 +165,7 @@ class _Teller:
                 self._add("life", event.at, "is being cancelled", event.reason or "", by=event.by, state="cancelled")
             case e.RunFinished():
                 text = _text(event.value) if event.kind == "succeeded" else event.cause or ""
-                self._add("life", event.at, event.kind, text, state=event.kind)
+                self._add("life", event.at, event.kind, text, state=event.kind, traceback=event.traceback)
             case e.ImportStarted():
                 self._add("life", event.at, f"imported from {event.format}", event.file)
             case _:
@@ -180,7 +182,8 @@ class _Teller:
             case e.OperationFinished(kind="step"):
                 failed = f"{event.error[0]}: {event.error[1]}" if event.error is not None else ""
                 name = split_operation_id(event.operation)[0].rsplit(":", 2)[-2]
-                self._add("step", event.at, name, failed or _text(event.value), state="error" if failed else "ok")
+                text, state = failed or _text(event.value), "error" if failed else "ok"
+                self._add("step", event.at, name, text, state=state, traceback=event.traceback)
             case e.JobStarted():
                 self._add("job", event.at, f"job {event.job}", command=event.command, state="running")
             case e.JobEnded():

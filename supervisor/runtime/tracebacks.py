@@ -1,0 +1,131 @@
+"""Tracebacks for people: where the code of an agent, a step or a tool raised.
+
+The journal holds a traceback with the fact that it explains. An agent reads none of it: a replay has no exception to
+show, so an agent that could read one would take another path.
+
+Rules
+- Frames of this package are folded to one line: they say nothing about the user's code.
+- The known secret values of a run (arguments that a tool declares secret) are masked.
+- A traceback has at most LIMIT bytes of UTF-8. A longer one keeps its beginning and its end, and says what is left out.
+- What an exception says of itself is the user's code: whatever its `__str__` raises is left out, and nothing is lost.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.encoding import printable
+from supervisor.core.masking import MASK
+from supervisor.core.session import SessionState
+
+LIMIT: Final = 16 * 1024
+SHORTEST_SECRET: Final = 4
+"""Characters. A shorter value stands in too much text that is not secret."""
+_OURS: Final = str(Path(__file__).parents[1]) + "/"
+
+
+def describe(error: BaseException) -> str:
+    """Return the type and text of an exception in one line; of a group, those of what it holds."""
+    if isinstance(error, BaseExceptionGroup):
+        return f"{error.message}: " + "; ".join(describe(inner) for inner in error.exceptions)
+    return f"{type(error).__name__}: {text_of(error)}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says of itself."""
+    try:
+        return printable(str(error))
+    except Exception as broken:  # noqa: BLE001 # its __str__ is the user's code, and must not cost the result
+        return f"(its text cannot be shown: __str__ raises {type(broken).__name__})"
+
+
+def traceback_of(error: BaseException, secrets: Collection[str] = ()) -> str:
+    """Return the traceback of an exception as the journal holds it."""
+    told = TracebackException.from_exception(error, compact=True)
+    for each in _all(told):
+        each.stack = _folded(each.stack)
+    text = printable("".join(told.format()))
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return _bounded(text)
+
+
+def secret_values(state: SessionState) -> set[str]:
+    """Return the texts in the secret arguments of a run's calls, as asked for and as edited."""
+    found: set[str] = set()
+    for record in (*state.operations.values(), *state.kept.values()):
+        if isinstance(record.request, e.ToolCallRequested) and record.request.secret:
+            for arguments in (record.request.arguments, record.arguments):
+                found |= secrets_in(arguments, record.request.secret)
+    return found
+
+
+def secrets_in(arguments: msgspec.Raw, secret: Collection[str]) -> set[str]:
+    """Return the texts in the arguments of these names, also as `repr` and JSON write them."""
+    decoded = msgspec.json.decode(arguments)
+    values = (decoded.get(name) for name in secret) if isinstance(decoded, Mapping) else (decoded,)
+    texts = {text for value in values for text in _texts(value) if len(text) >= SHORTEST_SECRET}
+    written = {msgspec.json.encode(text).decode()[1:-1] for text in texts}
+    return texts | written | {repr(text)[1:-1] for text in texts}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+            yield from value.split("\n")
+        case Mapping():
+            for each in value.values():
+                yield from _texts(each)
+        case list():
+            for each in value:
+                yield from _texts(each)
+        case bool() | None:
+            pass
+        case _:
+            yield str(value)
+
+
+def _all(told: TracebackException) -> Iterator[TracebackException]:
+    """Yield an exception, its causes, its contexts and what a group holds, each once."""
+    seen, left = set[int](), [told]
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            left += [other for other in (each.__cause__, each.__context__, *(each.exceptions or ())) if other]
+
+
+class _Stack(StackSummary):
+    """Formats a run of our own frames as one line."""
+
+    def format_frame_summary(self, frame_summary: FrameSummary, **options: Any) -> str:
+        if frame_summary.filename.startswith(_OURS):
+            return f"  ({frame_summary.name} of supervisor)\n"
+        return super().format_frame_summary(frame_summary, **options)
+
+
+def _folded(stack: StackSummary) -> StackSummary:
+    folded = _Stack()
+    for is_ours, run in groupby(stack, lambda frame: frame.filename.startswith(_OURS)):
+        frames = list(run)
+        if is_ours:
+            count = f"{len(frames)} frame{'s' if len(frames) > 1 else ''}"
+            frames = [FrameSummary(_OURS, len(folded), count, lookup_line=False, line="")]
+        folded += frames
+    return folded
+
+
+def _bounded(text: str) -> str:
+    whole = text.encode()
+    if len(whole) <= LIMIT:
+        return text
+    left_out = f"\n  ... {len(whole) - LIMIT + 80} bytes are left out here ...\n"
+    half = (LIMIT - len(left_out)) // 2
+    return whole[:half].decode(errors="ignore") + left_out + whole[-half:].decode(errors="ignore")
