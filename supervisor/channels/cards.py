@@ -10,7 +10,6 @@ Rules
 - Pure: `now` is an argument, and its time zone is the one in which times are shown.
 """
 
-import posixpath
 import shlex
 from datetime import datetime
 from typing import Any, Final
@@ -19,6 +18,7 @@ import msgspec
 
 from supervisor.channels.granting import HOW_LONG, Grant, grants, where
 from supervisor.channels.visible import visible
+from supervisor.core.folders import folder_of_call
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, Verdict
@@ -190,9 +190,9 @@ def _is_plain(text: str) -> bool:
 
 
 def place(approval: Approval, arguments: Any) -> str:
-    """Return where it would run: a tool's own cwd counts from the session's."""
+    """Return where it would run."""
     own = arguments.get("cwd") if isinstance(arguments, dict) else None
-    return visible(posixpath.join(approval.cwd, own) if isinstance(own, str) else approval.cwd)
+    return visible(folder_of_call(approval.cwd, own if isinstance(own, str) else None))
 
 
 def question_text(approval: Approval) -> str:

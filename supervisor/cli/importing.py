@@ -22,6 +22,7 @@ from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, Refused
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.folders import known_folder
 from supervisor.core.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -95,9 +96,12 @@ async def _import(
     history: "History", file: str, place: Place, session: str | None, spec: "AgentSpec[Any, Any] | None"
 ) -> Imported:
     from supervisor.app import open_supervisor
+    from supervisor.runtime.identity import working_directory
     from supervisor.runtime.importing import Origin
 
-    origin = Origin(history.format, history.source, file, history.digest(), history.cwd)
+    # A file that does not name its folder is gone on with where it was imported.
+    folder = known_folder(history.cwd) or working_directory()
+    origin = Origin(history.format, history.source, file, history.digest(), folder)
     own = session or _own_id(history.source)
     async with open_supervisor(place.path) as supervisor, supervisor.importing(own, origin, spec) as importing:
         left_out = None

@@ -4,10 +4,12 @@ Rules
 - An allow pattern is the canonical JSON of all arguments, defaults filled in: one value more or less is another call.
 - A deny or ask_for pattern names some arguments, nested ones too: whatever else the call says, it is met. Numbers that
   are equal are the same there (1, 1.0, true), and are not in an allow.
+- An argument named `cwd` is compared as the folder in which the call runs (core/folders.py), in every tool.
 - What JSON cannot hold exactly (a NaN, keys that are no text) is never allowed by a pattern.
 - `covers` answers yes only if it is proved. `meets` answers no only if it is proved, and None in doubt.
 """
 
+import posixpath
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
@@ -15,19 +17,22 @@ from typing import Any
 import msgspec
 
 from supervisor.core.errors import InvalidInput
+from supervisor.core.folders import with_folder
 from supervisor.core.ids import canonical_json
 
 
-def covers(pattern: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether an allow pattern stands for exactly these arguments."""
+def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
+    """Whether an allow pattern stands for exactly these arguments of a call of a session in the folder `cwd`."""
     fields = read_object(pattern)
-    return fields is not None and is_same(fields, arguments)
+    return fields is not None and is_same(with_folder(fields, cwd), with_folder(arguments, cwd))
 
 
-def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
+def meets(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool | None:
     """Whether a deny or ask_for pattern is met; None if the pattern cannot be understood."""
     fields = read_object(pattern)
-    return None if fields is None else _is_part(fields, arguments)
+    if fields is None:
+        return None
+    return _is_part(fields, arguments) or _is_part(_settled(fields, cwd), _settled(arguments, cwd))
 
 
 def exact_pattern(arguments: Mapping[str, Any]) -> str | None:
@@ -70,6 +75,13 @@ def is_same(fields: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
     """Whether both are the same JSON, and JSON can hold them."""
     ours = to_json(fields)
     return ours is not None and ours == to_json(arguments)
+
+
+def _settled(arguments: Mapping[str, Any], cwd: str | None) -> dict[str, Any]:
+    """Return the arguments with their folder in its shortest spelling: a deny is met by every spelling of it."""
+    placed = with_folder(arguments, cwd)
+    folder = placed.get("cwd")
+    return {**placed, "cwd": posixpath.normpath(folder)} if isinstance(folder, str) else placed
 
 
 def _is_exact(value: Any) -> bool:

@@ -25,6 +25,7 @@ import msgspec
 
 from supervisor.core import patterns, shell_patterns
 from supervisor.core.errors import InvalidInput
+from supervisor.core.folders import with_folder
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Option
 
@@ -123,12 +124,11 @@ def grantable(
     if secret:
         return ()
     is_shell = tool == SHELL
-    exact = shell_patterns.exact_pattern(arguments, cwd) if is_shell else patterns.exact_pattern(arguments)
+    placed = with_folder(arguments, cwd)
+    exact = shell_patterns.exact_pattern(arguments, cwd) if is_shell else patterns.exact_pattern(placed)
     if exact is None or not _is_readable(exact):
         return ()
-    if not is_shell:
-        return (None,)
-    prefix = shell_patterns.prefix_pattern(arguments, cwd)
+    prefix = shell_patterns.prefix_pattern(arguments, cwd) if is_shell else None
     found, whole = (exact,) if prefix is None else (exact, prefix), patterns.to_json(arguments)
     return tuple(None if pattern == whole else pattern for pattern in found)
 
@@ -190,7 +190,7 @@ def _say(
         is_proved = rule.pattern is None or (not secret and _covers(rule.pattern, tool, arguments, cwd))
         return "allow" if is_proved else None
     is_doubtful = rule.pattern is not None and _names(rule.pattern, tool, secret)
-    met = None if is_doubtful else rule.pattern is None or _meets(rule.pattern, tool, arguments)
+    met = None if is_doubtful else rule.pattern is None or _meets(rule.pattern, tool, arguments, cwd)
     if met is False:
         return None
     return "deny" if met and rule.kind == "deny" else "ask"
@@ -199,11 +199,11 @@ def _say(
 def _covers(pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
     if tool == SHELL:
         return shell_patterns.covers(pattern, arguments, cwd)
-    return patterns.covers(pattern, arguments)
+    return patterns.covers(pattern, arguments, cwd)
 
 
-def _meets(pattern: str, tool: str, arguments: Mapping[str, Any]) -> bool | None:
-    return shell_patterns.meets(pattern, arguments) if tool == SHELL else patterns.meets(pattern, arguments)
+def _meets(pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | None) -> bool | None:
+    return shell_patterns.meets(pattern, arguments) if tool == SHELL else patterns.meets(pattern, arguments, cwd)
 
 
 def _names(pattern: str, tool: str, secret: Collection[str]) -> bool:

@@ -29,6 +29,7 @@ import msgspec
 
 from supervisor.core import patterns
 from supervisor.core.errors import InvalidInput
+from supervisor.core.folders import folder_of_call, known_folder, with_folder
 from supervisor.core.programs import BUILTINS, OFFERED, family, is_harmless, is_launcher
 from supervisor.core.shellwords import Word, as_text, quote, simple_words, split_commands
 
@@ -80,8 +81,8 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
     if read is None or call is None:
         return False
     if read.fields is not None:
-        return patterns.is_same(_placed(read.fields, cwd), _placed(arguments, cwd))
-    if not (call.is_bare and call.folder == (read.folder or _known(cwd)) and 0 < call.seconds <= read.seconds):
+        return patterns.is_same(with_folder(read.fields, cwd), with_folder(arguments, cwd))
+    if not (call.is_bare and call.folder == (read.folder or known_folder(cwd)) and 0 < call.seconds <= read.seconds):
         return False
     if read.is_prefix:
         prefix, words = read.words or (), call.words or ()
@@ -201,26 +202,9 @@ def _read_call(arguments: Mapping[str, Any], cwd: str | None) -> _Call | None:
         return None
     more = [value for name, value in arguments.items() if name not in ("command", "cwd", "timeout", "env")]
     is_bare = not arguments.get("env") and all(value is None or value is False for value in more)
-    return _Call(command, _folder(own, cwd), seconds if 0 < seconds < _ENDLESS else -1, is_bare)
-
-
-def _known(cwd: str | None) -> str | None:
-    return cwd if cwd is not None and cwd.startswith("/") else None
-
-
-def _folder(own: str | None, cwd: str | None) -> str | None:
-    base = _known(cwd)
-    if own is None or own.startswith("/") or base is None:
-        return base if own is None else own
-    return f"{base.rstrip('/')}/{own}"
-
-
-def _placed(arguments: Mapping[str, Any], cwd: str | None) -> dict[str, Any]:
-    """Return the arguments with the folder in which it will run, so that they mean the same tomorrow."""
-    own = arguments.get("cwd")
-    if own is not None and not isinstance(own, str):
-        return dict(arguments)
-    return {**arguments, "cwd": _folder(own, cwd)}
+    base = known_folder(cwd)
+    folder = own if base is None else folder_of_call(base, own)
+    return _Call(command, folder, seconds if 0 < seconds < _ENDLESS else -1, is_bare)
 
 
 def _head(call: _Call) -> str:
@@ -243,7 +227,7 @@ def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None) -> Iterator[s
         read = _read(_head(call) + text) if text else None
         if text and read is not None and read.text == text and not read.is_prefix:
             yield _head(call) + text
-    whole = patterns.exact_pattern(_placed(arguments, cwd))
+    whole = patterns.exact_pattern(with_folder(arguments, cwd))
     if whole is not None:
         yield whole
 

@@ -30,6 +30,9 @@ class ToolContext(ABC):
     """The call's id, the same in every attempt: an idempotency key for the far side."""
     session: str
     requester: str
+    cwd: str
+    """The folder in which the call runs unless its own arguments name another: the session's, as its card shows it,
+    whichever process runs it. Relative paths count from it, not from the process's own folder (A9)."""
 
     @property
     @abstractmethod

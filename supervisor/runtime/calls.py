@@ -31,7 +31,6 @@ from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import ResultKind, ToolResult
 from supervisor.runtime.asking import expiry, wait_for_person
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.identity import working_directory
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.results import denial, encode_details, finished, result_of
 from supervisor.runtime.stray import is_own_doing
@@ -122,7 +121,7 @@ class Call(ABC):
 
     def _patterns(self) -> tuple[str | None, ...]:
         arguments = msgspec.json.decode(self.arguments)
-        return grantable(self.name, arguments, cwd=working_directory(), secret=self.secret)
+        return grantable(self.name, arguments, cwd=self.attempt.state.facts.cwd, secret=self.secret)
 
     def ask_rules(
         self, view: View | None, state: SessionState, arguments: msgspec.Raw

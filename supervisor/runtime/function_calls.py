@@ -219,7 +219,8 @@ class _CallContext(ToolContext):
         self._call = call
         self.operation = call.operation
         self.session = call.attempt.session
-        self.requester = call.attempt.state.facts.requester
+        facts = call.attempt.state.facts
+        self.requester, self.cwd = facts.requester, facts.cwd
         self.executing = not call.tool.starts_process
         self.left: ToolResult[Any] | None = None
 

@@ -27,7 +27,6 @@ from supervisor.core.session import Rulebook, replay
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval, Approve
 from supervisor.logs import FactLog
-from supervisor.runtime.identity import working_directory
 from supervisor.runtime.journal import Entry, Journal, View
 
 log = FactLog(__name__)
@@ -75,7 +74,7 @@ class Ruling:
         if not rules:
             return None
         values = msgspec.json.decode(arguments)
-        return verdict(rules, tool, values, cwd=working_directory(), root_session=facts.root, secret=secret)
+        return verdict(rules, tool, values, cwd=facts.cwd, root_session=facts.root, secret=secret)
 
     def find(self) -> list[Rule]:
         """Return all rules that stand, those of the program first."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 
 from supervisor.core.errors import ToolFailed
+from supervisor.core.folders import folder_of_call
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import NewJob, ToolContext
@@ -41,10 +42,11 @@ async def shell(
 ) -> ToolResult[str]:
     """Run a command and return its output; asks a person first.
 
-    `command`: a string runs in /bin/sh, a list of words without a shell. `cwd`: the folder it runs in, default the
-    supervisor's. `env`: variables added to the supervisor's environment, less our own secrets. `timeout`: seconds from
-    the command's start until it is ended, together with everything that it started. `background`: begin a job, which
-    goes on after the call and has no deadline; so does a string that ends in a single `&`.
+    `command`: a string runs in /bin/sh, a list of words without a shell. `cwd`: the folder it runs in, counted from the
+    session's own, which is the default: where the session was started, whichever process runs the call. `env`:
+    variables added to the supervisor's environment, less our own secrets. `timeout`: seconds from the command's start
+    until it is ended, together with everything that it started. `background`: begin a job, which goes on after the call
+    and has no deadline; so does a string that ends in a single `&`.
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, UTF-8, what is not escaped; capped, head and tail). Otherwise it is an error that keeps the output.
@@ -59,12 +61,13 @@ async def shell(
             f"timeout must be more than 0 seconds, not {timeout}", reason="invalid_arguments", effect="none"
         )
     in_background = without_ampersand(command) if isinstance(command, str) else None
+    folder = folder_of_call(context.cwd, cwd)
     try:
         if background or in_background is not None:
-            return await _begin_job(context, in_background or command, cwd, env)
+            return await _begin_job(context, in_background or command, folder, env)
         beat = context.heartbeat
         async with open_process(
-            command, cwd=cwd, env=_environment(context, env), on_output=lambda chunk: beat()
+            command, cwd=folder, env=_environment(context, env), on_output=lambda chunk: beat()
         ) as process:
             await context.started(process.pid, process.started_at)
             await process.release()
@@ -76,7 +79,7 @@ async def shell(
 
 
 async def _begin_job(
-    context: ToolContext, command: str | list[str], cwd: str | None, env: dict[str, str] | None
+    context: ToolContext, command: str | list[str], cwd: str, env: dict[str, str] | None
 ) -> ToolResult[str]:
     try:
         job, folder = make_job_folder(context.job_folder, context.session)

@@ -132,6 +132,24 @@ def test_a_sub_agent_narrows_its_rules_and_never_widens_them():
     assert [said(rules, name, {}) for name in "abcd"] == ["deny", "deny", None, "ask"]
 
 
+def test_the_folder_of_any_tool_is_compared_as_where_the_call_runs():
+    """A9: an allow covers one spelling of the folder on the card, a deny is met by each."""
+    granted = options_for("build", {"cwd": "src", "fast": True}, cwd="/srv/app")[1].pattern
+    assert granted == '{"cwd":"/srv/app/src","fast":true}'
+    here, never = [allow("build", granted)], [deny("build", '{"cwd":"/srv/app/src"}')]
+    for own, folder, allowed, denied in (
+        ("src", "/srv/app", "allow", "deny"),
+        ("/srv/app/src", "/tmp", "allow", "deny"),
+        (None, "/srv/app/src", "allow", "deny"),
+        ("../app/src", "/srv/app", None, "deny"),
+        ("src", "/tmp", None, None),
+        (7, "/srv/app/src", None, None),
+    ):
+        arguments = {"cwd": own, "fast": True}
+        assert said(here, "build", arguments, cwd=folder) == allowed
+        assert said(never, "build", arguments, cwd=folder) == denied
+
+
 def test_a_command_is_covered_in_its_folder_and_time_only():
     """Without a folder it is the session's; what runs longer than the tool's default must say so."""
     here, there = allow("shell", "npm run *"), allow("shell", "in '/srv/my app' for 600 s: npm run *")

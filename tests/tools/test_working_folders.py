@@ -1,0 +1,134 @@
+"""A9: a call runs, and is ruled, in the folder that its card shows, whichever process runs it."""
+
+import anyio
+import pytest
+
+from supervisor import Approve, Context, ToolContext, agent, allow, open_supervisor, shell, tool
+from supervisor.channels.cards import place
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def build(context: ToolContext, target: str, cwd: str | None = None) -> str:
+    """A tool that is no shell, and takes a working folder, too."""
+    return context.cwd
+
+
+@agent
+async def printing(ctx: Context, cwds: list[str | None]) -> list[str]:
+    """Say where each call ran."""
+    return [(await ctx.call(shell, "pwd", cwd=cwd)).content.strip() for cwd in cwds]
+
+
+@agent
+async def parent(ctx: Context, cwds: list[str | None]) -> list[str]:
+    return await ctx.run(printing, cwds)
+
+
+@agent
+async def builder(ctx: Context, targets: list[str]) -> list[str]:
+    return [(await ctx.call(build, target, cwd="src")).content for target in targets]
+
+
+@pytest.fixture(name="folders")
+def two_folders(tmp_path, monkeypatch):
+    """Where a session begins, and where another process takes it up: going there is all that a test sees of that."""
+    for name in ("a", "b"):
+        (tmp_path / name / "src").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a")
+    return tmp_path / "a", tmp_path / "b"
+
+
+async def leave_waiting(store, spec, given):
+    """Begin a session, and leave while it waits for a person; returns what they are shown."""
+    async with open_supervisor(store) as supervisor:
+        return await anext((await supervisor.start(spec, given, session="s")).approvals())
+
+
+async def decide_all(supervisor, **decision):
+    """Approve whatever waits until the session's run has ended; returns what it returned, and the approvals."""
+    seen = []
+    run = (await supervisor.resume("s"))[0]
+    async with anyio.create_task_group() as group:
+
+        @group.start_soon
+        async def decide():
+            async for asked in run.approvals():
+                seen.append(asked)
+                await supervisor.decide(asked.id, Approve(by="ana", **decision))
+
+        result = await run.result()
+    return result, seen
+
+
+@pytest.mark.parametrize("spec", [printing, parent], ids=["a root's", "a sub-agent's"])
+@pytest.mark.parametrize("adopt", [False, True], ids=["resumed", "adopted"])
+async def test_a_call_runs_where_its_card_says_though_another_process_runs_it(folders, monkeypatch, spec, adopt):
+    """Begun in one folder, taken up in another: its own folder counts from where the session began."""
+    here, there = folders
+    store = here / "state.db"
+    await leave_waiting(store, spec, [None, "src", "../b", str(there)])
+    monkeypatch.chdir(there)
+    async with open_supervisor(store, adopt=adopt) as supervisor:
+        ran_in, asked = await decide_all(supervisor)
+    shown = [place(each, each.arguments) for each in asked]
+    assert ran_in == [str(here), str(here / "src"), str(there), str(there)]
+    assert shown == [str(here), str(here / "src"), f"{here}/../b", str(there)]
+
+
+async def test_a_folder_that_is_gone_is_an_error_and_nothing_ran(folders, monkeypatch):
+    """Whatever folder the process that runs it is in."""
+    here, there = folders
+    store = there / "state.db"
+    await leave_waiting(store, failing, [None, "src"])
+    monkeypatch.chdir(there)
+    here.rename(there / "elsewhere")
+    async with open_supervisor(store) as supervisor:
+        results, _ = await decide_all(supervisor)
+    assert results == [["error", "launch", "none"]] * 2
+
+
+@agent
+async def failing(ctx: Context, cwds: list[str | None]) -> list[list[str]]:
+    results = [await ctx.call(shell, "pwd", cwd=cwds[0]), await ctx.call(shell, "pwd", cwd=cwds[1], background=True)]
+    return [[result.kind, result.details["reason"], result.details["effect"]] for result in results]
+
+
+async def test_what_is_offered_and_granted_is_of_the_folder_on_the_card(folders, monkeypatch):
+    """A pattern that is granted where another process runs the session covers the session's folder, and no other."""
+    here, there = folders
+    store = here / "state.db"
+    await leave_waiting(store, printing, [None, None, "src"])
+    monkeypatch.chdir(there)
+    async with open_supervisor(store) as supervisor:
+        ran_in, asked = await decide_all(supervisor, scope="always")
+        assert [option.pattern for option in asked[0].options if option.pattern] == [f"in {here}: pwd"] * 2
+        assert (ran_in, len(asked)) == ([str(here), str(here), str(here / "src")], 2)
+        run = await supervisor.start(printing, [None], session="elsewhere")
+        assert (await anext(run.approvals())).cwd == str(there)
+
+
+@pytest.mark.parametrize(("where", "asked"), [(0, 1), (1, 2)], ids=["the session's", "the process's"])
+async def test_a_rule_in_code_is_held_against_the_sessions_folder(folders, monkeypatch, where, asked):
+    """A rule on the folder of whoever takes the session up does not open the session's."""
+    store = folders[0] / "state.db"
+    await leave_waiting(store, printing, ["src", None])
+    monkeypatch.chdir(folders[1])
+    async with open_supervisor(store, rules=[allow("shell", f"in {folders[where]}: pwd")]) as supervisor:
+        ran_in, seen = await decide_all(supervisor)
+    assert (ran_in, len(seen)) == ([str(folders[0] / "src"), str(folders[0])], asked)
+
+
+async def test_another_tool_learns_the_folder_and_its_rules_keep_to_it(folders, monkeypatch):
+    """What is granted for a tool with a `cwd` of its own means the folder on the card, from wherever it is asked."""
+    here, there = folders
+    store = here / "state.db"
+    asked = await leave_waiting(store, builder, ["x", "x"])
+    assert place(asked, asked.arguments) == str(here / "src")
+    monkeypatch.chdir(there)
+    async with open_supervisor(store) as supervisor:
+        ran_in, asked = await decide_all(supervisor, scope="always")
+        assert (ran_in, len(asked)) == ([str(here)] * 2, 1)
+        run = await supervisor.start(builder, ["x"], session="elsewhere")
+        assert (await anext(run.approvals())).cwd == str(there)
