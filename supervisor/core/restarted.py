@@ -13,7 +13,7 @@ class RunRestarted(Event, frozen=True, kw_only=True):
 
     `number` counts the restarts of the run, from 1. `forgotten` are begun anew if the agent asks for them: the steps
     that failed, and what their failure cut off. `kept` have their results, which have no place in the order of results
-    until the agent asks for them again.
+    until the agent asks for them again. `reopened` are timers that wait again until the instant they were due at.
     """
 
     kind: Literal["failed", "stalled"]
@@ -22,6 +22,7 @@ class RunRestarted(Event, frozen=True, kw_only=True):
     due_at: datetime
     forgotten: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
 
     @property
     def waiting_for(self) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ Theory
     - What was ended after the failure by a scope of the agent's own, mostly by the failure on its way out, is not
       waited for to be ended again: it begins anew, or is kept with its `interrupted` result if it may have had an
       effect, or was denied.
+    - A timer that was asked for before the failure, and that was ended or left in time after it, is *reopened*: the
+      next attempt enters its block again, with the same due instant. What was asked for inside the block stays, and the
+      next attempt can reach it only through the timer.
 
     After several failures in one exception the first that was answered counts: what lies behind it may follow from it.
 
@@ -29,7 +32,7 @@ Rules
 - At most `max_restarts` within `restart_period` seconds, else the run ends. The delay doubles with each restart in the
   period, up to `max_restart_delay`; of that, between half and all is waited, by chance: what failed together does not
   come back together. It is journaled, so that it holds over crashes.
-- Timers, `now` and `random`, and what is asked of a child, touch nothing: behind the cut they begin anew.
+- Timers, `now` and `random`, and what is asked of a child, touch nothing: those asked for after the cut begin anew.
 """
 
 from collections.abc import Collection, Iterator
@@ -45,6 +48,7 @@ from supervisor.core.session import Operation, SessionState
 
 _ANEW: Final = ("sleep", "timer", "now", "random", "outcome", "cancel")
 """Kinds of operations that touch nothing."""
+_TIMERS: Final = ("sleep", "timer")
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +100,7 @@ def restart(
         return None, f"given up: restarted {recent} times in {limits.restart_period:g} s"
     doubled = limits.restart_delay * 2.0 ** min(recent, 64)  # more would be no number
     delay = min(limits.max_restart_delay, doubled) * (0.5 + chance / 2)
-    forgotten, kept = _partition(state, ended, failed)
+    forgotten, kept, reopened = _partition(state, ended, failed)
     restarted = e.RunRestarted(
         at=now,
         kind="failed" if ended.kind == "failed" else "stalled",
@@ -105,6 +109,7 @@ def restart(
         due_at=now + timedelta(seconds=delay),
         forgotten=tuple(forgotten),
         kept=tuple(kept),
+        reopened=tuple(reopened),
     )
     return restarted, ""
 
@@ -114,8 +119,9 @@ def _has_failed(record: Operation | None) -> bool:
     return record is not None and isinstance(record.result, e.OperationFinished) and record.result.error is not None
 
 
-def _partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return what the next attempt has forgotten, and what is kept for it outside the order."""
+def _partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return what the next attempt has forgotten, what is kept for it outside the order, and which timers are open
+    again."""
     if ended.kind == "stalled":
         cut, late = ended.stopped_at, set(ended.asked_late)
         cut_off = {name for name, record in state.operations.items() if record.kind == "step" and _has_failed(record)}
@@ -123,22 +129,30 @@ def _partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tu
     else:
         cut = min(state.operations[step].answered for step in failed)
         late = {name for name, record in state.operations.items() if record.begun >= cut}
-    forgotten, kept = [], []
+    forgotten, kept, reopened = [], [], []
     for name, record in _behind(state, cut, late):
-        if name in failed or record.kind in _ANEW or not _is_settled(record):
+        if record.kind in _TIMERS and name not in late:
+            reopened.append(name)
+        elif name in failed or record.kind in _ANEW or not _is_settled(record):
             forgotten.append(name)
         else:
             kept.append(name)
-    return [*forgotten, *(step for step in failed if step not in forgotten)], kept
+    return [*forgotten, *(step for step in failed if step not in forgotten)], kept, reopened
 
 
 def _behind(state: SessionState, cut: int, late: Collection[str]) -> Iterator[tuple[str, Operation]]:
     """Return the operations that may follow from what happened at the cut, but for calls that somebody is at, and
     questions that somebody has answered or is going to."""
     for name, record in state.operations.items():
-        is_cut_off = record.state == "abandoned" and record.answered > cut
-        if (name in late or is_cut_off) and record.state not in ("asked", "posed", "settled", "executing"):
+        was_ended = record.answered > cut and (record.state == "abandoned" or _was_left_in_time(record))
+        if (name in late or was_ended) and record.state not in ("asked", "posed", "settled", "executing"):
             yield name, record
+
+
+def _was_left_in_time(record: Operation) -> bool:
+    """Whether the agent has left the block of this timer before the timer was due."""
+    result = record.result
+    return record.kind == "timer" and isinstance(result, e.OperationFinished) and bytes(result.value) == b"false"
 
 
 def _is_settled(record: Operation) -> bool:

@@ -11,8 +11,8 @@ Rules
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
 - A StateSaved forgets the operations that lie before it, but no call without its result (T1), and no open
   question.
-- A RunRestarted forgets what the next attempt does anew, and puts aside (`kept`) what has a result but no place in the
-  order any more (core/restarts.py).
+- A RunRestarted forgets what the next attempt does anew, puts aside (`kept`) what has a result but no place in the
+  order any more, and opens timers again (core/restarts.py).
 """
 
 from collections.abc import Mapping
@@ -294,9 +294,16 @@ class SessionState(msgspec.Struct, kw_only=True):
             record = self.operations.get(operation)
             if record is None or record.state in ("asked", "executing"):
                 raise IllegalEvent(f"{operation} is not known, or somebody is at it; a restart cannot put it aside")
+        open_again = {}
+        for operation in event.reopened:
+            timer = self.operations.get(operation)
+            if timer is None or operation in aside or not isinstance(timer.request, e.OperationStarted):
+                raise IllegalEvent(f"{operation} is no timer, or put aside; a restart cannot open it again")
+            open_again[operation] = replace(timer, state="waiting", answered=0, result=None)
         self.kept = {**self.kept, **{operation: _kept(self.operations[operation]) for operation in event.kept}}
-        self.operations = {name: record for name, record in self.operations.items() if name not in aside}
-        self.order = [operation for operation in self.order if operation not in aside]
+        left = {name: record for name, record in self.operations.items() if name not in aside}
+        self.operations = {**left, **open_again}
+        self.order = [name for name in self.order if name not in aside and name not in open_again]
         self.restarts = (*self.restarts, event.at)
 
 

@@ -121,6 +121,7 @@ def _possible():
         yield event_of("StateSaved", counts=counts)
     for aside in ({"forgotten": ("step:f:0#1",)}, {"kept": (CALLS[0], "step:f:0#1")}, {"kept": ("spawn:a:0#1",)}):
         yield event_of("RunRestarted", **aside)
+    yield event_of("RunRestarted", reopened=WAITS[:2])
     yield from (event_of("OperationRecalled", name) for name in (CALLS[0], "step:f:0#1", "spawn:a:0#1"))
     for waiting_for in (CALLS[:1], CALLS[1:], (QUESTION,), ("child1",), ("child2", CALLS[0]), (e.MESSAGE,)):
         yield event_of("RunPassivated", waiting_for=waiting_for)

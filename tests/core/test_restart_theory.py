@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from journals import AT, CALLS, event_of, story
+from msgspec import Raw
 
 from supervisor import agent
 from supervisor.core.errors import RunFailed, StepFailed
@@ -84,6 +85,23 @@ def test_what_touches_nothing_begins_anew_behind_the_failure():
     state = replay("s", story(*failed_at(STEPS[0]), *late))
     event, _ = restart(state, transient, ended(STEPS[0]), AT, 0.0)
     assert event.kept == ("send::0#1",)
+
+
+@pytest.mark.parametrize("end", ["OperationAbandoned", "OperationFinished"])
+def test_a_timer_that_began_before_the_failure_and_ended_after_it_is_open_again(end):
+    """What was asked for in its block stays, and is reached through the timer only; it keeps its due instant."""
+    left = {"value": Raw(b"false")} if end == "OperationFinished" else {}
+    timers = [event_of("OperationStarted", f"timer::0#{n}", kind="timer", given=n) for n in (0, 1)]
+    ends = [event_of(end, f"timer::0#{n}", kind="timer", **left) for n in (0, 1)]
+    state = replay("s", story(timers[0], *failed_at(STEPS[0]), timers[1], *ends))
+    event, _ = restart(state, transient, ended(STEPS[0]), AT, 0.0)
+    assert event.reopened == ("timer::0#0",)
+    assert {*event.forgotten} == {STEPS[0], "timer::0#1"}
+    state.apply(event)
+    assert state.order == []
+    assert state.next_due_at == event.due_at
+    state.apply(event_of("AttemptStarted"))
+    assert state.next_due_at == timers[0].due_at
 
 
 def test_restarts_within_the_period_are_counted_and_each_waits_longer():

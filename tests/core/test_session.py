@@ -31,7 +31,11 @@ def is_lawful(events, event, state):
         return not any(is_forgotten(call, event) and state.operations[call].is_open for call in calls_of(state))
     if isinstance(event, e.RunRestarted):
         aside = [state.operations.get(name) for name in (*event.forgotten, *event.kept)]
-        return all(record is not None and record.state not in ("asked", "executing") for record in aside)
+        timers = [state.operations.get(name) for name in event.reopened]
+        may_be_put_aside = all(record is not None and record.state not in ("asked", "executing") for record in aside)
+        return may_be_put_aside and all(
+            timer is not None and timer.request is not None and timer.kind in ("sleep", "timer") for timer in timers
+        )
     if symbol(event) not in {name for _, name in OPERATION}:
         return True
     is_kept = event.operation in state.kept and event.operation not in state.operations

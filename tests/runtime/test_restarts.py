@@ -334,6 +334,39 @@ async def test_what_a_failure_cut_off_is_not_waited_for_to_be_cut_off_again():
     assert effects == ["slow", "asked"]
 
 
+@pytest.mark.parametrize("leaves", ["the failure leaves the block", "the agent leaves the block, then fails"])
+async def test_a_step_that_fails_within_a_time_limit_runs_again_within_the_same_limit(leaves):
+    """The timer that began before the failure is open again: the call in its block is reached through it."""
+
+    @agent(restart="transient", inactivity_timeout=50)
+    async def limited(ctx: Context) -> str:
+        failure = None
+        async with ctx.move_on_after(600) as timer:
+            await ctx.call(effect, "before")
+            try:
+                await ctx.step(fragile, "net")
+            except Exception as error:
+                if "then" not in leaves:
+                    raise
+                failure = error
+            else:
+                await ctx.call(asked, "never decided")
+        if failure is not None:
+            raise failure
+        return f"expired: {timer.expired}"
+
+    troubles["net"] = 1
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(limited, session="s")
+        begun = anyio.current_time()
+        await anext(run.approvals())
+        assert await run.result() == "expired: True"
+        assert 600 <= anyio.current_time() - begun < 601
+    assert causes(store, "s") == ["failed"]
+    assert effects == ["before"]
+
+
 async def test_children_go_on_while_their_parent_is_restarted():
     """A spawn is a result: the child is found again, and its outcome, which came during the back-off."""
 
