@@ -21,7 +21,7 @@ from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SupervisorError
 from supervisor.core.people import People, Person
 from supervisor.core.questions import is_yes_or_no
-from supervisor.core.values import Approval, Approve
+from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -121,11 +121,10 @@ class Answering:
         """Decide what a press means; `text`: what was written into its form. Raises StoreError."""
         try:
             decision = decision_of(code, who.approval, who.name, text)
-            if isinstance(decision, Approve) and decision.scope != "once":
-                why = self._people.why_not_decide(who.name, who.approval, decision.scope)
-                if why is not None:  # whatever supervisor is behind the channel (A4)
-                    await supervisor.refuse_decision(who.approval.id, who.name, why, self._channel)
-                    raise InvalidInput(why)
+            why = self._people.why_not_decide(who.name, who.approval, decision)
+            if why is not None:  # whatever supervisor is behind the channel (A4)
+                await supervisor.refuse_decision(who.approval.id, who.name, why, self._channel)
+                raise InvalidInput(why)
             verdict = await supervisor.decide(who.approval.id, decision, channel=self._channel)
         except (InvalidInput, NotEntitled) as error:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)

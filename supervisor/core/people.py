@@ -9,6 +9,8 @@ Rules
 - `approvers` reserves decisions: of an agent and all below it, of what a rule asks for, of both. Where several
   reservations meet an approval, a person must be named by every one of them; operators always may, and
   whom it was escalated to, once.
+- An edit is held against the reservations twice: by what was asked, and by what would run. Escalation opens what was
+  asked, and no more.
 - Wider than once is a rule, and decides for everybody: only who is named by every reservation there is grants one.
 - Nobody's name is taken from what they say, only from what they show: a token, or an identity that a channel vouches
   for.
@@ -19,12 +21,12 @@ import hmac
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from supervisor.core.rules import Rule, verdict
-from supervisor.core.values import Approval, Scope
+from supervisor.core.values import Approval, Approve, Decision
 
 Role = Literal["approver", "operator"]
 PREFIX: Final = "sha256:"
@@ -63,15 +65,17 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     rule: Rule | None = None
 
-    def meets(self, approval: Approval) -> bool:
-        """Whether it says who may decide this approval."""
+    def meets(self, approval: Approval, arguments: Any) -> bool:
+        """Whether it says who may decide this approval, if the call had these arguments."""
         if self.agent not in (None, *approval.path):
             return False
         if self.rule is None:
             return True
-        if self.rule.tool != approval.tool or not isinstance(approval.arguments, Mapping):
+        if self.rule.tool != approval.tool:
             return False
-        arguments, secret = approval.arguments, approval.secret  # a pattern of what is masked is met, in doubt (A5)
+        if not isinstance(arguments, Mapping):
+            return True  # in doubt (A5)
+        secret = approval.secret  # a pattern of what is masked is met, in doubt (A5)
         said = verdict([self.rule], approval.tool, arguments, cwd=approval.cwd, root_session=None, secret=secret)
         return said is not None
 
@@ -104,28 +108,44 @@ class People:
         """Return whom a channel vouches for."""
         return next((each for each in self._by_name.values() if each.identities.get(channel) == identity), None)
 
-    def why_not_decide(self, name: str, approval: Approval, scope: Scope = "once") -> str | None:
-        """Return why somebody may not decide an approval so far, None if they may."""
+    def why_not_decide(self, name: str, approval: Approval, decision: Decision | None = None) -> str | None:
+        """Return why somebody may not decide an approval so far, None if they may.
+
+        `decision`: how they would; None: without changing anything, or deciding more than this. Reservations are met by
+        the arguments that were asked, and by those that would run (A8).
+        """
         person = self.find(name)
         if person is None:
             return f"{name} is not among the people of this supervisor"
         if person.is_operator:
             return None
-        is_wide = scope != "once"
-        if name in approval.escalated_to and not is_wide:
+        is_wide = isinstance(decision, Approve) and decision.scope != "once"
+        is_escalated = name in approval.escalated_to and not is_wide
+        edited = decision.arguments if isinstance(decision, Approve) else None
+        if (why := self._why_reserved(name, approval, edited, is_wide=is_wide, is_opened=is_escalated)) is not None:
+            return why
+        if is_wide and "approver" not in person.roles:
+            return f"{name} is no approver, and may approve once only"
+        if is_escalated or "approver" in person.roles or approval.requester == name:
             return None
+        return f"{name} is no approver, and it was asked on behalf of {approval.requester}"
+
+    def _why_reserved(
+        self, name: str, approval: Approval, edited: Any, *, is_wide: bool, is_opened: bool
+    ) -> str | None:
+        """Return which reservation keeps somebody from a decision. `is_opened`: what was asked is open to them."""
         for reservation in self.reservations:
             if name in reservation.approvers:
                 continue
-            if reservation.meets(approval):
-                return f"this is reserved for {', '.join(reservation.approvers)}"
-            if is_wide:
-                return f"a rule would decide for {', '.join(reservation.approvers)}, too: approve it once"
-        if is_wide and "approver" not in person.roles:
-            return f"{name} is no approver, and may approve once only"
-        if "approver" in person.roles or approval.requester == name:
-            return None
-        return f"{name} is no approver, and it was asked on behalf of {approval.requester}"
+            whose = ", ".join(reservation.approvers)
+            if reservation.meets(approval, approval.arguments):
+                if not is_opened:
+                    return f"this is reserved for {whose}"
+            elif edited is not None and reservation.meets(approval, edited):
+                return f"what you made of it is reserved for {whose}"
+            elif is_wide:
+                return f"a rule would decide for {whose}, too: approve it once"
+        return None
 
     def why_not_rule(self, name: str) -> str | None:
         """Return why somebody may not add or revoke rules, None if they may."""

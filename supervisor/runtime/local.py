@@ -25,7 +25,6 @@ from supervisor.core.people import People
 from supervisor.core.rules import Rule, inherit
 from supervisor.core.values import (
     Approval,
-    Approve,
     Decision,
     Message,
     Outcome,
@@ -176,8 +175,7 @@ class LocalSupervisor(Supervisor):
         found = self.store.get_approval(approval) if self.people is not None else None
         if self.people is not None and found is not None:
             check_identity(decision.by)
-            scope = decision.scope if isinstance(decision, Approve) else "once"
-            why = self.people.why_not_decide(decision.by, found, scope)
+            why = self.people.why_not_decide(decision.by, found, decision)
             if why is not None:
                 await self.refuse_decision(approval, decision.by, why, channel)
                 raise NotEntitled(why)

@@ -180,8 +180,7 @@ async def _check_may_decide(call: Call, approval: str, decision: Decision) -> No
         found = call.supervisor.get_approval(approval)
     except NotFound:
         return
-    scope = decision.scope if isinstance(decision, Approve) else "once"
-    why = call.site.guard.people.why_not_decide(decision.by, found, scope)
+    why = call.site.guard.people.why_not_decide(decision.by, found, decision)
     if why is not None:
         await call.supervisor.refuse_decision(approval, call.person.name, why, "web")
         raise Problem(403, why)

@@ -30,7 +30,7 @@ from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, story, timeline, tree
 from supervisor.channels.web.problems import Problem, problem_of
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.rows import Row
 from supervisor.core.values import Approval, Receipt, SessionView
 
@@ -162,6 +162,8 @@ async def decide(visit: Visit) -> Response:
         )
     except InvalidInput as error:
         return _card(visit, approval, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
+    except NotEntitled as error:
+        return _card(visit, approval, 403, problem=f"Not counted: {error}", typed=visit.form)
     approval = visit.supervisor.get_approval(approval.id)
     told = "" if verdict.kind == "won" else cards.told(verdict, visit.now)
     if not verdict.running and verdict.kind in ("won", "same", "recorded"):

@@ -1,0 +1,73 @@
+"""A4, A8: who may decide what, by what is reserved, by what was asked, and by what somebody made of it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from supervisor import Answer, Approve, Deny, People, Person, Reservation, ask_for
+from supervisor.core.values import Approval
+
+STAGING, PRODUCTION = {"target": "staging"}, {"target": "production"}
+PEOPLE = People(
+    [
+        Person(name="olga", roles=("operator",)),
+        Person(name="ana", roles=("approver",), identities={"slack": "U1", "discord": "U2"}),
+        Person(name="dora", roles=("approver",), identities={"slack": "U2", "discord": "U1"}),
+        Person(name="bob"),
+    ],
+    [Reservation(approvers=("dora",), rule=ask_for("deploy", '{"target":"production"}'))],
+)
+
+
+def asked(arguments, **more):
+    names = ("id", "session", "root_session", "agent", "operation", "digest", "cwd")
+    facts = {**dict.fromkeys(names, "x"), "tool": "deploy", "requester": "bob", "path": ("x",), "status": "pending"}
+    return Approval(
+        **facts | {"arguments": arguments, "created_at": datetime.now(UTC), "position": 1, "options": ()} | more
+    )
+
+
+@pytest.mark.parametrize(
+    ("original", "edited", "may"),
+    [
+        (STAGING, None, {"olga", "ana", "dora", "bob"}),
+        (PRODUCTION, None, {"olga", "dora"}),
+        (STAGING, STAGING, {"olga", "ana", "dora", "bob"}),
+        (STAGING, PRODUCTION, {"olga", "dora"}),
+        (PRODUCTION, STAGING, {"olga", "dora"}),
+        (STAGING, ["no", "object"], {"olga", "dora"}),
+    ],
+)
+def test_a_reservation_is_met_by_what_was_asked_and_by_what_would_run(original, edited, may):
+    """A8: nobody edits into a call what they could not approve, nor out of one what is not theirs to decide."""
+    approval = asked(original)
+    names = ("olga", "ana", "dora", "bob")
+    found = {
+        name for name in names if PEOPLE.why_not_decide(name, approval, Approve(by=name, arguments=edited)) is None
+    }
+    assert found == may
+
+
+def test_to_whom_it_was_escalated_decides_what_was_asked_and_nothing_else():
+    """Escalation opens one reserved call, and not what is made of another."""
+    reserved, other = asked(PRODUCTION, escalated_to=("bob",)), asked(STAGING, escalated_to=("bob",))
+    assert PEOPLE.why_not_decide("bob", reserved, Approve(by="bob")) is None
+    assert PEOPLE.why_not_decide("bob", reserved, Deny(by="bob")) is None
+    assert PEOPLE.why_not_decide("bob", reserved, Approve(by="bob", arguments=PRODUCTION)) is None
+    assert PEOPLE.why_not_decide("bob", other, Approve(by="bob", arguments=PRODUCTION)) is not None
+    assert PEOPLE.why_not_decide("bob", reserved, Approve(by="bob", scope="always")) is not None
+
+
+def test_a_decision_that_changes_nothing_is_held_against_what_was_asked():
+    """A denial, and an answer, have no arguments of their own."""
+    for decision in (None, Deny(by="ana"), Answer("yes", by="ana"), Approve(by="ana")):
+        assert PEOPLE.why_not_decide("ana", asked(STAGING), decision) is None
+        assert PEOPLE.why_not_decide("ana", asked(PRODUCTION), decision) is not None
+
+
+def test_an_identity_counts_on_its_own_channel_only():
+    """An id of one platform may be somebody else's on another."""
+    found = {(channel, who): PEOPLE.find_by_identity(channel, who) for channel in ("slack", "discord") for who in
+             ("U1", "U2", "U3")}  # fmt: skip
+    assert [each and each.name for each in found.values()] == ["ana", "dora", None, "dora", "ana", None]
+    assert PEOPLE.find_by_identity("web", "U1") is None
