@@ -198,9 +198,13 @@ class Attempt:
     async def check(self) -> None:
         """Raise what ends the agent, having yielded; hold it at the start of an operation while we shut down."""
         await checkpoint()
+        await self.hold()
+        self._check_sealed()
+
+    async def hold(self) -> None:
+        """Wait while a graceful stop lets other calls end: nothing begins during that time (R8)."""
         while self.host.is_draining and self.fate is None:
             await self._held.wait()
-        self._check_sealed()
 
     def _check_sealed(self) -> None:
         if self.is_sealed:

@@ -117,7 +117,8 @@ class Call(ABC):
             if not asks and not is_denied:
                 yield from self.begin()
 
-        await self.attempt.append(plan)
+        with self.attempt.host.acting():  # a stop waits for the effect of a call that is executing with this commit
+            await self.attempt.append(plan)
 
     def _patterns(self) -> tuple[str | None, ...]:
         arguments = msgspec.json.decode(self.arguments)
@@ -217,6 +218,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
             await attempt.wait_for_scope()
         try:
             if record is None:
+                await attempt.hold()
                 await call.request()
             if call.record.state == "asked":
                 await wait_for_person(attempt, operation)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from supervisor.core import events as e
 from supervisor.core.encoding import from_json, plain, printable, to_json
@@ -79,15 +80,18 @@ class FunctionCall(Call):
         return self.tool.decode_arguments(arguments)
 
     async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
-        if not is_executing and self.tool.starts_process:
-            self.check_rules(None, self.attempt.state)  # before there is a process; once more when it begins
-        elif not is_executing:
-            await self.commit_started(None, None)
-        self.attempt.watch.pause(f"call:{self.operation}", "call")
-        try:
-            await self._act(_CallContext(self), arguments)
-        finally:
-            self.attempt.watch.resume(f"call:{self.operation}")
+        if not is_executing:
+            await self.attempt.hold()
+        with self.attempt.host.acting():
+            if not is_executing and self.tool.starts_process:
+                self.check_rules(None, self.attempt.state)  # before there is a process; once more when it begins
+            elif not is_executing:
+                await self.commit_started(None, None)
+            self.attempt.watch.pause(f"call:{self.operation}", "call")
+            try:
+                await self._act(_CallContext(self), arguments)
+            finally:
+                self.attempt.watch.resume(f"call:{self.operation}")
 
     async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
         """The effect, and its result on disk whatever happens."""
@@ -97,6 +101,8 @@ class FunctionCall(Call):
         # Just behind the instant itself: what ends exactly with it has ended (T3).
         deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
         try:
+            await checkpoint_if_cancelled()  # a cancellation may have come with the commit: then no effect begins
+            context.executing = not self.tool.starts_process
             with anyio.CancelScope(deadline=deadline) as scope:
                 value = await self.tool.fn(*((context,) if self.tool.takes_context else ()), **arguments)
         except ToolFailed as failure:
@@ -221,12 +227,13 @@ class _CallContext(ToolContext):
         self.session = call.attempt.session
         facts = call.attempt.state.facts
         self.requester, self.cwd = facts.requester, facts.cwd
-        self.executing = not call.tool.starts_process
+        self.executing = False
         self.left: ToolResult[Any] | None = None
 
     @property
     def effect(self) -> Effect:
-        """What may have happened if the tool does not say: nothing before `executing` was committed."""
+        """What may have happened if the tool does not say: nothing before its function runs, nor, of one that starts a
+        process, before `executing` was committed."""
         return "maybe" if self.executing else "none"
 
     @property

@@ -1,6 +1,7 @@
 """What an attempt needs of whoever runs it, and the fate that stops it."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -46,6 +47,8 @@ class Host(Protocol):
 
     @property
     def may_be_left(self) -> bool: ...
+
+    def acting(self) -> AbstractContextManager[None]: ...
 
     rules: Ruling
 

@@ -10,6 +10,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -81,6 +82,7 @@ class Runner:
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
         """Where the exception of a run (session, number) is kept for as long as a program holds the run's handle."""
         self._running = 0
+        self._acting = 0
         self._changed = Bell()
         self._tasks: TaskGroup | None = None
 
@@ -124,8 +126,19 @@ class Runner:
 
     @property
     def is_executing(self) -> bool:
-        """Whether a tool call is under way."""
-        return any("call" in attempt.watch.inactivity.pauses.values() for attempt in self.live.values())
+        """Whether a tool call is under way, from the commit of `executing` to that of its result."""
+        return self._acting > 0
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """Surround what a graceful stop lets end (R8)."""
+        self._acting += 1
+        try:
+            yield
+        finally:
+            self._acting -= 1
+            if not self._acting:
+                self.note_change()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until something about the attempts is so."""

@@ -1,12 +1,15 @@
 """Commits that take long, in a thread: what happens meanwhile waits for them, and they wait for nobody."""
 
+import asyncio
 import threading
+from contextlib import suppress
 from functools import partial
 
 import anyio
 import anyio.to_thread
 import pytest
-from scenes import events, opened
+import sniffio
+from scenes import effects, events, names, opened
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
@@ -49,15 +52,24 @@ async def limited(ctx: Context, seconds: tuple[float, float]) -> bool:
     return timer.expired
 
 
+@pytest.fixture
+def commits_take(monkeypatch):
+    """Each commit takes so many seconds of the virtual clock, which a thread does not hold."""
+
+    def take(seconds):
+        async def slowly(commit) -> None:
+            await anyio.sleep(seconds)
+            commit()
+
+        monkeypatch.setattr("supervisor.runtime.journal.in_thread", slowly)
+
+    return take
+
+
 @pytest.mark.parametrize(("limit", "work"), [(10.0, 10.2), (10.2, 10.0), (10.0, 10.0)])
-async def test_a_time_limit_that_ends_during_a_commit_ends_once(monkeypatch, limit, work):
+async def test_a_time_limit_that_ends_during_a_commit_ends_once(commits_take, limit, work):
     """W1: cut off or left in time, whichever is journaled first, and never both."""
-
-    async def slowly(commit) -> None:  # a thread does not hold the virtual clock
-        await anyio.sleep(1)
-        commit()
-
-    monkeypatch.setattr("supervisor.runtime.journal.in_thread", slowly)
+    commits_take(1)
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(limited, (limit, work), session="s")
@@ -81,3 +93,67 @@ async def test_a_commit_waits_for_no_thread_of_anybody_else():
                 assert await run.result() == "ok"
         finally:
             decided.set()
+
+
+@tool(approval="never")
+async def quick() -> str:
+    await anyio.sleep(0.5)
+    effects.append("quick")
+    return "done"
+
+
+@tool(approval="never")
+async def long() -> None:
+    await anyio.sleep(8)
+
+
+@agent
+async def takes_long(ctx: Context) -> str:
+    return (await ctx.call(long)).kind
+
+
+@agent
+async def calls_twice(ctx: Context) -> list[str]:
+    return [(await ctx.call(quick)).kind for _ in range(2)]
+
+
+@pytest.mark.parametrize("how", ["scope", "error", "native"])
+@pytest.mark.parametrize("seconds", [2, 30])
+async def test_a_stop_while_executing_is_committed_cuts_no_effect_off(commits_take, how, seconds):
+    """R8: the call ends and its result is written, or, where the commit outlasts the stop, its effect never begins."""
+    if how == "native" and sniffio.current_async_library() != "asyncio":
+        pytest.skip("trio has no such thing")
+    commits_take(seconds)
+    store = MemoryStore()
+    with suppress(LookupError, asyncio.CancelledError), anyio.CancelScope() as scope:
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(calls_twice, session="s")
+            await anyio.sleep(seconds / 2)
+            assert names(store, "s")[-1] == "AttemptStarted"
+            if how == "error":
+                raise LookupError
+            (scope if how == "scope" else asyncio.current_task()).cancel()
+            await anyio.sleep(1)
+    if how == "native":
+        asyncio.current_task().uncancel()
+    (finished,) = events(store, "s", e.ToolCallFinished)
+    assert effects == ["quick"] * (seconds == 2)
+    assert (finished.kind, b'"none"' in bytes(finished.details)) == (
+        ("ok", False) if effects else ("interrupted", True)
+    )
+
+
+async def test_a_call_that_is_approved_during_a_stop_does_not_begin(commits_take):
+    """R8: it is decided, and begins at the next start, with all the time that it needs."""
+    commits_take(1)
+    store = MemoryStore()
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            async with open_supervisor(store) as supervisor:
+                run = await supervisor.start(deployer, "x", session="waits")
+                await supervisor.start(takes_long, session="works")
+                approval = await anext(run.approvals())
+                tasks.start_soon(supervisor.decide, approval.id, Approve(by="ana"))
+                scope.cancel()
+    assert events(store, "waits", e.ApprovalDecided)
+    assert not events(store, "waits", e.ToolCallStarted)
