@@ -277,6 +277,8 @@ class Supervisor(ABC):
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> Verdict:
         """Decide an approval or answer a question, once; the first decision wins (A3). The rule that a wider scope
         stands for is written with the decision, by the one that wins. `channel`: where it was made, for the audit.
+        If nobody runs the session and this program has declared its agent, it runs it from here on (R2); otherwise
+        `Verdict.running` is false, and the decision counts when somebody does.
 
         Raises InvalidInput, deciding nothing, for edited arguments or an answer that do not fit, a scope or pattern
         that was not offered, an answer to a call, an approval of a question (Deny leaves it unanswered), or an empty
@@ -309,6 +311,7 @@ class Supervisor(ABC):
     @abstractmethod
     async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
         """Say something to a session in any state; it is delivered, kept, or begins a turn, and the receipt says which.
+        As with `decide`, a program that has declared the agent runs the session if nobody does (R2).
 
         Raises NotFound; InvalidInput if it could never be heard.
         """

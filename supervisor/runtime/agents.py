@@ -64,6 +64,29 @@ def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
     return found
 
 
+def find_declared(reference: str) -> AgentSpec[Any, Any] | None:
+    """Return the agent of a reference if this process has declared it; nothing is imported."""
+    where, _, name = reference.rpartition(":")
+    if (seen := _configured.get(reference) or _seen.get(reference)) is not None:
+        return seen
+    for module in _loaded_as(where):
+        found: Any = module
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if isinstance(found, AgentSpec):
+            return found
+    return None
+
+
+def _loaded_as(where: str) -> list[ModuleType]:
+    """Return what is imported under the name of a module, or was read from a file."""
+    if not where.endswith(".py"):
+        return [module for module in [sys.modules.get(where)] if module is not None]
+    name, modules = Path(where).name, list(sys.modules.values())
+    likely = [module for module in modules if str(getattr(module, "__file__", None)).endswith(name)]
+    return [module for module in likely if str(Path(str(module.__file__)).resolve()) == where]
+
+
 def configure(spec: AgentSpec[Any, Any], name: str, changed: Mapping[str, Any]) -> AgentSpec[Any, Any]:
     """Return the agent under another name, with other budgets, limits and rules; sessions that are resumed in this
     process get it, too. Raises InvalidInput for an agent that was configured already, or a budget that is none."""

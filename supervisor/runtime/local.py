@@ -1,7 +1,8 @@
 """The Supervisor on one machine: commands go down to the journal by plans, what follows is the runner's.
 
 Rules
-- Opening runs and owns nothing. `start` and `resume` own trees; everything else is recorded, whoever runs the tree.
+- Opening runs and owns nothing. `start` and `resume` own trees. So do `decide` and `send`, if nobody runs the tree and
+  this program has declared its agent. Everything else is recorded, whoever runs the tree.
 - A decision and a cancel count when they are committed, and nobody is told so before (A1).
 """
 
@@ -18,7 +19,15 @@ from supervisor.abc import Activities, Counts, Owner, Row, Run, SessionRow, Stor
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
-from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SessionConflict, StoreDied, SupervisorError
+from supervisor.core.errors import (
+    InvalidInput,
+    NotEntitled,
+    NotFound,
+    SessionConflict,
+    StoreDied,
+    StoreError,
+    SupervisorError,
+)
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.masking import shown
 from supervisor.core.people import People
@@ -34,9 +43,10 @@ from supervisor.core.values import (
     check_identity,
 )
 from supervisor.core.words import Heard
+from supervisor.logs import FactLog
 from supervisor.runtime.activity import LocalActivities
 from supervisor.runtime.adoption import take_trees, trees_with_jobs
-from supervisor.runtime.agents import locate
+from supervisor.runtime.agents import find_declared, locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
@@ -52,6 +62,8 @@ from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
 from supervisor.runtime.views import session_views
+
+log = FactLog(__name__)
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -179,7 +191,29 @@ class LocalSupervisor(Supervisor):
             if why is not None:
                 await self.refuse_decision(approval, decision.by, why, channel)
                 raise NotEntitled(why)
-        return await decide(self._runner, approval, decision, channel)
+        verdict = await decide(self._runner, approval, decision, channel)
+        if not verdict.running and verdict.kind in ("won", "same"):
+            root = self.get_row(self.get_approval(approval).session).root
+            verdict = msgspec.structs.replace(verdict, running=await self._take_up_declared(root))
+        return verdict
+
+    async def _take_up_declared(self, root: str) -> bool:
+        """Run a tree that nobody runs, if this program has declared its agent (R2); return whether somebody runs it
+        now. What came for it is on disk already, so that a tree which cannot be taken up costs nobody an answer."""
+        if self.store.owns(root) or self.store.get_owner(root) is not None:
+            return True
+        begun = self.get_row(root).position
+        created = (row.event for row in self.store.rows(begun - 1, begun))
+        is_declared = any(isinstance(event, e.SessionCreated) and find_declared(event.agent) for event in created)
+        if self._runner.is_closed or not is_declared:
+            return False
+        try:
+            return bool(await take_trees(self._runner, [root]))
+        except StoreDied:
+            raise
+        except StoreError as error:
+            log.error("tree.not_taken_up", root=root, reason=str(error))
+            return False
 
     def _name_of_ruler(self, by: str | None) -> str:
         """Return who changes rules, if they may."""
@@ -235,7 +269,7 @@ class LocalSupervisor(Supervisor):
 
         await self._runner.journal.append(plan)
         pending = () if kinds[0] == "begun" else tuple(self.get_session(session).pending_approvals)
-        running = self.store.get_owner(root) is not None
+        running = await self._take_up_declared(root)
         return Receipt(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
 
     def importing(self, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> Import:

@@ -1,15 +1,17 @@
 """What the runtime's tests share: ways to look at a journal, and stores that show or do what a disk may do."""
 
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
+import pytest
 import sniffio
 
 from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.core.session import replay
 from supervisor.core.standing import RULES
+from supervisor.runtime import local
 
 LONG = 30 * 86_400.0
 effects: list[str] = []
@@ -28,6 +30,14 @@ async def opened(store=None, **options):
     with anyio.fail_after(LONG):
         async with open_supervisor(MemoryStore() if store is None else store, **options) as supervisor:
             yield supervisor
+
+
+@contextmanager
+def knowing_no_agents():
+    """Be a program that has declared none of the tests' agents, as the command line has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "find_declared", lambda reference: None)
+        yield
 
 
 def events(store, session: str, kind: Any = object) -> list[Any]:

@@ -1,10 +1,11 @@
 """A daemon runs what nobody runs: at its start, and when something comes (R2, R5)."""
 
+from contextlib import nullcontext
 from datetime import timedelta
 
 import anyio
 import pytest
-from scenes import events, fork, opened
+from scenes import events, fork, knowing_no_agents, opened
 
 from supervisor import (
     Approve,
@@ -89,8 +90,13 @@ async def test_a_daemon_takes_up_what_nobody_runs():
 
 @pytest.mark.parametrize("adopt", [True, False])
 async def test_what_comes_for_an_unowned_tree_loads_it_in_a_daemon_only(adopt):
-    """R2: a message to a tree that became open after the start; elsewhere it is only recorded."""
+    """R2: a message to a tree that became open after the start; a program without the agent only records it."""
     store = await left_by_another_process(listener)
+    with nullcontext() if adopt else knowing_no_agents():
+        await _send_to_what_nobody_owns(store, adopt=adopt)
+
+
+async def _send_to_what_nobody_owns(store, *, adopt):
     async with opened(store, adopt=adopt) as supervisor:
         supervisor.store._owned.clear()  # its owner has died since
         await anyio.sleep(LOOK / 2)
@@ -117,9 +123,10 @@ async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
     """R2: it was decided while nobody ran the tree, then the daemon starts."""
     ran.clear()
     store = await left_by_another_process(worker, "decided")
-    async with opened(store) as supervisor:
-        (asked,) = supervisor.find_approvals()
-        assert (await supervisor.decide(asked.id, Approve(by="ana"))).running is False
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            (asked,) = supervisor.find_approvals()
+            assert (await supervisor.decide(asked.id, Approve(by="ana"))).running is False
     assert ran == []
     async with opened(store, adopt=True) as supervisor:
         assert (await supervisor.outcome("left")).value == "decided"

@@ -146,9 +146,8 @@ async def test_receive_is_a_named_pause_that_sleeps_and_wakes():
         assert not run.is_finished
     async with opened(store) as supervisor:
         receipt = await supervisor.send("s", "two")
-        assert (receipt.kind, receipt.running) == ("delivered", False)
-        (run,) = await supervisor.resume("s")
-        assert await run.result() == ["one", "two"]
+        assert (receipt.kind, receipt.running) == ("delivered", True)
+        assert (await supervisor.outcome("s")).value == ["one", "two"]
     assert "RunPassivated" in names(store, "s")
 
 

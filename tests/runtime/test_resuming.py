@@ -4,7 +4,7 @@ import random
 
 import anyio
 import pytest
-from scenes import ForkingStore, events, fork, names, opened, replayed
+from scenes import ForkingStore, events, fork, knowing_no_agents, names, opened, replayed
 
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, SqliteStore, StepFailed, agent, tool
 from supervisor.core import events as e
@@ -576,12 +576,13 @@ async def test_opening_runs_nothing_and_a_decision_is_kept_for_whoever_does():
     async with opened(store) as supervisor:
         run = await supervisor.start(waits, session="s")
         approval = await anext(run.approvals())
-    async with opened(store) as supervisor:
-        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-        assert (verdict.kind, verdict.running) == ("won", False)
-        await anyio.sleep(100)
-        assert effects == []
-        assert supervisor.get_session("s").outcome is None
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            verdict = await supervisor.decide(approval.id, Approve(by="ana"))
+            assert (verdict.kind, verdict.running) == ("won", False)
+            await anyio.sleep(100)
+            assert effects == []
+            assert supervisor.get_session("s").outcome is None
     async with opened(store) as supervisor:
         (run,) = await supervisor.resume()
         assert await run.result() == "ok"
