@@ -18,6 +18,8 @@ import msgspec
 
 from supervisor.channels.granting import HOW_LONG, Grant, grants, where
 from supervisor.channels.visible import visible
+from supervisor.core.encoding import from_json
+from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
@@ -183,8 +185,8 @@ def _is_plain(text: str) -> bool:
     if not text or text != text.strip():
         return False
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        from_json(text, Any, "an argument")
+    except InvalidInput:
         return True
     return False
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import Parameter
 
+from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 
 StoreOption = Annotated[
@@ -55,8 +56,8 @@ def find_store(option: Path | None) -> Place:
 def parse_arguments(text: str) -> dict[str, object]:
     """Return the whole arguments object of --edit; raises InvalidInput."""
     try:
-        value: dict[str, object] = msgspec.json.decode(text, type=dict[str, object])
-    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        value: dict[str, object] = from_json(text, dict[str, object], "it")
+    except InvalidInput as error:
         raise InvalidInput(
             f"--edit is no JSON object of arguments: {error}; give all of the call's arguments, unchanged ones too "
             "(supervisor approvals --json has them)"

@@ -58,8 +58,8 @@ def plain(value: Any) -> Any:
     return msgspec.to_builtins(value, order="deterministic", str_keys=True)
 
 
-def from_json(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
-    """Decode a value from the journal as `type_`; raises InvalidInput naming `what` if it does not fit."""
+def from_json(raw: msgspec.Raw | bytes | str, type_: Any, what: str) -> Any:
+    """Decode JSON as `type_`; raises InvalidInput naming `what` for whatever does not fit."""
     try:
         return msgspec.json.decode(raw, type=type_)
     except msgspec.MsgspecError as error:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.core.encoding import JSON_NULL, printable, to_json
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import digest
 from supervisor.core.schemas import misfit, schema_of
@@ -89,11 +89,11 @@ def read_answer(asked: Approval, text: str) -> Any:
     if is_yes_or_no(asked.schema) and text.strip().lower() in _YES_AND_NO:
         return _YES_AND_NO[text.strip().lower()]
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        value = from_json(text, Any, "the answer")
+    except InvalidInput as error:
         if misfit(text, asked.schema) is None:
             return text
-        raise InvalidInput(f"the answer is no JSON ({error}), which this question asks for") from None
+        raise InvalidInput(f"this question asks for JSON: {error}") from None
     return text if misfit(value, asked.schema) is not None and misfit(text, asked.schema) is None else value
 
 

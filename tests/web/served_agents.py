@@ -41,3 +41,9 @@ async def wondering(ctx: Context, drinks: list[str]) -> str:
 @agent
 async def chief(ctx: Context, notes: dict[str, str]) -> str:
     return await ctx.run(noting, notes)
+
+
+@agent
+async def counting(ctx: Context) -> int:
+    """Asks for numbers."""
+    return sum(await ctx.ask("Which ones?", schema=list[int]))

@@ -65,6 +65,35 @@ async def test_every_error_is_a_problem_that_says_what_there_is():
                 assert answer.status_code == 404
 
 
+async def test_every_answer_tells_browsers_what_not_to_do():
+    """Not to guess what it is, not to frame it, not to keep it; pages, documents and problems alike."""
+    async with world() as here, here.client("olga") as client:
+        for path in ("/", "/login", "/health", "/api/sessions", "/nowhere"):
+            headers = (await client.get(path)).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["x-frame-options"] == "DENY"
+            assert headers["referrer-policy"] in ("no-referrer", "same-origin")
+            assert headers["cache-control"] == "no-store"
+            assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+async def test_an_answer_that_fails_in_the_middle_does_not_begin_again():
+    """What was sent is sent; the fault is in the log, and no second answer follows in the same one."""
+    said = []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ValueError
+
+    async def send(message):
+        said.append(message["type"])
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", HOST.encode())]}
+    await Border(app, ["127.0.0.1"], lambda *_: None, Bound("requests", 1, ""), any_address=False)(scope, None, send)
+    assert said == ["http.response.start", "http.response.body"]
+
+
 @pytest.fixture
 def told(caplog):
     """What a border answers to one who speaks as `receive` does, and what it says of that in the log."""

@@ -2,6 +2,15 @@
 
 import signal
 import socket
+import time
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+
+import pytest
+from hypercorn.protocol.h11 import H11Protocol
+
+from supervisor.channels.web import server
+from supervisor.core.errors import SupervisorError
 
 HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 UPGRADE = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n"
@@ -34,3 +43,45 @@ def test_nobody_goes_over_to_another_protocol(daemon):
     assert answer(daemon, HTTP_2) == b"HTTP/1.1 421"
     for other in (b"h2c", b"websocket"):
         assert answer(daemon, UPGRADE % other) == b"HTTP/1.1 200"
+
+
+@contextmanager
+def unfinished(daemon, count, path=b"/login"):
+    """Keep many connections on which a body was announced of which two bytes came."""
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nto" % path
+    with ExitStack() as stack:
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", daemon.port), timeout=30))
+            connection.sendall(head)
+        yield
+
+
+def test_bodies_that_do_not_come_hold_up_nobody(daemon):
+    """Whoever works here goes on, and what watches over us hears that we live, beside 800 who never finish a body."""
+    daemon.start()
+    with unfinished(daemon, 800), daemon.client() as client:
+        assert [client.get(f"/{name}").status_code for name in ("health", "ready")] == [200, 200]
+        body = {"agent": "noting", "input": {"x": "/dev/null"}, "session": "beside"}
+        assert client.post("/api/sessions", json=body).status_code == 201
+        assert client.post("/login", data={"token": "wrong"}).status_code == 401
+
+
+@pytest.mark.slow
+def test_a_connection_rests_longer_than_proxies_let_theirs_rest(daemon):
+    """A platform's press on a connection that was idle for 6 s is answered; one that never asked anything is closed."""
+    daemon.start()
+    known = HTTPConnection("127.0.0.1", daemon.port, timeout=30)
+    known.connect()
+    with known.sock, socket.create_connection(("127.0.0.1", daemon.port), timeout=30) as silent:
+        for rest in (6, 0):
+            known.request("POST", "/login")
+            assert known.getresponse().read()
+            time.sleep(rest)
+        assert silent.recv(1) == b""
+
+
+def test_a_server_that_cannot_be_kept_to_one_protocol_is_refused(monkeypatch):
+    """What keeps it there is no setting: a version that has it no more must not undo it silently."""
+    monkeypatch.delattr(H11Protocol, "_check_protocol")
+    with pytest.raises(SupervisorError):
+        server._stay_with_http_1()

@@ -3,11 +3,13 @@
 import re
 from base64 import urlsafe_b64encode
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sites import EVERYBODY, HOST, ORIGIN, world
 from starlette.requests import Request
 
+from supervisor.channels.web import auth
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.problems import Problem
 from supervisor.core import events as e
@@ -145,19 +147,50 @@ async def test_another_name_for_this_server_is_refused_before_anything_else(host
             assert (await client.get(path, headers={"host": host})).status_code == status
 
 
-async def test_whoever_guesses_too_often_is_not_listened_to():
-    """Rate limit on failed logins, by bearer and by form, also for the right token then; cookies go on."""
-    async with world() as here, here.client() as logged_in, here.client() as client:
-        await log_in(logged_in)
+async def test_a_token_that_counts_is_heard_whoever_else_fails_from_there():
+    """Failures are told to wait after ten; behind a proxy everybody has one address, so that nobody else is held up."""
+    async with world() as here, here.client() as client:
         codes = [
             (await client.get("/api/sessions", headers={"authorization": f"Bearer {guess}"})).status_code
             for guess in range(12)
         ]
         assert codes == [401] * 10 + [429] * 2
-        answer = await client.get("/api/sessions", headers={"authorization": "Bearer olga"})
+        answer = await client.post("/login", data={"token": "guess"})
         assert answer.status_code == 429
         assert re.fullmatch(r"\d+", answer.headers["retry-after"])
-        assert (await logged_in.get("/api/sessions")).status_code == 200
+        assert (await client.get("/api/sessions", headers={"authorization": "Bearer olga"})).status_code == 200
+        await log_in(client)
+        assert (await client.get("/api/sessions")).status_code == 200
+        wrong = await client.get("/api/sessions", headers={"authorization": "Bearer guess"})
+        assert wrong.status_code == 429, "who is known vouches for nobody else"
+
+
+def guess(guard, address):
+    request = Request({"type": "http", "headers": [], "client": (address, 1)})
+    with pytest.raises(Problem) as caught:
+        guard.check_token(request, "guess")
+    return caught.value.status
+
+
+@pytest.mark.parametrize(("later", "status"), [(59, 429), (60, 401)])
+async def test_failures_are_forgotten_after_a_minute(monkeypatch, later, status):
+    """From the first of them on, also while further ones come."""
+    guard, now = Guard(EVERYBODY, b"s" * 32, None, "x"), datetime.now(UTC)
+    monkeypatch.setattr(auth, "_now", lambda: now)
+    assert [guess(guard, "a") for _ in range(12)] == [401] * 10 + [429] * 2
+    monkeypatch.setattr(auth, "_now", lambda: now + timedelta(seconds=later))
+    assert guess(guard, "a") == status
+
+
+async def test_failures_of_many_addresses_take_bounded_memory(monkeypatch):
+    """The address that has been quiet for the longest is forgotten first."""
+    monkeypatch.setattr(auth, "ADDRESSES", 2)
+    guard = Guard(EVERYBODY, b"s" * 32, None, "x")
+    for address in ("busy", "quiet"):
+        assert [guess(guard, address) for _ in range(11)][-1] == 429
+    assert guess(guard, "busy") == 429
+    assert guess(guard, "new") == 401
+    assert [guess(guard, address) for address in ("busy", "quiet")] == [429, 401]
 
 
 async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out():

@@ -22,6 +22,7 @@ from supervisor.channels.granting import Grant, grants
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.talk import Say, Talk
 from supervisor.channels.visible import json_text, visible
+from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
@@ -205,8 +206,8 @@ class Desk:
         """Take edited arguments; what cannot be arguments is said, and kept as a draft."""
         self.drafts[approval] = text
         try:
-            arguments = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            arguments = from_json(text, Any, "it")
+        except InvalidInput as error:
             self.message = f"That is not JSON, so nothing changed: {error}."
             return
         original = self.pending[approval].arguments

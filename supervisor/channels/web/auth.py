@@ -5,7 +5,9 @@ Rules
   secret and the hash of the token that was shown at the login. So it survives a restart, and dies with its token.
 - What a browser sends along by itself proves nothing about who wanted it: whatever changes something under a cookie
   needs an Origin of ours and the token that our own pages carry (CSRF).
-- Whoever fails too often is not listened to for a while, whatever they show then.
+- A token that counts is always heard, whoever else fails from the same address: behind a proxy all clients have one.
+  Tokens are too long to be guessed, so failures need no lock; after many of them from one address a further one is told
+  to wait, and is not logged.
 """
 
 import base64
@@ -32,9 +34,9 @@ LOGIN_LASTS: Final = timedelta(days=7)
 CSRF_HEADER: Final = "x-csrf-token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 FAILURES: Final = 10
-"""Failed logins from one address after which it is not listened to, until the first of them is FAILURES_LAST old."""
+"""Failed logins from one address that are logged within FAILURES_LAST."""
 FAILURES_LAST: Final = timedelta(minutes=1)
-_ADDRESSES: Final = 10_000
+ADDRESSES: Final = 10_000
 """Addresses whose failures are remembered; the longest quiet is forgotten first."""
 
 
@@ -111,27 +113,25 @@ class Guard:
 
     def check_token(self, request: Request, token: str) -> tuple[Person, TokenHash]:
         """Return whose token it is. Raises Problem: 401; 429 after too many failures."""
-        now, address = _now(), request.client.host if request.client else ""
-        self._check_patience(address, now)
+        now = _now()
         found = self.people.find_by_token(token, now)
         if found is None:
-            self._failures.setdefault(address, []).append(now)
-            self._failures.move_to_end(address)
-            while len(self._failures) > _ADDRESSES:
-                self._failures.popitem(last=False)
-            log.warning("login.refused", address=address)
+            self._note_failure(request.client.host if request.client else "", now)
             raise _unknown("this token is not known here, or has expired")
-        self._failures.pop(address, None)
         return found
 
-    def _check_patience(self, address: str, now: datetime) -> None:
-        recent = [at for at in self._failures.get(address, ()) if at > now - FAILURES_LAST]
-        if recent:
-            self._failures[address] = recent
+    def _note_failure(self, address: str, now: datetime) -> None:
+        """Count and log a failure. Raises Problem 429 instead if there were too many."""
+        recent = [at for at in self._failures.pop(address, ()) if at > now - FAILURES_LAST]
+        self._failures[address] = recent
         if len(recent) >= FAILURES:
             wait = int((recent[0] + FAILURES_LAST - now).total_seconds()) + 1
             detail = f"too many failed logins from here; try again in {wait} s"
             raise Problem(429, detail, headers={"retry-after": str(wait)})
+        recent.append(now)
+        while len(self._failures) > ADDRESSES:
+            self._failures.popitem(last=False)
+        log.warning("login.refused", address=address)
 
     # -- cookies -----------------------------------------------------------------------------------------------------
 

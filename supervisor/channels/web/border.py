@@ -7,13 +7,15 @@ Rules
   what it announced is not waited for. (For the head of a request the server does not wait either.)
 - What nobody reads of a body is dropped while we answer: the server's queue for it has few places, and through it comes
   that the client has gone, too; a full one would hold up the end of the answer for ever.
-- More than so many requests are not under way at once; whoever comes beyond is told to try again.
+- The number of requests under way has a bound; a request beyond it is told to try again. The probes (`always`) are
+  answered in any case: what watches the daemon must not take a crowd for a death.
+- A request waits for its body without a place among those. When too many bodies are on their way, the oldest is given
+  up.
 - Every answer tells browsers not to guess, not to frame, not to tell others where they came from.
 - Whatever is raised below becomes a problem document (channels/web/problems.py).
 """
 
 import ipaddress
-import math
 import re
 from collections.abc import Callable, Collection
 from typing import Final
@@ -22,12 +24,14 @@ import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from supervisor.channels.web.bounds import Bound
+from supervisor.channels.web.bounds import Arrivals, Bound, Place
 from supervisor.channels.web.problems import Problem, problem_of
 
 MAX_BODY: Final = 4 * 1024 * 1024
 PATIENCE: Final = 30.0
 """Seconds that a body may take."""
+ARRIVALS: Final = 100
+"""Bodies that may be on their way at once."""
 GONE: Final = 1.0
 """Seconds after an answer in which the server says that its client has gone; it says so at once."""
 _ANNOUNCING: Final = ("content-length", "transfer-encoding")
@@ -46,7 +50,8 @@ _HEADERS: Final = {
 
 
 class Border:
-    """`answered`: told the method and the status of every answer. `requests`: how many there may be at once."""
+    """`answered`: told the method and the status of every answer. `requests`: how many there may be at once; `always`:
+    paths for which that does not count."""
 
     def __init__(
         self,
@@ -56,9 +61,12 @@ class Border:
         requests: Bound,
         *,
         any_address: bool,
+        always: Collection[str] = (),
     ) -> None:
         self._app = app
         self._requests = requests
+        self._always = frozenset(always)
+        self._arrivals = Arrivals(ARRIVALS)
         self._answered = answered
         self._hosts = {host.lower() for host in hosts}
         self._any_address = any_address
@@ -72,7 +80,9 @@ class Border:
             return
         has_begun = False
         headers = Headers(scope=scope)
-        body = _Body(receive, is_empty=not any(name in headers for name in _ANNOUNCING))
+        place = Place(self._requests)
+        is_empty = not any(name in headers for name in _ANNOUNCING)
+        body = _Body(receive, place, self._arrivals, is_empty=is_empty)
 
         async def answer(message: Message) -> None:
             nonlocal has_begun
@@ -86,19 +96,23 @@ class Border:
 
         try:
             self._check(headers)
-            with self._requests.held():
-                await self._app({**scope, "app": self}, body, answer)  # with an app the router raises
+            if scope["path"] not in self._always:
+                place.take()
+            await self._app({**scope, "app": self}, body, answer)  # with an app the router raises
         except Exception as error:  # noqa: BLE001 # the outermost layer: nothing but an answer leaves it
             problem = problem_of(error)
             if not has_begun:
                 await problem.response()(scope, receive, answer)
+        finally:
+            place.leave()
+            self._arrivals.remove(body)
 
     def _check(self, headers: Headers) -> None:
         host = headers.get("host", "")
         if not self._is_ours(host):
             raise Problem(421, f"this server is not {host!r}; add the name to `hosts` in its configuration if it is")
         length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > MAX_BODY:
+        if length.isdecimal() and (len(length) > 18 or int(length) > MAX_BODY):  # of thousands of digits no int is made
             raise _too_large()
 
     def _is_ours(self, host: str) -> bool:
@@ -116,31 +130,48 @@ class Border:
 
 
 class _Body:
-    """`receive`, until more has come than a body may have, or it has taken longer than it may take."""
+    """`receive`, until more has come than a body may have, it has taken longer than it may take, or it has to make room
+    for others. While it is waited for, its request has no place among those under way."""
 
-    def __init__(self, receive: Receive, *, is_empty: bool) -> None:
+    def __init__(self, receive: Receive, place: Place, arrivals: Arrivals, *, is_empty: bool) -> None:
         self._receive = receive
+        self._place = place
+        self._arrivals = arrivals
         self._length = 0
         self._deadline = anyio.current_time() + PATIENCE
         self._is_whole = is_empty
         """Whether all that is still to come is that the client has gone."""
         self._is_awaited = False
+        self._is_given_up = False
+        self._wait = anyio.CancelScope()
         self._gone: Message | None = None
 
     async def __call__(self) -> Message:
-        with anyio.CancelScope(deadline=self._deadline):
-            self._is_awaited = True
-            try:
-                message = self._gone or await self._take()
-            finally:
-                self._is_awaited = False
-            self._length += len(message.get("body", b""))
-            if self._length > MAX_BODY:
-                raise _too_large()
+        self._is_awaited = True
+        try:
             if self._is_whole:
-                self._deadline = math.inf  # from here on it tells when the client goes
-            return message
-        raise Problem(408, f"a body may take {PATIENCE:g} s", headers={"connection": "close"})
+                return self._gone or await self._take()
+            return await self._take_in_time()
+        finally:
+            self._is_awaited = False
+
+    def give_up(self) -> None:
+        self._is_given_up = True
+        self._wait.cancel()
+
+    async def _take_in_time(self) -> Message:
+        if not self._is_given_up:
+            self._arrivals.add(self)
+            with anyio.CancelScope(deadline=self._deadline) as self._wait, self._place.left():
+                message = await self._take()
+                self._length += len(message.get("body", b""))
+                if self._length > MAX_BODY:
+                    raise _too_large()
+                if self._is_whole:
+                    self._arrivals.remove(self)
+                return message
+        why = "others wait: send a body at once" if self._is_given_up else f"a body may take {PATIENCE:g} s"
+        raise Problem(408, why, headers={"connection": "close"})
 
     async def drop_during(self, send: Send, message: Message) -> None:
         """Send a part of the answer, and drop meanwhile what nobody reads; behind the last part, to the end."""

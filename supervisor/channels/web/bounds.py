@@ -1,13 +1,19 @@
-"""How much at once: whoever comes beyond a bound is told so, and that it is worth trying again.
+"""How much at once. A client beyond a bound is told so, and that it is worth trying again.
 
 Rules
 - The log says it once, and again only after there was room: what comes in floods must not fill a disk.
-- What is bounded is work under way. A connection that asks for nothing is closed by the server after a few seconds.
+- What is bounded is work under way. A request whose body is still on its way is no work yet: it gives its place back
+  while it waits. Otherwise a client that nobody knows could take every place with two bytes of a body.
+- Bodies on their way have a bound of their own. Beyond it the request that came first is given up, so that a client
+  which sends its body at once always gets through.
+- The server closes a connection that asks for nothing.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import aclosing, contextmanager
+from typing import Final, Protocol
+
+from starlette.requests import Request
 
 from supervisor.channels.web.problems import Problem
 from supervisor.logs import FactLog
@@ -31,8 +37,17 @@ class Bound:
         self._is_told = False
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Iterator["Place"]:
         """Be one of them. Raises Problem 503 if there is no room."""
+        place = Place(self)
+        place.take()
+        try:
+            yield place
+        finally:
+            place.leave()
+
+    def add(self) -> None:
+        """Count one more. Raises Problem 503 if there is no room."""
         if self.count >= self._most:
             if not self._is_told:
                 log.warning(f"{self._what}.refused", most=self._most, how=self._how)
@@ -40,8 +55,76 @@ class Bound:
             detail = f"there are {self._most} {self._what} already; try again in {TRY_AGAIN} s"
             raise Problem(503, detail, headers={"retry-after": str(TRY_AGAIN)})
         self.count += 1
-        try:
-            yield
-        finally:
-            self.count -= 1
-            self._is_told = self._is_told and self.count >= ROOM * self._most
+
+    def remove(self) -> None:
+        self.count -= 1
+        self._is_told = self._is_told and self.count >= ROOM * self._most
+
+
+class Place:
+    """One place within a bound. It can be given back for a while, and may be gone afterwards."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        self._is_held = False
+
+    def take(self) -> None:
+        """Raises Problem 503 if there is no room."""
+        self._bound.add()
+        self._is_held = True
+
+    def leave(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._bound.remove()
+
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """Give the place back for the length of a block. Raises Problem 503 if there is no room after it."""
+        was_held = self._is_held
+        self.leave()
+        yield
+        if was_held:
+            self.take()
+
+
+class Waiting(Protocol):
+    """A request that waits for its body."""
+
+    def give_up(self) -> None:
+        """Stop waiting."""
+
+
+class Arrivals:
+    """Requests whose bodies are on their way: at most `most`, and a further one makes the oldest give up."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: dict[Waiting, None] = {}
+        self._is_told = False
+
+    def add(self, request: Waiting) -> None:
+        """Note a request when it begins to wait; one that waits already keeps its age."""
+        self._waiting.setdefault(request)
+        if len(self._waiting) > self._most:
+            if not self._is_told:
+                log.warning("slow_bodies.given_up", most=self._most)
+            self._is_told = True
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.give_up()
+
+    def remove(self, request: Waiting) -> None:
+        self._waiting.pop(request, None)
+        self._is_told = self._is_told and len(self._waiting) >= ROOM * self._most
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body of a request from somebody who need not be known yet. `most`: bytes. Raises Problem 413."""
+    body = bytearray()
+    async with aclosing(request.stream()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > most:
+                raise Problem(413, f"a body may have {most} bytes here", headers={"connection": "close"})
+    return bytes(body)

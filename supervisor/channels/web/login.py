@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.channels.web.border import MAX_BODY
+from supervisor.channels.web.bounds import read_body
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.rendering import HEADERS, render
 
@@ -110,9 +111,7 @@ def ask_to_log_in(request: Request) -> Response:
 
 async def read_form(request: Request, most: int = MAX_BODY) -> dict[str, str]:
     """Return the fields of a form that was sent as browsers do by default. `most`: bytes. Raises Problem: 413, 422."""
-    body = await request.body()
-    if len(body) > most:
-        raise Problem(413, f"this form may have {most} bytes at most")
+    body = await read_body(request, most)
     try:
         fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS)
     except ValueError:

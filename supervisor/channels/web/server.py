@@ -7,11 +7,15 @@ Rules
 - What it would log is not heard: requests that fail are logged by the border.
 - It speaks HTTP/1.1, whatever a client would rather speak. By itself it would go over to HTTP/2 or to a websocket, and
   then a connection on which nothing is asked can stay for ever.
+- A connection that has asked for something may rest for longer than proxies keep theirs (60 s is common): one that we
+  close first takes the proxy's next request with it, and a chat platform does not repeat a press. A connection that has
+  not asked for anything yet is closed soon.
 """
 
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final
 
 import anyio
@@ -19,9 +23,9 @@ import sniffio
 from hypercorn.config import Config, Sockets
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.utils import wrap_app
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, SupervisorError
 
 BACKLOG: Final = 512
 STUCK: Final = 60.0
@@ -29,6 +33,18 @@ STUCK: Final = 60.0
 the listening socket. Without it a connection that we have given up would linger until its client takes the rest."""
 GRACE: Final = 3.0
 """Seconds that requests under way may take to end when the server stops."""
+FIRST_WORDS: Final = 5.0
+"""Seconds after which a connection is closed on which nothing was asked yet."""
+KEEP_ALIVE: Final = 75.0
+"""Seconds that a connection may rest after an answer."""
+_has_asked: ContextVar[bool] = ContextVar("_has_asked", default=False)
+"""Whether this is the context of a request: when its answer ends, hypercorn counts the connection's rest from it."""
+
+
+class _Config(Config):
+    @property
+    def keep_alive_timeout(self) -> float:  # type: ignore[override] # read when a rest begins, by each connection
+        return KEEP_ALIVE if _has_asked.get() else FIRST_WORDS
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -55,14 +71,19 @@ def listen(host: str, port: int) -> socket.socket:
 
 async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], Awaitable[object]]) -> None:
     """Serve until `stop` returns, then until what is under way has ended, for GRACE seconds at most."""
-    config = Config()
+    config = _Config()
     config.include_server_header = False
     config.errorlog = config.accesslog = None
     config.graceful_timeout = GRACE
     config.backlog = BACKLOG
     sockets = Sockets([], [listener], [])
-    H11Protocol._check_protocol = _stay  # type: ignore[assignment, method-assign] # noqa: SLF001 # there is no setting for it
-    wrapped = wrap_app(app, config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type] # the same protocol, typed twice
+    _stay_with_http_1()
+
+    async def asked(scope: Scope, receive: Receive, send: Send) -> None:
+        _has_asked.set(True)
+        await app(scope, receive, send)
+
+    wrapped = wrap_app(asked, config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type] # the same protocol, typed twice
 
     async def stopped() -> None:
         await stop()
@@ -76,6 +97,16 @@ async def serve_http(app: ASGIApp, listener: socket.socket, stop: Callable[[], A
             from hypercorn.asyncio.run import worker_serve as serve_on_asyncio
 
             await serve_on_asyncio(wrapped, config, sockets=sockets, shutdown_trigger=stopped)
+
+
+def _stay_with_http_1() -> None:
+    """Keep hypercorn from changing protocols, for which it has no setting. Raises SupervisorError for a version of it
+    that cannot be kept from it in this way."""
+    if not hasattr(H11Protocol, "_check_protocol"):
+        raise SupervisorError(
+            "this version of hypercorn is not known here; install subagent-supervisor's own choice of it"
+        )
+    H11Protocol._check_protocol = _stay  # type: ignore[assignment, method-assign] # noqa: SLF001 # there is no setting for it
 
 
 async def _stay(protocol: H11Protocol, request: Any) -> None:

@@ -95,4 +95,6 @@ def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Itera
     """Return the whole ASGI app. `more`: routes of other channels, which know themselves whom they listen to."""
     known = [*routes(site), *login.routes(site), *pages.routes(site), *more]
     router = Router(known, redirect_slashes=False, default=login.Nowhere(site))
-    return Border(login.Methods(site, router), list(hosts), site.tally.answered, site.requests, any_address=any_address)
+    always = [endpoint.path for endpoint in health.ENDPOINTS]
+    app = login.Methods(site, router)
+    return Border(app, list(hosts), site.tally.answered, site.requests, any_address=any_address, always=always)
