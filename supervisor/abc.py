@@ -206,8 +206,9 @@ class Channel(ABC):
 
     - `post` is called again with its card, and `reminded_at` set, when people are reminded (A10).
     - `post` and `retire` may be called again for the same approval, also after a restart, and by then with the card
-      that an earlier process left. They are bounded from outside; raising from `post` hands the approval to the next
-      channel.
+      that an earlier process left. They are bounded from outside. When `post` raises, the approval goes to the next
+      channel as well, and this one is asked again later, until it takes the approval or nobody needs to decide it.
+    - A card that cannot show an approval whole offers no approval of it.
     - A channel decides through the Supervisor that `serve` is given, with the approval's id, never "what waits" (A2).
     """
 
@@ -216,6 +217,12 @@ class Channel(ABC):
     """Seconds that finding, showing or retiring one card may take."""
     keeps_cards: bool = False
     """Whether its cards outlive the process: then it is journaled that one is about to be posted."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether somebody can answer there, now. What is said where nobody can goes to the next channel as well, and
+        the journal does not call it shown."""
+        return True
 
     @abstractmethod
     async def serve(self, supervisor: "Supervisor") -> None:

@@ -91,7 +91,7 @@ async def open_supervisor(
             await ready.wait()
             try:
                 yield supervisor
-                await _drain(runner)
+                await _drain(runner, posting)
             except anyio.get_cancelled_exc_class():
                 await _stop(runner)
                 raise
@@ -122,7 +122,7 @@ async def _host(
     ready: anyio.Event,
     leaving: anyio.Event,
 ) -> None:
-    """Own every task: the writer outlives the attempts, the attempts outlive the channels."""
+    """Own every task: the writer outlives the attempts, the attempts outlive the cards and the channels."""
     with anyio.CancelScope(shield=True), collecting_seldom():
         async with anyio.create_task_group() as writer:
             writer.start_soon(runner.journal.run)
@@ -130,6 +130,7 @@ async def _host(
                 runner.serve_in(tasks)
                 try:
                     async with anyio.create_task_group() as services:
+                        posting.serve_in(services)
                         services.start_soon(runner.alarm.run)
                         services.start_soon(posting.run)
                         services.start_soon(jobs.run)
@@ -156,9 +157,11 @@ async def _serve(channel: Channel, supervisor: LocalSupervisor) -> None:
         log.error("channel.failed", channel=channel.name, error=repr(error))
 
 
-async def _drain(runner: Runner) -> None:
-    """Wait for what can go on; what waits for people goes to sleep."""
+async def _drain(runner: Runner, posting: Posting) -> None:
+    """Wait for what can go on, and for the cards of what was decided; what waits for people goes to sleep."""
     runner.quiet.leave()
+    await runner.wait_until(lambda: runner.is_idle)
+    await posting.settle()
     await runner.wait_until(lambda: runner.is_idle)
     runner.is_closed = True
 

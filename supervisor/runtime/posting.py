@@ -4,51 +4,46 @@ decided.
 Runs beside the order of A1, after the approval's commit, and never delays it.
 
 Rules
-- Only approvals of trees that this process owns; all that are pending are posted when a tree is taken up, with the card
-  that an earlier process left, so that the channel can renew it rather than leave it looking live (R3).
-- A channel that raises, or takes longer than its `card_timeout`, is passed over, and the journal says so (A11). With
-  none left the call stays pending: command line, inbox and status show that no card could be posted.
-- A channel has AT_ONCE cards in hand; the others wait their turn, for which no clock runs, so that a thousand at once
-  are not too many for a platform that takes one a second.
-- That a card is about to be posted is on disk before, where cards outlive the process: if it dies before it can note
-  the card, the next one has it looked for, in the time in which it was posted, and renews or retires it (R3). So it is
-  where the platform did not come to say whether it has the card, and where it could not be looked for.
-- A card that cannot be retired is tried again until it is; what is left when the process ends, a later start does (R3).
+- All that are pending are posted when a tree is taken up, with the card that an earlier process left, so that the
+  channel can renew it rather than leave it looking live (R3).
+- Approvals of trees that this process owns; where it adopts trees, also what another process asks that has shown it to
+  nobody for NOBODY_ELSE seconds.
+- A channel that fails is passed over, and the journal says so (A11): the next one is asked as well, and the first one
+  is tried again (runtime/targets.py), by a later process, too. With none left the call stays pending: command line,
+  inbox and status show that no card could be posted.
+- Who leaves after the last answer retires its cards first, as long as one does not take longer than LEAVING. What is
+  left then a later start does (R3): of every tree where it adopts, of its own trees otherwise.
 - `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: where calls are
   approved it is asked as ever, and where they are denied nobody is asked, which the agent is told (QuestionUnanswered).
 - Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): the store dies with
   the process, there is no channel, and the program waits for the outcome for NOBODY_AFTER without reading approvals.
 """
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Literal
 
 import anyio
+from anyio.abc import TaskGroup
 
 from supervisor.abc import Channel
-from supervisor.core import events as e
-from supervisor.core.encoding import printable
 from supervisor.core.errors import StoreError
 from supervisor.core.reminders import Reminders
 from supervisor.core.values import Approval, Approve, Decision, Deny
 from supervisor.logs import FactLog
 from supervisor.runtime.deciding import decide
-from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.reminding import Reminding
 from supervisor.runtime.runner import Runner
+from supervisor.runtime.slots import URGENT
 from supervisor.runtime.streams import Inbox
+from supervisor.runtime.targets import RENEWED, SELDOM, Target, find_left
 
 log = FactLog(__name__)
 
-AT_ONCE = 4  # cards that a channel is given at the same time
-RETIRE_AGAIN = 5.0  # seconds until a card that could not be retired is tried again; doubled each time, up to
-RETIRE_SELDOM = 600.0  # seconds
 NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer
-Card = str | datetime
-"""What finds a card again; or when it was about to be posted, by a process that did not come to note it."""
+NOBODY_ELSE = 5.0  # seconds that another process has to show what its trees ask; doubled at each look, up to SELDOM
+LEAVING = 30.0  # seconds that a program which leaves waits for one more card to be shown or retired
 Unattended = Literal["ask", "approve", "deny"]
 
 _ANSWERS: dict[str, Decision] = {
@@ -85,37 +80,81 @@ class Posting:
         self._reminding = Reminding(runner, reminders, self._show_again)
         self._supervisor = supervisor
         self._sweep = sweep
-        self._channels = {channel.name: channel for channel in channels}
-        self._turns = {name: anyio.CapacityLimiter(AT_ONCE) for name in self._channels}
+        self._targets = [Target(runner, channel, self._start) for channel in channels]
         self._answer = _ANSWERS.get(unattended)
         self._keeps_cards = any(channel.keeps_cards for channel in channels)
-        self._cards: dict[str, dict[str, Card]] = {}
-        """Approval -> channel -> card of what is pending and shown."""
         self._known: set[str] = set()
+        """Approvals that are pending, and that are shown or answered by this process."""
+        self._tasks: TaskGroup | None = None
+        self._under_way = 0
+        self._progress = anyio.Event()
         supervisor.began_to_wait = self._look_for_somebody
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            self._tasks = None
+
+    async def _follow(self) -> None:
+        """Show what is asked, and retire what is decided."""
         if self._is_idle:
             await anyio.sleep_forever()
         changes = Inbox(self._supervisor, self._supervisor.store.last_position())
         for stale in self._supervisor.store.find_shown() if self._sweep else ():
-            self._retire_all(stale)
+            self._retire(stale)
+        for approval in self._supervisor.store.find_approvals() if self._sweep else ():
+            self._leave_to_owner(approval)
         async for approval in changes:
             if approval.status != "pending":
-                self._known.discard(approval.id)
-                self._reminding.forget(approval.id)
-                self._retire_all(approval)
-            elif approval.id not in self._known and self._supervisor.store.owns(approval.root_session):
-                self._take(approval)
+                self._retire(approval)
+            elif approval.id not in self._known:
+                if self._supervisor.store.owns(approval.root_session):
+                    self._take(approval)
+                elif self._sweep:
+                    self._leave_to_owner(approval)
+
+    def serve_in(self, tasks: TaskGroup) -> None:
+        """Own the tasks that talk to channels; whoever owns the task group ends them with `run`."""
+        self._tasks = tasks
+
+    async def settle(self) -> None:
+        """Before we leave: retire what is decided, and wait for as long as cards get shown or retired."""
+        for approval_id in {each for target in self._targets for each in target.held()}:
+            approval = self._supervisor.store.get_approval(approval_id)
+            if approval is not None and approval.status != "pending":
+                self._retire(approval)
+        while self._under_way:
+            with anyio.move_on_after(LEAVING) as patience:
+                await self._progress.wait()
+            if patience.cancelled_caught:
+                return
+
+    def _start(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None:
+        if self._tasks is not None:
+            self._under_way += 1
+            self._tasks.start_soon(self._count, fn, *args)
+
+    async def _count(self, fn: Callable[..., Awaitable[None]], *args: object) -> None:
+        try:
+            await fn(*args)
+        finally:
+            self._under_way -= 1
+            self._progress.set()
+            self._progress = anyio.Event()
 
     def take_up(self, root: str) -> None:
-        """A tree has become ours: show what is pending in it."""
+        """A tree has become ours: show what is pending in it, and retire what is not and looks as if it were."""
         if self._is_idle:
             return
         for approval in self._supervisor.store.find_approvals(root=root):
             if approval.id not in self._known:
                 self._take(approval)
+        if self._targets and not self._sweep:
+            for stale in self._supervisor.store.find_shown():
+                if stale.root_session == root:
+                    self._retire(stale)
 
     def _take(self, approval: Approval) -> None:
         self._known.add(approval.id)
@@ -123,21 +162,37 @@ class Posting:
             self._runner.start_soon(self._decide, approval, self._answer)
             return
         self._reminding.watch(approval)
-        if self._channels:
-            self._runner.start_soon(self._post, approval)
+        if self._targets:
+            self._start(self._post, approval)
         else:
             self._look_for_somebody(approval.root_session)
+
+    def _leave_to_owner(self, approval: Approval, wait: float = NOBODY_ELSE) -> None:
+        """Another process owns the tree, and shows what it asks; we do if that shows it to nobody."""
+
+        def look() -> None:
+            now = self._supervisor.store.get_approval(approval.id)
+            if now is None or now.status != "pending" or now.id in self._known:
+                return
+            if now.shown or any(each.begun_at for each in find_left(self._runner, now).values()):
+                self._leave_to_owner(now, min(SELDOM, 2 * wait))
+            else:
+                self._known.add(now.id)
+                self._start(self._post, now)
+
+        if self._targets:
+            self._runner.alarm.at(anyio.current_time() + wait, look)
 
     @property
     def _is_idle(self) -> bool:
         """Whether there is nobody to tell: no channel, no answer or reminder to give, and others can answer what is
         on disk."""
-        has_nobody = not self._channels and self._answer is None and self._reminding.is_idle
+        has_nobody = not self._targets and self._answer is None and self._reminding.is_idle
         return has_nobody and self._supervisor.store.is_durable
 
     def _look_for_somebody(self, root: str) -> None:
         """A program that waits for an outcome, and reads no approvals, waits for nobody."""
-        if not self._channels and not isinstance(self._answer, Deny) and not self._supervisor.store.is_durable:
+        if not self._targets and not isinstance(self._answer, Deny) and not self._supervisor.store.is_durable:
             self._runner.alarm.at(anyio.current_time() + NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))
 
     def _deny_if_nobody_reads(self, root: str) -> None:
@@ -155,126 +210,45 @@ class Posting:
             self._runner.suspend_root(approval.root_session, error)
 
     async def _post(self, approval: Approval) -> None:
-        """Show an approval on the first channel that can; where an earlier process has shown it, before all others."""
-        cards = self._cards[approval.id] = self._find_cards(approval)
-        for name in sorted(self._channels, key=lambda name: name not in cards):
-            async with self._turns[name]:
-                if self._is_decided(approval):
-                    self._cards.pop(approval.id, None)
-                    return
-                is_shown = await self._show(approval, name, cards.get(name))
-            if is_shown:
+        """Show an approval where it was shown, or tried, before; if it is not shown by that, on the first channel that
+        takes it."""
+        self._recall(approval)
+        known = [target for target in self._targets if target.knows(approval.id)]
+        for target in known:
+            target.begin(approval, RENEWED)
+        is_shown = False
+        for target in known:
+            is_shown |= await target.is_shown(approval.id)
+        for target in self._targets:
+            if is_shown or self._is_decided(approval):
                 return
-        log.warning("card.not_posted", approval=approval.id, session=approval.session)
+            if target not in known:
+                target.begin(approval, URGENT)
+                is_shown = await target.is_shown(approval.id)
+        if not is_shown and any(target.has_failed(approval.id) for target in self._targets):
+            log.warning("card.not_posted", approval=approval.id, session=approval.session)
 
     async def _show_again(self, approval: Approval) -> None:
-        """Show an approval where its card is, or else on the first channel that can."""
-        if self._channels:
-            await self._post(approval)
+        """Show an approval where its cards are, or else on the first channel that can."""
+        if self._targets:
+            self._start(self._post, approval)
 
-    async def _show(self, approval: Approval, name: str, old: Card | None) -> bool:
-        """Post a card, or renew the old one; False if the channel cannot."""
-        begun = old if isinstance(old, datetime) else None
-        try:
-            channel = self._channels[name]
-            with anyio.fail_after(channel.card_timeout):
-                found = await _find(channel, approval, old)
-                begun = None
-                if found is None and channel.keeps_cards:
-                    begun = self._runner.clock.now()
-                    await self._note(approval, e.CardBegun(at=begun, approval=approval.id, channel=name))
-                    if self._is_decided(approval):  # meanwhile: it is not posted (A1)
-                        await self._note(approval, e.CardRetired(at=begun, approval=approval.id, channel=name))
-                        return True
-                card = await channel.post(approval, found)
-        except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
-            log.warning("card.failed", channel=name, approval=approval.id, error=repr(error))
-            await self._note(approval, _failed(self._runner, approval, name, error))
-            if begun is not None and (begun is old or _may_be_there(error)):
-                await self._note(approval, e.CardBegun(at=begun, approval=approval.id, channel=name))
-                self._remember(approval, name, begun)
-            return False
-        if card != old:
-            now = self._runner.clock.now()
-            await self._note(approval, e.CardPosted(at=now, approval=approval.id, channel=name, card=card))
-        self._remember(approval, name, card)
-        return True
+    def _recall(self, approval: Approval) -> None:
+        """Let the channels know what an earlier process left (R3)."""
+        if (approval.shown or self._keeps_cards) and not any(target.knows(approval.id) for target in self._targets):
+            left = find_left(self._runner, approval)
+            for target in self._targets:
+                if target.name in left:
+                    target.recall(approval.id, left[target.name])
 
-    def _remember(self, approval: Approval, name: str, card: Card) -> None:
-        """There is a card, or may be one: it is retired when its approval is decided, or now."""
-        if self._is_decided(approval):
-            self._runner.start_soon(self._retire, approval, name, card)
-        else:
-            self._cards.setdefault(approval.id, {})[name] = card
-
-    def _find_cards(self, approval: Approval) -> dict[str, Card]:
-        """Return the cards of an approval, channel by channel: this process's, or what earlier ones have left (R3)."""
-        if (known := self._cards.get(approval.id)) is not None or not (approval.shown or self._keeps_cards):
-            return known or {}
-        found: dict[str, Card] = {}
-        for row in self._supervisor.store.journal(approval.session, approval.position):
-            match row.event:
-                case e.CardBegun(approval=approval.id) as begun:
-                    found[begun.channel] = begun.at
-                case e.CardPosted(approval=approval.id) as posted:
-                    found[posted.channel] = posted.card
-                case e.CardFailed(approval=approval.id) as failed if isinstance(found.get(failed.channel), datetime):
-                    del found[failed.channel]
-                case e.CardRetired(approval=approval.id) as retired:
-                    found.pop(retired.channel, None)
-                case _:
-                    pass
-        return {name: card for name, card in found.items() if name in self._channels}
-
-    def _retire_all(self, approval: Approval) -> None:
+    def _retire(self, approval: Approval) -> None:
         """A decision anywhere retires the cards everywhere."""
-        if self._channels:
-            for name, card in self._find_cards(approval).items():
-                self._runner.start_soon(self._retire, approval, name, card)
-            self._cards.pop(approval.id, None)
+        self._known.discard(approval.id)
+        self._reminding.forget(approval.id)
+        self._recall(approval)
+        for target in self._targets:
+            target.retire(approval)
 
     def _is_decided(self, approval: Approval) -> bool:
         now = self._supervisor.store.get_approval(approval.id)
         return now is None or now.status != "pending"
-
-    async def _retire(self, approval: Approval, name: str, card: Card, again_in: float = RETIRE_AGAIN) -> None:
-        """Retire a card; if that cannot be done now, later, which holds up nobody who leaves."""
-        now, channel = self._supervisor.store.get_approval(approval.id) or approval, self._channels[name]
-        try:
-            async with self._turns[name]:
-                with anyio.fail_after(channel.card_timeout):
-                    if (found := await _find(channel, now, card)) is not None:
-                        await channel.retire(now, found)
-        except Exception as error:  # noqa: BLE001 # a channel may raise anything; nothing else waits for this
-            log.warning("card.not_retired", channel=name, approval=approval.id, error=repr(error), again_in=again_in)
-            later = partial(self._retire, approval, name, card, min(RETIRE_SELDOM, 2 * again_in))
-            self._runner.alarm.at(anyio.current_time() + again_in, partial(self._runner.start_soon, later))
-        else:
-            await self._note(now, e.CardRetired(at=self._runner.clock.now(), approval=approval.id, channel=name))
-
-    async def _note(self, approval: Approval, event: e.AnyEvent) -> None:
-        def plan(view: View) -> list[Entry]:
-            if view.find_session(approval.session) is None:
-                return []  # its tree was removed while a card of it could not be retired
-            return [(approval.session, event)]
-
-        try:
-            await self._runner.journal.append(plan)
-        except StoreError as error:
-            log.error("card.not_recorded", approval=approval.id, reason=str(error))
-
-
-async def _find(channel: Channel, approval: Approval, card: Card | None) -> str | None:
-    if isinstance(card, datetime):
-        return await channel.find_card(approval, card, card + timedelta(seconds=channel.card_timeout))
-    return card
-
-
-def _may_be_there(error: Exception) -> bool:
-    """Whether a card may have been posted although its channel raised this; see Channel.post."""
-    return isinstance(error, OSError) and not isinstance(error, ConnectionRefusedError)
-
-
-def _failed(runner: Runner, approval: Approval, channel: str, error: Exception) -> e.CardFailed:
-    text = printable(f"{type(error).__name__}: {error}")
-    return e.CardFailed(at=runner.clock.now(), approval=approval.id, channel=channel, error=text)

@@ -114,8 +114,9 @@ async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
         assert approval.secret == ("token", "settings")
         seen.extend([option.pattern for option in approval.options])
         async for row in supervisor.watch("s"):
-            if isinstance(row.event, e.CardPosted):
+            if isinstance(row.event, e.CardFailed):
                 break
+        await anyio.sleep(1)  # the terminal says it as lines
         await look(supervisor)
         edited = {"user": "eve", "token": MASK, "settings": {"keys": [f"other {PLANTED}"]}}
         seen.append(plain(make_card(approval, datetime.now(UTC), edited=edited), {}))

@@ -105,6 +105,11 @@ class Terminal(Channel):
         )
 
     @property
+    def asks(self) -> bool:
+        """Whether somebody can answer here: plain lines only say how it can be answered elsewhere."""
+        return self._mode is not None or self.is_interactive
+
+    @property
     def can_show_tree(self) -> bool:
         """Whether there is a screen to show a tree of runs on; where stdout is read by a program, there is none."""
         return self.is_interactive and sys.stdout.isatty()
