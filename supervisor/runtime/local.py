@@ -208,12 +208,13 @@ class LocalSupervisor(Supervisor):
         if self._runner.is_closed or not is_declared:
             return False
         try:
-            return bool(await take_trees(self._runner, [root]))
+            await take_trees(self._runner, [root])
         except StoreDied:
             raise
         except StoreError as error:
             log.error("tree.not_taken_up", root=root, reason=str(error))
             return False
+        return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
     def _name_of_ruler(self, by: str | None) -> str:
         """Return who changes rules, if they may."""

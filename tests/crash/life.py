@@ -22,6 +22,7 @@ from scenario import record
 from supervisor import Approval, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, Verdict, open_supervisor
 from supervisor.cli.signals import run_until_stopped
 from supervisor.core.session import replay
+from supervisor.runtime import local
 from supervisor.runtime.journal import Journal
 
 HANGS = 60  # seconds after which a life is ended by its alarm, which fails its test
@@ -260,8 +261,14 @@ async def run_and_take_over(job: Job) -> None:
         await answer(supervisor, other, job)
 
 
+def know_no_agents() -> None:
+    """Be a program that only records, as the command line is: it has declared none of the agents."""
+    local.find_declared = lambda reference: None
+
+
 async def decide_all(job: Job) -> None:
     """Decide every approval, one after another, each when told so, and say what came of it."""
+    know_no_agents()
     async with opened(job) as supervisor:
         for approval in supervisor.find_approvals():
             tell(said=approval.id)
@@ -270,6 +277,7 @@ async def decide_all(job: Job) -> None:
 
 
 async def decide_one(job: Job) -> None:
+    know_no_agents()
     async with opened(job) as supervisor:
         (approval,) = supervisor.find_approvals()
         tell(said=_words(await supervisor.decide(approval.id, _decision(job))))
