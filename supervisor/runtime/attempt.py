@@ -68,6 +68,7 @@ class Attempt:
         "names",
         "overdue",
         "quiet_since",
+        "quiet_spells",
         "run",
         "session",
         "spec",
@@ -104,6 +105,7 @@ class Attempt:
         self.asked_late: frozenset[str] = frozenset()
         """What is new and the agent asked for after it was told to stop."""
         self.quiet_since = 0.0
+        self.quiet_spells = 0
         self.overdue: Appointment | None = None
         """When it is given up, once it was told to end."""
         self.is_finishing = False
@@ -368,12 +370,21 @@ class Attempt:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all that the attempt does is wait for people, messages, children, or timers."""
-        if self.fate is not None or not self.waiting or self.watch.is_working:
+        """Whether all that the attempt does is wait for people, messages, children, or timers, and the agent was given
+        every result that there is."""
+        if self.fate is not None or not self.waiting or self.watch.is_working or not self.has_place:
             return False
         return self.in_flight == sum(self.waiting.values()) + self.blocked - self.is_finishing
 
+    @property
+    def rest(self) -> tuple[int, tuple[str, ...]]:
+        """Which of its quiet spells this is, and what it waits for. Whoever decides something because the attempt is
+        quiet asks again in the plan whether this is the same: the agent may have been given something in between."""
+        return self.quiet_spells, tuple(sorted({*self.waiting, *self.timers}))
+
     def check_quiet(self) -> None:
+        """Something about the attempt has changed; if it is quiet now, a quiet spell begins."""
         if self.is_quiet:
+            self.quiet_spells += 1
             self.quiet_since = anyio.current_time()
             self.host.grew_quiet(self)

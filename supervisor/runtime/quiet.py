@@ -3,7 +3,8 @@ are blocked in their own memory have diverged.
 
 Rules
 - Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
-  Its plan checks that nothing it waits for has been answered.
+  The plan of the append checks that the run is still in the quiet spell in which this was decided, waits for the same
+  things, and that none of them has come (R2).
 - While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by
   itself. What would only expire waits for people: a program that asks does not stay for a "no" of its own.
 - A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
@@ -62,7 +63,7 @@ class Quiet:
 
     def _passivate_soon(self, attempt: Attempt) -> None:
         if attempt.is_quiet and self._may_sleep(attempt):
-            self._runner.start_soon(self._passivate, attempt)
+            self._runner.start_soon(self._passivate, attempt, attempt.rest)
 
     def _settle_soon(self, attempt: Attempt) -> None:
         if attempt.is_quiet and attempt.state.barren:
@@ -76,10 +77,12 @@ class Quiet:
         due_in = (min(attempt.timers.values()) - self._runner.clock.now()).total_seconds()
         return due_in > self.passivate_after
 
-    async def _passivate(self, attempt: Attempt) -> None:
+    async def _passivate(self, attempt: Attempt, rest: tuple[int, tuple[str, ...]]) -> None:
+        _, keys = rest
+
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            keys = tuple(sorted({*attempt.waiting, *attempt.timers}))
-            if not attempt.is_quiet or state.cancel is not None or any(state.is_answered(key) for key in keys):
+            is_same = attempt.is_quiet and attempt.rest == rest
+            if not is_same or state.cancel is not None or any(state.is_answered(key) for key in keys):
                 return []
             due_at = min(attempt.timers.values(), default=None)
             return [e.RunPassivated(at=self._runner.clock.now(), waiting_for=keys, due_at=due_at)]

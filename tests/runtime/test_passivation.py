@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from scenes import events, fork, names, opened, sessions_in_memory
+from scenes import HeldStore, events, fork, names, opened, sessions_in_memory
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
 from supervisor.core import events as e
@@ -103,12 +103,76 @@ async def test_a_decision_that_is_committed_with_the_passivation_wakes_the_run()
             attempt = supervisor._runner.live[run.session]
             await anyio.sleep(0.9)
             quiet = supervisor._runner.quiet
-            acts = [(supervisor.decide, approval.id, Approve(by="ana")), (quiet._passivate, attempt)]
+            acts = [(supervisor.decide, approval.id, Approve(by="ana")), (quiet._passivate, attempt, attempt.rest)]
             async with anyio.create_task_group() as tasks:
                 for act in acts if first == "decision" else acts[::-1]:
                     tasks.start_soon(*act)
             with anyio.fail_after(10):
                 assert await run.result() == "ok"
+
+
+@agent
+async def hears(ctx: Context) -> str:
+    """Races a message against a call that nobody decides."""
+    heard: list[str] = []
+    with anyio.CancelScope() as scope:
+        async with ctx.task_group() as tasks:
+
+            async def listen(inner: Context) -> None:
+                heard.append(await inner.receive())
+                scope.cancel()
+
+            tasks.start_soon(listen)
+            tasks.start_soon(lambda inner: inner.call(deploy, "never"))
+    return heard[0]
+
+
+@pytest.mark.parametrize("ticks", range(12))
+async def test_a_message_that_ends_another_wait_at_the_instant_of_a_passivation_is_acted_upon(ticks):
+    """R2: a run never sleeps for what the agent is about to end."""
+    async with opened(passivate_after=1.0) as supervisor:
+        run = await supervisor.start(hears, session="s")
+        await anext(run.approvals())
+        attempt = supervisor._runner.live["s"]
+        await anyio.sleep_until(attempt.quiet_since + 1.0)
+        for _ in range(ticks):
+            await anyio.lowlevel.checkpoint()
+        await supervisor.send("s", "news")
+        with anyio.fail_after(100):
+            assert await run.result() == "news"
+
+
+async def test_a_passivation_that_waited_for_the_disk_is_dropped_if_the_agent_has_gone_on_meanwhile():
+    """R2: in the append that says what the run waits for, it still waits for exactly that."""
+    has_slept, may_go_on = anyio.Event(), anyio.Event()
+
+    @agent
+    async def sleeps_and_asks(ctx: Context) -> str:
+        with anyio.CancelScope() as scope:
+            async with ctx.task_group() as tasks:
+
+                async def sleep(inner: Context) -> None:
+                    await inner.sleep(3)
+                    has_slept.set()
+                    await may_go_on.wait()  # as code does that takes a while to act upon its result
+                    scope.cancel()
+
+                tasks.start_soon(sleep)
+                tasks.start_soon(lambda inner: inner.call(deploy, "never"))
+        return "slept"
+
+    store = HeldStore()
+    async with opened(store, passivate_after=1.0) as supervisor:
+        run = await supervisor.start(sleeps_and_asks, session="s")
+        await anext(run.approvals())
+        store.is_held = True
+        await has_slept.wait()
+        store.is_held = False
+        await anyio.sleep(0.5)
+        may_go_on.set()
+        with anyio.fail_after(100):
+            assert await run.result() == "slept"
+    assert events(store, "s", e.RunPassivated) == []
 
 
 async def test_a_run_that_works_beside_its_wait_stays():
