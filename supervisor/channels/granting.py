@@ -14,6 +14,7 @@ import msgspec
 
 from supervisor.channels.visible import visible
 from supervisor.core.rules import SHELL, is_prefix
+from supervisor.core.shell_patterns import what_prefix_shows
 from supervisor.core.values import Approval, Option, Scope
 
 HOW_LONG: Final[dict[Scope, str]] = {"once": "once", "session": "for the session", "always": "always"}
@@ -40,7 +41,9 @@ def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
 
 def _covers(tool: str, pattern: str) -> str:
     if is_prefix(tool, pattern):
-        return "also with other operands, and with options known to be harmless"
+        shows = what_prefix_shows(pattern)
+        more = "also with other operands in this folder, and with options known to be harmless"
+        return more if shows is None else f"{more}: it shows {shows}, and where links there lead"
     return "exactly this command" if tool == SHELL else f"{visible(tool)} with exactly these arguments"
 
 

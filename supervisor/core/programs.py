@@ -10,6 +10,9 @@ Rules
 - `BUILTINS` and reserved words mean something to a shell that no program of that name does: they have no prefix.
 - Where a program has commands of its own, only those in `SUBCOMMANDS` have a prefix, and they must be named in it.
 - An operand is a bare word; never an assignment (`=`), a remote helper (`::`), a response file (`@`), or a `+` command.
+- Further operands stay in the folder: none is an absolute path, or has a `..` component. With others, a program that
+  only looks reads every file of the machine (`git diff /dev/null /etc/shadow` compares any two files). Who wants more
+  says it in the prefix (`ls /srv *`). A link in the folder leads where it leads: words cannot tell.
 - Names are compared without folder, case and version: `/usr/bin/Python3.12` is python.
 - A prefix trusts the program, and the configuration of the folder it runs in, exactly as a permission to run it does.
 """
@@ -128,11 +131,22 @@ OPTIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Options known to be harmless in other programs; where a program is not listed, none is."""
 
-OFFERED: Final = frozenset(
-    {("ls",), ("wc",)}
-    | {("git", name) for name in _names("blame describe diff log ls-files rev-parse shortlog show status")}
-)
-"""Prefixes that a person is offered: they only look. Every other one must be written by somebody who wants it."""
+_OF_REPOSITORY: Final = "whatever the repository there holds and has ever held"
+OFFERED: Final[Mapping[tuple[str, ...], str]] = {
+    ("ls",): "names, sizes, owners and dates of whatever is in this folder",
+    ("wc",): "how many lines, words and characters each file in this folder has",
+    ("git", "blame"): _OF_REPOSITORY,
+    ("git", "describe"): "names of commits of the repository there",
+    ("git", "diff"): "whatever the repository there holds and has ever held, and the files in this folder",
+    ("git", "log"): _OF_REPOSITORY,
+    ("git", "ls-files"): "names of files in this folder",
+    ("git", "rev-parse"): "names of commits of the repository there",
+    ("git", "shortlog"): "who has written what in the repository there",
+    ("git", "show"): _OF_REPOSITORY,
+    ("git", "status"): "names of changed files of the repository there",
+}
+"""Prefixes that a person is offered, and what they show: they only look. Every other one must be written by somebody
+who wants it."""
 
 _OPERAND: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@%+:,./-]*")
 _HELPER: Final = re.compile(r"[A-Za-z0-9+-]+::")
@@ -153,6 +167,11 @@ def is_launcher(program: str) -> bool:
     if name in LAUNCHERS or letters is None:
         return name in LAUNCHERS
     return letters[0] != name and (letters[0] in LAUNCHERS or letters[0] in SUBCOMMANDS)
+
+
+def stays_in_folder(word: str) -> bool:
+    """Whether a further word, taken as a path, names nothing outside the folder in which the command runs."""
+    return not word.startswith("/") and ".." not in word.split("/")
 
 
 def is_harmless(words: Sequence[str]) -> bool:

@@ -1,7 +1,8 @@
 """Patterns of shell commands: the exact one, or a prefix of its words; and the folder and the time it was shown with.
 
     git status                          this command, run in the session's folder, for at most 30 seconds
-    git status *                        and with further operands, and options known to be harmless (core/programs.py)
+    git status *                        and with further operands that stay in the folder, and options known to be
+                                        harmless (core/programs.py)
     in /srv/app: npm run *              the same in another folder, which is compared as text
     in /srv/app for 600 s: npm test     ... and for at most 600 seconds
     make -j4 2>&1 | tail -n 3           not simple: exactly this text
@@ -30,7 +31,7 @@ import msgspec
 from supervisor.core import patterns
 from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call, known_folder, with_folder
-from supervisor.core.programs import BUILTINS, OFFERED, family, is_harmless, is_launcher
+from supervisor.core.programs import BUILTINS, OFFERED, family, is_harmless, is_launcher, stays_in_folder
 from supervisor.core.shellwords import Word, as_text, quote, simple_words, split_commands
 
 DEFAULT_TIMEOUT: Final = 30.0  # seconds, as the shell tool's (T3); a pattern that names no time covers no more
@@ -87,7 +88,8 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
     if read.is_prefix:
         prefix, words = read.words or (), call.words or ()
         is_begun = bool(prefix) and words[: len(prefix)] == prefix
-        return is_begun and is_harmless(prefix) and is_harmless(words)
+        further = words[len(prefix) :]
+        return is_begun and is_harmless(prefix) and is_harmless(words) and all(map(stays_in_folder, further))
     if read.is_list:
         return call.command == read.words
     if call.command == read.text:
@@ -129,6 +131,12 @@ def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
     known = [prefix for prefix in (call.words[:1], call.words[:2]) if prefix in OFFERED]
     pattern = f"{_head(call)}{' '.join(known[0])} *" if known else ""
     return pattern if covers(pattern, arguments, cwd) else None
+
+
+def what_prefix_shows(pattern: str) -> str | None:
+    """Return what a prefix that a person is offered would show without asking; None for any other pattern."""
+    read = _read(pattern)
+    return None if read is None or not read.is_prefix else OFFERED.get(read.words or ())
 
 
 def normalise(kind: str, pattern: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
-from supervisor.core.programs import BUILTINS, LAUNCHERS, SUBCOMMANDS
+from supervisor.core.programs import BUILTINS, LAUNCHERS, OFFERED, SUBCOMMANDS
 from supervisor.core.rules import Rule, allow, deny, verdict
 from supervisor.core.shellwords import simple_words
 
@@ -124,11 +124,30 @@ def test_there_are_enough_of_them_each_with_a_reason_of_its_own():
         "cat a.txt b.txt",
         ["git", "status"],
         ["git", "diff", "--stat", "HEAD"],
+        "git log main..feature -- a/b..c",
+        "ls ./a .b ...",
     ],
 )
 def test_what_a_prefix_is_for_is_allowed(command):
     """Refusing everything would be safe, too."""
     assert said(RULES, command) == "allow"
+
+
+def test_what_a_prefix_names_itself_may_lie_outside_the_folder():
+    """Further words stay in the folder; those of the prefix were written by whoever wants them."""
+    rules = [allow("shell", "ls /srv *")]
+    assert said(rules, "ls /srv a") == "allow"
+    assert said(rules, "ls /srv /etc") is said(rules, "ls /etc") is None
+
+
+def test_no_offered_prefix_covers_a_word_that_leaves_the_folder():
+    """Whatever program it is of, whatever comes before and after it."""
+    for words in OFFERED:
+        rule = [allow("shell", f"{' '.join(words)} *")]
+        for outside in ("/etc/shadow", "/", "..", "../x", "a/../../x", "./..", "x/.."):
+            for call in ([*words, outside], [*words, "a", outside], [*words, outside, "a"]):
+                assert said(rule, call) is None
+        assert said(rule, [*words, "a", "b/c"]) == "allow"
 
 
 def commands(calm, wild):
