@@ -16,12 +16,12 @@ from typing import Any
 
 import anyio
 import scenario
+from live_states import differences
 from nest import tell
 from scenario import record
 
 from supervisor import Approval, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, Verdict, open_supervisor
 from supervisor.cli.signals import run_until_stopped
-from supervisor.core.session import replay
 from supervisor.runtime import local
 from supervisor.runtime.journal import Journal
 
@@ -60,7 +60,8 @@ class Store(SqliteStore):
     def begin(self) -> bool:
         begun = super().begin()
         if begun and self.watched is not None:
-            self._compare(self.watched)
+            for difference in differences(self, self.watched):
+                record(difference, "differences")
         return begun
 
     def commit(self) -> None:
@@ -70,16 +71,6 @@ class Store(SqliteStore):
         super().commit()
         if self.doom == ("after", self.count):
             self.act()
-
-    def _compare(self, journal: Journal) -> None:
-        """Live state == replayed state: of all that this process has taken in, and of the notes not written yet."""
-        for session, live in journal.states.items():
-            state = replay(session, [r.event for r in self.journal(session) if r.position <= journal.position])
-            for note in journal.notes.get(session, ()):
-                state.apply(note)
-            for field in state.__struct_fields__:
-                if (was := getattr(live, field)) != (should := getattr(state, field)):
-                    record(f"{session} {field}: live {was}, replayed {should}", "differences")
 
 
 def _send(number: int) -> Callable[[], None]:

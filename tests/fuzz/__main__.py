@@ -1,0 +1,68 @@
+"""The fuzzer: `python -m tests.fuzz --backend trio --seconds 1200 --seed 1`, or FILE... to run kept cases again.
+
+It runs random programs in processes that end in every way (fuzz_programs.py, fuzz_lives.py), and checks what came of
+them (fuzz_oracles.py). A case that fails is kept, its folder with the case as JSON; `--shrink FILE` makes it smaller.
+Exit code 1: a case failed.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "crash")]
+
+from fuzz_cases import Tally, run_case, shrink  # noqa: E402 # the path must be set first
+from fuzz_programs import make_case  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("files", nargs="*", help="cases to run again")
+    parser.add_argument(
+        "--backend", choices=["asyncio", "trio"], default=None, help="default: both in turn, or a file's"
+    )
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--cases", type=int, default=None, help="so many cases instead")
+    parser.add_argument("--seed", type=int, default=None, help="of the first case; default: by chance")
+    parser.add_argument(
+        "--times", type=int, default=None, help="how often each file is run, or each try of a shrinking"
+    )
+    parser.add_argument("--shrink", action="store_true", help="make the failing cases of the files smaller")
+    parser.add_argument("--keep", default="/tmp/fuzz-failures", help="where failing cases are kept")
+    asked = parser.parse_args()
+    tally = Tally(Path(asked.keep))
+    if asked.shrink:
+        for file in asked.files:
+            shrink(Path(file), asked.backend, asked.times or 5, asked.seconds)
+        return 0
+    if asked.files:
+        for file in asked.files:
+            case = json.loads(Path(file).read_text())
+            for backend in [asked.backend] if asked.backend else case.get("backends", ["asyncio", "trio"]):
+                for _ in range(asked.times or case.get("times", 1)):
+                    tally.add({**case, "backend": backend}, run_case({**case, "backend": backend}))
+    else:
+        _run_random(tally, asked)
+    print(tally)
+    return 1 if tally.failures else 0
+
+
+def _run_random(tally: Tally, asked: argparse.Namespace) -> None:
+    seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
+    print(f"first seed {seed}")
+    until = time.monotonic() + asked.seconds
+    number = 0
+    while number < asked.cases if asked.cases is not None else time.monotonic() < until:
+        case = make_case(seed + number, asked.backend or ("asyncio", "trio")[number % 2])
+        tally.add(case, run_case(case))
+        number += 1
+    print(f"the machine's load was {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

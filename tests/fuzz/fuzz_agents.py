@@ -1,0 +1,292 @@
+"""Agents that run programs: JSON that says which operations an agent asks for (fuzz_programs.py).
+
+A program is a list of operations, a dict each. An agent returns what each of them gave it, in the same shape, so that
+fuzz_oracles.py can hold what came out against the program and against the journals.
+
+Each effect is a line of a file outside the store; each value that an operation gives the agent is a line of `seen`.
+"""
+
+import json
+import os
+from itertools import count
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from supervisor import Context, QuestionUnanswered, StepFailed, agent, tool
+
+PATIENCE = 20.0  # seconds: no program is silent for so long by itself
+
+
+def record(name: str, line: str) -> None:
+    """Add a line to a file of this case. It outlives the process; the machine does not die here, so nothing syncs."""
+    file = os.open(f"{os.environ['FUZZ_FOLDER']}/{name}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)
+
+
+def lines(name: str) -> list[str]:
+    try:
+        with open(f"{os.environ['FUZZ_FOLDER']}/{name}") as file:  # noqa: PTH123 # the loop is held as briefly as can be
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+async def _act(x: str, seconds: float) -> str:
+    record("effects", x)
+    await (anyio.sleep(seconds) if seconds else checkpoint())
+    return x
+
+
+@tool(approval="never")
+async def safe(x: str, seconds: float = 0.0) -> str:
+    return await _act(x, seconds)
+
+
+@tool(approval="never", idempotent=True)
+async def idem(x: str, seconds: float = 0.0) -> str:
+    return await _act(x, seconds)
+
+
+@tool
+async def risky(x: str, seconds: float = 0.0) -> str:
+    return await _act(x, seconds)
+
+
+@tool(idempotent=True)
+async def risky_idem(x: str, seconds: float = 0.0) -> str:
+    return await _act(x, seconds)
+
+
+@tool(approval="never")
+async def fails(x: str, seconds: float = 0.0) -> str:
+    await _act(x, seconds)
+    raise OSError("the far side said no")
+
+
+@tool(approval="never", timeout=0.05)
+async def late(x: str, seconds: float = 0.0) -> str:
+    """Never ends within its deadline."""
+    await _act(x, seconds)
+    await anyio.sleep_forever()
+    return x
+
+
+TOOLS = {each.name: each for each in (safe, idem, risky, risky_idem, fails, late)}
+
+
+async def flaky(name: str, failures: int) -> str:
+    """A step that fails the first times."""
+    before = sum(line == name for line in lines("steps"))
+    record("steps", name)
+    await checkpoint()
+    if before < failures:
+        raise OSError(f"the network was away for the {before + 1}. time")
+    return name
+
+
+# -- agents ------------------------------------------------------------------------------------------------------------
+
+
+@agent(inactivity_timeout=PATIENCE)
+async def worker(ctx: Context, program: list[Any]) -> list[Any]:
+    return await _run(ctx, program)
+
+
+@agent(
+    inactivity_timeout=PATIENCE,
+    restart="transient",
+    restart_delay=0.01,
+    max_restart_delay=0.02,
+    max_restarts=1000,
+)
+async def restarter(ctx: Context, program: list[Any]) -> list[Any]:
+    """Its steps that fail are not caught: the next attempt takes them again."""
+    return await _run(ctx, program)
+
+
+@agent(inactivity_timeout=0.3)
+async def silent(ctx: Context, program: list[Any]) -> list[Any]:
+    """Falls silent when its program is done."""
+    await _run(ctx, program)
+    await anyio.sleep_forever()
+    return []
+
+
+AGENTS = {each.name: each for each in (worker, restarter, silent)}
+
+
+async def _run(ctx: Context, program: list[Any]) -> list[Any]:
+    """Run a whole program; it goes on behind its last save."""
+    values: list[Any] = ctx.saved or []
+    while len(values) < len(program):
+        op = program[len(values)]
+        if op["op"] == "save":
+            values.append("saved")
+            await ctx.save(values)
+        else:
+            values.append(await _do(ctx, op))
+    return values
+
+
+async def _body(ctx: Context, ops: list[Any]) -> list[Any]:
+    return [await _do(ctx, op) for op in ops]
+
+
+_instants = count()
+
+
+async def _do(ctx: Context, op: dict[str, Any]) -> Any:
+    begun = next(_instants)
+    value = await _DO[op["op"]](ctx, op)
+    seen = {"session": ctx.session, "pid": os.getpid(), "id": op["id"], "op": op["op"], "value": value}
+    record("seen", json.dumps({**seen, "begun": begun, "ended": next(_instants)}))
+    return value
+
+
+async def _call(ctx: Context, op: dict[str, Any], suffix: str = "") -> str:
+    return (await ctx.call(TOOLS[op["tool"]], x=op["id"] + suffix, seconds=op.get("seconds", 0.0))).kind
+
+
+async def _step(ctx: Context, op: dict[str, Any]) -> str:
+    try:
+        return await ctx.step(flaky, op["id"], op.get("failures", 0))
+    except StepFailed:
+        if op.get("raises"):
+            raise
+        return "failed"
+
+
+async def _child(ctx: Context, op: dict[str, Any]) -> Any:
+    child = await ctx.spawn(AGENTS[op["agent"]], op["program"])
+    beside = await _body(ctx, op.get("beside", []))
+    if op["how"] == "leave":
+        return {"beside": beside}
+    if op["how"] == "cancel":
+        await child.cancel("not wanted any more")
+    outcome = await child.outcome()
+    return {"beside": beside, "kind": outcome.kind, "value": outcome.returned}
+
+
+async def _sleep(ctx: Context, op: dict[str, Any]) -> None:
+    await ctx.sleep(op["seconds"])
+
+
+async def _now(ctx: Context, op: dict[str, Any]) -> str:
+    return str(await ctx.now())
+
+
+async def _random(ctx: Context, op: dict[str, Any]) -> float:
+    return await ctx.random()
+
+
+async def _ticks(ctx: Context, op: dict[str, Any]) -> None:
+    """Code of the agent's own that waits for nothing."""
+    for _ in range(op["n"]):
+        await checkpoint()
+
+
+async def _timer(ctx: Context, op: dict[str, Any]) -> Any:
+    values: list[Any] = []
+    async with ctx.move_on_after(op["seconds"]) as timer:
+        for each in op["body"]:
+            values.append(await _do(ctx, each))  # noqa: PERF401 # it may be cut off between two
+    return {"expired": timer.expired, "values": values, "then": await _then(ctx, op, timer.expired)}
+
+
+async def _race(ctx: Context, op: dict[str, Any]) -> Any:
+    first: list[int] = []
+
+    async def branch(inner: Context, number: int, body: list[Any]) -> None:
+        await _body(inner, body)
+        if not first:
+            first.append(number)
+            if op["cancels"]:
+                scope.cancel()
+
+    with anyio.CancelScope() as scope:
+        async with ctx.task_group() as group:
+            for number, body in enumerate(op["branches"]):
+                group.start_soon(branch, number, body)
+    return {"first": first[0], "then": await _then(ctx, op, first[0])}
+
+
+async def _then(ctx: Context, op: dict[str, Any], what: Any) -> Any:
+    """A call that only this path leads to."""
+    return await _call(ctx, op["then"], f".{what}") if op.get("then") else None
+
+
+async def _all(ctx: Context, op: dict[str, Any]) -> list[Any]:
+    values: list[Any] = [None] * len(op["branches"])
+
+    async def branch(inner: Context, number: int, body: list[Any]) -> None:
+        values[number] = await _body(inner, body)
+
+    async with ctx.task_group() as group:
+        for number, body in enumerate(op["branches"]):
+            group.start_soon(branch, number, body)
+    return values
+
+
+async def _guard(ctx: Context, op: dict[str, Any]) -> Any:
+    """A block with a clean-up that is an operation."""
+    try:
+        return await _body(ctx, op["body"])
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _body(ctx, op["cleanup"])
+
+
+async def _receive(ctx: Context, op: dict[str, Any]) -> str:
+    return await ctx.receive()
+
+
+async def _send(ctx: Context, op: dict[str, Any]) -> None:
+    await ctx.send(op["id"])
+
+
+async def _ask(ctx: Context, op: dict[str, Any]) -> str:
+    try:
+        if op.get("choices"):
+            return await ctx.ask(op["id"], choices=["a", "b"], expires_in=op.get("expires_in"))
+        return await ctx.ask(op["id"], expires_in=op.get("expires_in"))
+    except QuestionUnanswered:
+        return "unanswered"
+
+
+async def _model(ctx: Context, op: dict[str, Any]) -> None:
+    async with ctx.model_call():
+        for _ in range(op["beats"]):
+            ctx.heartbeat()
+            await anyio.sleep(0.001)
+
+
+async def _raise(ctx: Context, op: dict[str, Any]) -> None:
+    raise LookupError(op["id"])
+
+
+_DO = {
+    "call": _call,
+    "step": _step,
+    "child": _child,
+    "sleep": _sleep,
+    "now": _now,
+    "random": _random,
+    "ticks": _ticks,
+    "timer": _timer,
+    "race": _race,
+    "all": _all,
+    "guard": _guard,
+    "receive": _receive,
+    "send": _send,
+    "ask": _ask,
+    "model": _model,
+    "raise": _raise,
+}

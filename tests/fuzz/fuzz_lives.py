@@ -1,0 +1,311 @@
+"""The processes of a case: one life after another on one store, each with whoever else is at the store meanwhile.
+
+    end        commit   SIGKILL before or after its n-th commit
+               kill     SIGKILL at an instant
+               scope    the scope around the supervisor is cancelled
+               raise    an exception leaves the supervisor
+               native   the task that has the supervisor open is cancelled (asyncio), or the whole run is (trio)
+               leave    the supervisor is left, and waits for what can go on
+               natural  it is left when the tree has ended, if that is soon
+               final    everything is decided, until the tree has ended
+               sabotage it does what no life may do; for the tests of the oracles
+
+Each acknowledgement that somebody was given is a line of `told`, written after it was given.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+import anyio
+import fuzz_agents
+import fuzz_dumps
+import trio
+from fuzz_agents import record
+from fuzz_programs import answer_to
+from live_states import differences
+
+from supervisor import InvalidInput, NotFound, SqliteStore, TreeOwned, open_supervisor
+
+ROOT = "root"
+LONGEST = 0.5  # seconds of a life whose end does not come by itself
+LEAVING = 0.5  # seconds that it may take to be left
+FELL = 70  # the exit code of a life that raised what it should not have
+
+
+class Left(Exception):
+    """Leaves a supervisor."""
+
+
+class Store(SqliteStore):
+    """A disk of some slowness; and the process's end at a commit."""
+
+    def __init__(self, folder: str, life: dict[str, Any], chance: random.Random) -> None:
+        super().__init__(f"{folder}/store.db")
+        self.runner: Any = None
+        self.count = 0
+        self._life = life
+        self._chance = chance
+
+    def begin(self) -> bool:
+        begun = super().begin()
+        if begun and self.runner is not None and self.count % 5 == 0:
+            for difference in differences(self, self.runner.journal):
+                record("differences", difference)
+        return begun
+
+    def commit(self) -> None:
+        self.count += 1
+        if disk := self._life["disk"]:
+            time.sleep(self._chance.choice(disk))
+        self._perhaps_die("before")
+        super().commit()
+        self._perhaps_die("after")
+
+    def _perhaps_die(self, when: str) -> None:
+        if self._life["end"] == "commit" and (when, self.count) == (self._life["when"], self._life["n"]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork(folder: str, name: str, main: Callable[[], Any]) -> int:
+    """Begin a process; returns its pid."""
+    if pid := os.fork():
+        return pid
+    code = FELL
+    try:
+        os.environ |= {"FUZZ_FOLDER": folder, "FUZZ_LIFE": name}
+        log = os.open(f"{folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.write(2, f"-- {name} {time.time():.3f}\n".encode())
+        main()
+        code = 0
+    except BaseException:  # a fork must not go on as its parent
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def live(case: dict[str, Any], number: int, folder: str) -> dict[int, int]:
+    """Let a life of a case begin and end, and whoever else there is; returns their exit codes, the life's own first."""
+    life, backend = case["lives"][number], case["backend"]
+    pids = [fork(folder, str(number), partial(_live, case, number, folder))]
+    for place, other in enumerate(life["others"]):
+        chance = random.Random(f"{case['seed']} {number} {place}")
+        pids.append(fork(folder, f"{number}.{place}", partial(_be_other, folder, backend, other, chance)))
+    return {pid: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids}
+
+
+# -- the life that runs the tree ---------------------------------------------------------------------------------------
+
+
+def _live(case: dict[str, Any], number: int, folder: str) -> None:
+    life = case["lives"][number]
+    random.seed(f"{case['seed']} {number}")
+    if life["end"] == "sabotage":
+        SABOTAGE[life["what"]]()
+        return
+    with suppress(Left, asyncio.CancelledError, trio.Cancelled):
+        anyio.run(_main, case, life, folder, backend=case["backend"])
+
+
+async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None:
+    chance = random.Random(f"{case['seed']} {life}")
+    store = Store(folder, life, chance)
+    fuzz_dumps.watch(lambda: (store.count, len(fuzz_agents.lines("effects"))), lambda: store.runner)
+    with anyio.CancelScope() as scope:
+        async with (
+            open_supervisor(store, passivate_after=life["passivate_after"]) as supervisor,
+            _ending(life, scope),
+        ):
+            store.runner = supervisor._runner
+            try:
+                run = await supervisor.start(fuzz_agents.AGENTS[case["agent"]], case["program"], session=ROOT)
+            except TreeOwned:  # another one has taken it up, and does as it likes with it
+                await anyio.sleep(LONGEST)
+                return
+            _tell("started", ROOT)
+            async with anyio.create_task_group() as tasks:
+                if life["person"] is not None or life["end"] in ("natural", "final"):
+                    tasks.start_soon(_person, supervisor, chance, life["person"] or 0.0)
+                if life["end"] != "leave":
+                    await _until_end(supervisor, run, life)
+                else:
+                    await anyio.sleep(life["at"])
+                tasks.cancel_scope.cancel()
+
+
+async def _until_end(supervisor: Any, run: Any, life: dict[str, Any]) -> None:
+    outcome = await run.outcome()
+    _tell("outcome", outcome.kind)
+    if life["end"] not in ("natural", "final"):
+        await anyio.sleep(0.05)
+    if life["end"] in ("kill", "commit"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@asynccontextmanager
+async def _ending(life: dict[str, Any], scope: anyio.CancelScope) -> AsyncIterator[None]:
+    """Within the supervisor, end the life as it is to end."""
+    at, end = life["at"], life["end"]
+    if end in ("kill", "commit"):
+        after = at if end == "kill" else LONGEST
+        killer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL))
+        killer.daemon = True
+        killer.start()
+    match end:
+        case "raise":
+            with anyio.move_on_after(at):
+                yield
+            raise Left
+        case "scope":
+            scope.deadline = anyio.current_time() + at
+        case "leave":
+            scope.deadline = anyio.current_time() + at + LEAVING
+        case "natural":
+            scope.deadline = anyio.current_time() + LONGEST
+        case "native":
+            _cancel_natively(at)
+        case _:
+            pass
+    yield
+
+
+def _cancel_natively(after: float) -> None:
+    try:
+        nursery = trio.lowlevel.current_task().parent_nursery
+    except RuntimeError:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(after, task.cancel)
+        return
+    assert nursery is not None
+    nursery.cancel_scope.deadline = trio.current_time() + after
+
+
+def _lose_the_outcome() -> None:
+    with sqlite3.connect(f"{os.environ['FUZZ_FOLDER']}/store.db") as connection:
+        connection.execute("UPDATE session SET finished = NULL")
+
+
+SABOTAGE: dict[str, Callable[[], None]] = {
+    "effects": lambda: record("effects", "c1"),
+    "told": lambda: _tell("decided", "nobody", "won"),
+    "index": _lose_the_outcome,
+}
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> None:
+    """Decide whatever is asked, and talk to whoever waits for a message."""
+    seen: set[str] = set()
+    async with anyio.create_task_group() as tasks:
+        while True:
+            for approval in supervisor.find_approvals():
+                if approval.id not in seen:
+                    seen.add(approval.id)
+                    tasks.start_soon(_decide, supervisor, approval, chance.uniform(0.0, 2.0) * hesitates)
+            for session in _listeners(supervisor):
+                await _send(supervisor, session)
+            await anyio.sleep(chance.choice([0.001, 0.005, 0.02]))
+
+
+def _listeners(supervisor: Any) -> list[str]:
+    """Sessions that wait for a message now, and have none."""
+    found = []
+    for view in supervisor.find_sessions(is_open=True):
+        if attempt := supervisor._runner.live.get(view.id):
+            is_waiting = "message" in attempt.waiting and not attempt.state.inbox
+        else:
+            is_waiting = _is_asleep_for_message(supervisor, view.id)
+        if is_waiting:
+            found.append(view.id)
+    return found
+
+
+def _is_asleep_for_message(supervisor: Any, session: str) -> bool:
+    row = supervisor.store.get_session(session)
+    if not row.is_asleep:
+        return False
+    events = [row.event for row in supervisor.store.journal(session)]
+    (waiting,) = [event.waiting_for for event in events[::-1] if hasattr(event, "waiting_for")][:1]
+    return "message" in waiting
+
+
+async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
+    await anyio.sleep(hesitates)
+    verdict = await supervisor.decide(approval.id, answer_to(approval))
+    _tell("decided", approval.id, verdict.kind)
+
+
+async def _send(supervisor: Any, session: str) -> None:
+    text = f"m{time.time_ns()}.{os.getpid()}"
+    with suppress(InvalidInput):  # it has just ended, or is being cancelled
+        receipt = await supervisor.send(session, text, by="ana")
+        _tell("sent", session, receipt.message, receipt.kind)
+
+
+def _tell(*words: str) -> None:
+    record("told", json.dumps(words))
+
+
+# -- other processes ---------------------------------------------------------------------------------------------------
+
+
+def _be_other(folder: str, backend: str, other: dict[str, Any], chance: random.Random) -> None:
+    time.sleep(other["at"] + 0.03)
+    anyio.run(_other, folder, other["do"], chance, backend=backend)
+
+
+async def _other(folder: str, do: str, chance: random.Random) -> None:
+    store = SqliteStore(f"{folder}/store.db", create=False)
+    runner: list[Any] = [None]
+    fuzz_dumps.watch(lambda: do, lambda: runner[0])
+    try:
+        with anyio.CancelScope() as scope:
+            async with open_supervisor(store, passivate_after=0.01, adopt=do == "adopt") as supervisor:
+                runner[0] = supervisor._runner
+                if not (views := supervisor.find_sessions()):
+                    return
+                await _do(supervisor, do, views, chance)
+                scope.cancel()
+    except NotFound:  # the store was not made yet
+        pass
+
+
+async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random) -> None:
+    match do:
+        case "decide":
+            pending = supervisor.find_approvals()
+            for approval in chance.sample(pending, len(pending) * 2 // 3 or len(pending)):
+                await _decide(supervisor, approval, 0.0)
+        case "send":
+            await _send(supervisor, chance.choice(views).id)
+        case "cancel":
+            session = chance.choice(views).id
+            await supervisor.cancel(session, "enough", by="bob")
+            _tell("cancelled", session)
+        case _:
+            with anyio.move_on_after(0.4):
+                await _person(supervisor, chance, 0.01)
+
+
+def final(case: dict[str, Any]) -> dict[str, Any]:
+    """The life that must end all."""
+    chance = random.Random(f"final {case['seed']}")
+    passivate_after, disk = chance.choice([0.0, 0.01, 60.0]), chance.choice([[], [], [0.006]])
+    return {"end": "final", "at": 0, "passivate_after": passivate_after, "disk": disk, "person": 0.0, "others": []}

@@ -1,0 +1,340 @@
+"""What is wrong with a case, after each of its lives and after the last: nothing, we hope.
+
+Each check yields problems, one line each. The first word of a problem is its kind; two runs that have a kind in common
+fail alike.
+"""
+
+import collections
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from fuzz_dumps import KINDS
+from fuzz_lives import ROOT
+from fuzz_programs import is_denied, may_be_cut_off, operations
+
+from supervisor import MemoryStore, SqliteStore
+from supervisor.core import events as e
+from supervisor.core.session import SessionState, replay
+
+IDEMPOTENT = ("idem", "risky_idem")
+DURABLE = ("call", "step", "send")
+"""Operations whose results are on disk before they are given."""
+
+
+class Story:
+    """The folder of a case, as it is between two lives."""
+
+    def __init__(self, folder: str, case: dict[str, Any], codes: dict[int, int]) -> None:
+        self.case, self.codes, self._folder = case, codes, folder
+        store = SqliteStore(f"{folder}/store.db", create=False)
+        store.open()
+        try:
+            self.rows = store.rows(0)
+            self.wrong_index = [*_wrong_index(store, self.rows)]
+        finally:
+            store.close()
+        events: dict[str, list[Any]] = collections.defaultdict(list)
+        for row in self.rows:
+            events[row.session].append(row.event)
+        self.events = events
+        self.states: dict[str, SessionState] = {name: replay(name, found) for name, found in events.items()}
+        self.told = [json.loads(line) for line in self.lines("told")]
+        self.effects = collections.Counter(self.lines("effects"))
+        self.ops = {op["id"]: op for op in operations(case["program"])}
+        self.may_be_cut_off = {*may_be_cut_off(case["program"])}
+        self.programs = {name: json.loads(bytes(state.first_input)) for name, state in self.states.items()}
+        self.calls = {found.x: found for name in events for found in self._calls_of(name)}
+
+    def lines(self, name: str) -> list[str]:
+        try:
+            with open(f"{self._folder}/{name}") as file:  # noqa: PTH123 # a folder's name is a string here
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def was_restarted(self, session: str) -> bool:
+        return any(isinstance(event, e.RunRestarted) for event in self.events[session])
+
+    def _calls_of(self, session: str) -> Iterator["Call"]:
+        by_operation: dict[str, Call] = {}
+        for event in self.events[session]:
+            match event:
+                case e.ToolCallRequested():
+                    x = json.loads(bytes(event.arguments))["x"]
+                    by_operation[event.operation] = Call(session, x, event)
+                case e.ToolCallStarted():
+                    by_operation[event.operation].starts.append(event)
+                case e.ToolCallFinished():
+                    by_operation[event.operation].results.append(event)
+                case e.OperationAbandoned(kind="call"):
+                    by_operation[event.operation].abandoned = event
+                case _:
+                    pass
+        yield from by_operation.values()
+
+
+class Call:
+    """What the journal holds of one call."""
+
+    def __init__(self, session: str, x: str, request: Any) -> None:
+        self.session, self.x, self.request = session, x, request
+        self.starts: list[Any] = []
+        self.results: list[Any] = []
+        self.abandoned: Any = None
+
+    @property
+    def kind(self) -> str | None:
+        return self.results[0].kind if self.results else None
+
+    @property
+    def reason(self) -> str | None:
+        return json.loads(bytes(self.results[0].details)).get("reason") if self.results else None
+
+
+def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
+    """The index says what the journals say: as that of a store into which they are written anew."""
+    other = MemoryStore()
+    other.open()
+    other.begin()
+    other.write(rows)
+    other.commit()
+    reads = {
+        "sessions": lambda each: each.find_sessions(),
+        "open": lambda each: each.find_sessions(is_open=True),
+        "awake": lambda each: each.find_sessions(is_awake=True),
+        "pending": lambda each: each.find_approvals(),
+        "approvals": lambda each: each.find_approvals(pending=False),
+        "due": lambda each: each.next_due(),
+        "counts": lambda each: each.counts(),
+    }
+    for name, read in reads.items():
+        if (is_so := read(store)) != (should_be := read(other)):
+            yield f"index: {name} {is_so}, by its journals {should_be}"
+
+
+def after_life(story: Story, life: dict[str, Any], codes: dict[int, int]) -> Iterator[str]:
+    """What must hold whenever nobody has the store open."""
+    own, *others = codes.values()
+    allowed = (0, -9) if life["end"] in ("kill", "commit") else (0,)
+    for code in [*([own] if own not in allowed else []), *filter(None, others)]:
+        yield f"{KINDS.get(code, 'fell')}: exit code {code}, see the log"
+    yield from (f"live: {line}" for line in story.lines("differences"))
+    yield from story.wrong_index
+    yield from _wrong_effects(story)
+    for words in story.told:
+        yield from _forgotten(story, *words)
+
+
+def _wrong_effects(story: Story) -> Iterator[str]:
+    paths = collections.defaultdict(set)
+    for x, times in story.effects.items():
+        name = x.partition(".")[0]
+        paths[name].add(x)
+        if times > 1 and story.ops[name]["tool"] not in IDEMPOTENT:
+            yield f"twice: the effect of {x} happened {times} times"
+        if x not in story.calls or not story.calls[x].starts:
+            yield f"unasked: the effect of {x} happened, and the journal knows nothing of it"
+    yield from (f"path: both of {found} happened" for found in paths.values() if len(found) > 1)
+    for x, call in story.calls.items():
+        if len(call.results) + (call.abandoned is not None) > 1:
+            yield f"results: {x} has {len(call.results)}, abandoned {call.abandoned}"
+
+
+def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C901 # one case per kind
+    """Whatever somebody was told is on disk."""
+    events = [row.event for row in story.rows]
+    match what, *of:
+        case "started", session if session not in story.states:
+            yield "lost: a start that was acknowledged"
+        case "outcome", kind:
+            if (outcome := story.states[ROOT].outcome) is None or outcome.kind != kind:
+                yield f"lost: the outcome was {kind}, and is {outcome}"
+        case "decided", approval, kind:
+            made = [each for each in events if getattr(each, "approval", None) == approval]
+            ends = tuple(type(each).__name__ for each in made)
+            if kind in ("won", "same", "recorded") and not {"ApprovalDecided", "QuestionAnswered"} & {*ends}:
+                yield f"lost: a decision on {approval} was {kind}, and is not in the journal"
+            if kind == "gone" and len(ends) < 2:
+                yield f"lost: {approval} was gone, and is still {ends}"
+            if kind in ("conflict", "unknown"):
+                yield f"lost: a decision on {approval} was {kind}: {ends}"
+        case "sent", _, message, kind:
+            if not any(isinstance(each, e.MessageReceived) and each.message == message for each in events):
+                yield f"lost: message {message} was {kind}, and is not in the journal"
+        case "cancelled", session if not ((state := story.states[session]).cancel or state.outcome):
+            yield f"lost: the cancel of {session}"
+        case _:
+            pass
+
+
+def at_the_end(story: Story) -> Iterator[str]:
+    """What must hold when everything was decided and has ended."""
+    for name, state in story.states.items():
+        if state.outcome is None:
+            yield f"open: {name} {state.facts.path} has no outcome"
+            continue
+        yield from _wrong_outcome(story, name, state)
+        for operation, record in state.operations.items():
+            if (record.kind == "call" and record.is_open) or record.pending_approval is not None:
+                yield f"dangling: {operation} {record.state}"
+    for call in story.calls.values():
+        yield from _wrong_result(story, call)
+    yield from _wrong_messages(story)
+    yield from _seen_otherwise(story)
+
+
+def _wrong_outcome(story: Story, name: str, state: SessionState) -> Iterator[str]:
+    assert state.outcome is not None
+    kind, cause, program = state.outcome.kind, state.outcome.cause, story.programs[name]
+    agent = state.facts.path[-1]
+    who = f"{name} {'/'.join(state.facts.path)}"
+    if "diverged" in str(cause):
+        yield f"diverged: {who}: {cause}"
+        return
+    allowed = {"stalled"} if agent == "silent" else {"succeeded"}
+    if program and program[-1]["op"] == "raise":
+        allowed = {"failed"}
+    if state.cancel is not None:
+        allowed |= {"cancelled"}
+    if kind not in allowed:
+        yield f"outcome: {who} {kind} ({cause}), allowed {allowed}"
+    elif kind == "succeeded":
+        yield from _wrong_values(story, name, program, json.loads(bytes(state.outcome.value)))
+
+
+def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # one case per kind
+    """A result is the one that the tool gives, and says what happened."""
+    times, op = story.effects[call.x], story.ops[call.x.partition(".")[0]]
+    wanted = {"fails": "error", "late": "error"}.get(op["tool"], "ok")
+    if op["tool"] in ("risky", "risky_idem") and is_denied(call.x):
+        wanted = "denied"
+    state = story.states[call.session]
+    was_ended = state.cancel is not None or (state.outcome is not None and state.outcome.kind != "succeeded")
+    match call.kind, call.reason:
+        case None, _:
+            if call.abandoned is None:
+                yield f"results: {call.x} has none"
+        case "interrupted", "lost":
+            if op["tool"] in IDEMPOTENT:
+                yield f"redone: {call.x} was lost, and may run again"
+            elif story.codes.get(call.starts[-1].pid) != -9:
+                yield f"cut: {call.x} was lost, and its process was not killed"
+        case "interrupted", reason:
+            if not was_ended and op["id"] not in story.may_be_cut_off:
+                yield f"cut: {call.x} was interrupted ({reason}) by what should have waited for it"
+        case kind, reason if kind != wanted:
+            yield f"result: {call.x} {kind} ({reason}), not {wanted}"
+        case "denied", _ if times:
+            yield f"result: {call.x} was denied, and ran"
+        case "ok" | "error", _ if not times:
+            yield f"result: {call.x} {call.kind}, and never ran"
+
+
+def _wrong_messages(story: Story) -> Iterator[str]:
+    for name, events in story.events.items():
+        came = [each.message for each in events if isinstance(each, e.MessageReceived)]
+        taken = [message for each in events if (message := getattr(each, "message", None)) and type(each) in TAKING]
+        if collections.Counter(came) != collections.Counter(taken):
+            yield f"messages: of {name} came {came}, taken {taken}"
+        said = collections.Counter(each.text for each in events if isinstance(each, e.MessageSent))
+        yield from (f"messages: {name} said {text} {times} times" for text, times in said.items() if times > 1)
+
+
+TAKING = (e.OperationFinished, e.MessageUndelivered, e.RunStarted)
+
+
+def _seen_otherwise(story: Story) -> Iterator[str]:
+    """Each attempt is given what the ones before it were, as far as anything that followed is on disk."""
+    seen = [json.loads(line) for line in story.lines("seen")]
+    last_begun: dict[Any, int] = {}
+    for each in seen:
+        if each["op"] in DURABLE:
+            key = each["session"], each["pid"]
+            last_begun[key] = max(last_begun.get(key, -1), each["begun"])
+    known: dict[Any, Any] = {}
+    for each in seen:
+        key = each["session"], each["id"]
+        if story.was_restarted(each["session"]):
+            continue
+        if key in known and known[key] != each["value"]:
+            yield f"seen: {key} gave {known[key]}, and later {each['value']}"
+        is_on_disk = last_begun.get((each["session"], each["pid"]), -1) > each["ended"]
+        if is_on_disk or each["op"] in DURABLE:
+            known[key] = each["value"]
+
+
+# -- what an agent returned --------------------------------------------------------------------------------------------
+
+
+def _wrong_values(story: Story, session: str, ops: list[Any], values: Any) -> Iterator[str]:
+    if not isinstance(values, list) or len(values) != len(ops):
+        yield f"value: {session} returned {values} for {[op['id'] for op in ops]}"
+        return
+    for op, value in zip(ops, values, strict=True):
+        yield from _wrong_value(story, session, op, value)
+
+
+def _wrong_value(  # noqa: C901 # one case per kind
+    story: Story, session: str, op: dict[str, Any], value: Any
+) -> Iterator[str]:
+    wrong = f"value: {op['id']} of {session} ({op['op']}) gave {value!r}"
+    match op["op"]:
+        case "call":
+            yield from _wrong_kind(story, op["id"], value)
+        case "step":
+            if value != op["id"] and not (value == "failed" and op["failures"]):
+                yield wrong
+        case "sleep" | "ticks" | "model" | "send":
+            if value is not None:
+                yield wrong
+        case "now" | "receive":
+            if not isinstance(value, str):
+                yield wrong
+        case "random":
+            if not 0 <= value < 1:
+                yield wrong
+        case "save":
+            if value != "saved":
+                yield wrong
+        case "ask":
+            wanted = ["b" if op["choices"] else f"to {op['id']}", *(["unanswered"] if "expires_in" in op else [])]
+            if value not in wanted:
+                yield f"{wrong}, not one of {wanted}"
+        case "timer":
+            ended = op["body"][: len(value["values"])] if value["expired"] else op["body"]
+            yield from _wrong_values(story, session, ended, value["values"])
+            yield from _wrong_then(story, op, value["expired"], value["then"])
+        case "race":
+            if value["first"] not in range(len(op["branches"])):
+                yield wrong
+            yield from _wrong_then(story, op, value["first"], value["then"])
+        case "all":
+            for branch, found in zip(op["branches"], value, strict=True):
+                yield from _wrong_values(story, session, branch, found)
+        case "guard":
+            yield from _wrong_values(story, session, op["body"], value)
+        case "child":
+            yield from _wrong_values(story, session, op.get("beside", []), value["beside"])
+            if op["how"] != "leave":
+                yield from _wrong_child(story, session, op, value)
+
+
+def _wrong_kind(story: Story, x: str, kind: Any) -> Iterator[str]:
+    call = story.calls.get(x)
+    was_kept = call is not None and call.abandoned is not None and story.was_restarted(call.session)
+    if call is None or kind != (call.kind or ("interrupted" if was_kept else None)):
+        yield f"value: {x} gave {kind}, and its result is {call and call.kind}"
+
+
+def _wrong_then(story: Story, op: dict[str, Any], what: Any, kind: Any) -> Iterator[str]:
+    if "then" in op:
+        yield from _wrong_kind(story, f"{op['then']['id']}.{what}", kind)
+
+
+def _wrong_child(story: Story, session: str, op: dict[str, Any], value: Any) -> Iterator[str]:
+    found = [name for name in story.states if name != ROOT and story.programs[name] == op["program"]]
+    outcomes = [story.states[name].outcome for name in found if story.states[name].facts.parent == session]
+    told = [(each.kind, json.loads(bytes(each.value))) for each in outcomes if each is not None]
+    if (value["kind"], value["value"]) not in told:
+        yield f"value: {op['id']} gave {value}, and its outcome is {told}"

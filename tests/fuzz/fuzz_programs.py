@@ -1,0 +1,178 @@
+"""Cases: a random program, and a plan of the lives in which it is run. Both are JSON, made from a seed.
+
+    case     {"seed", "backend", "program", "agent", "lives": [life...]}
+    life     how it is to end, and what befalls it until then (fuzz_lives.py)
+
+Rules
+- Every operation has an id of its own, so a line of effects names one operation.
+- What a person says follows from an id (`answer_to`), so that everybody who decides says the same.
+- Branches that race hold no code that waits for anything but operations: an agent whose path depends on that is not
+  promised the same path again. A save stands at the top of a program only, where nothing else is under way.
+"""
+
+import random
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from supervisor import Answer, Approval, Approve, Decision, Deny
+
+LEAVES = ("call", "call", "call", "call", "step", "sleep", "now", "random", "receive", "send", "ask", "ticks", "model")
+BLOCKS = ("timer", "race", "race", "all", "child", "child", "guard")
+SPANS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
+ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave", "natural")
+DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,))
+"""How long commits take: each a choice of these."""
+
+
+def make_case(seed: int, backend: str) -> dict[str, Any]:
+    """Return a case, the same for the same seed."""
+    chance = random.Random(f"{seed} {backend}")
+    maker = _Maker(chance)
+    agent = chance.choice(["worker", "worker", "restarter"])
+    program = maker.program(agent, 0, chance.randint(2, 6))
+    lives = [_life(chance) for _ in range(chance.randint(1, 4))]
+    return {"seed": seed, "backend": backend, "agent": agent, "program": program, "lives": lives}
+
+
+def _life(chance: random.Random) -> dict[str, Any]:
+    end = chance.choice(ENDS)
+    life: dict[str, Any] = {"end": end, "at": round(chance.uniform(0.0, 0.5) ** 1.5, 4)}
+    if end == "commit":
+        life |= {"n": chance.randint(1, 30), "when": chance.choice(["before", "after"])}
+    life["passivate_after"] = chance.choice([0.0, 0.0, 0.01, 0.01, 60.0])
+    life["disk"] = list(chance.choice(DISKS))
+    life["person"] = chance.choice([None, 0.0, 0.01, 0.05])
+    life["others"] = [_other(chance) for _ in range(chance.choice([0, 0, 1, 2]))]
+    return life
+
+
+def _other(chance: random.Random) -> dict[str, Any]:
+    do = chance.choice(["decide", "decide", "send", "send", "adopt", "cancel" if chance.random() < 0.3 else "decide"])
+    return {"do": do, "at": round(chance.uniform(0.0, 0.3), 4)}
+
+
+class _Maker:
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._number = 0
+        self._left = 40
+
+    def program(self, agent: str, depth: int, length: int) -> list[Any]:
+        ops = []
+        for _ in range(length):
+            if ops and self._chance.random() < 0.12:
+                ops.append({"op": "save", "id": self._id("v")})
+            ops.append(self._op(agent, depth, 0, is_raced=False))
+        if depth and self._chance.random() < 0.08:
+            ops.append({"op": "raise", "id": self._id("x")})
+        return ops
+
+    def _id(self, letter: str) -> str:
+        self._number += 1
+        return f"{letter}{self._number}"
+
+    def _ops(self, agent: str, depth: int, nesting: int, most: int = 3, *, is_raced: bool) -> list[Any]:
+        length = self._chance.randint(1, most)
+        return [self._op(agent, depth, nesting + 1, is_raced=is_raced) for _ in range(length)]
+
+    def _op(  # noqa: C901 # one case per kind
+        self, agent: str, depth: int, nesting: int, *, is_raced: bool
+    ) -> dict[str, Any]:
+        chance = self._chance
+        self._left -= 1
+        is_block = self._left > 0 and chance.random() < (0.45, 0.35, 0.2, 0.0)[min(nesting, 3)]
+        kind = chance.choice(BLOCKS if is_block else LEAVES)
+        if (kind == "child" and depth == 3) or (kind == "model" and is_raced):
+            kind = "call"
+        op: dict[str, Any] = {"op": kind, "id": self._id(kind[0])}
+        match kind:
+            case "call":
+                op |= self._call()
+            case "step":
+                op["failures"] = chance.choice([0, 0, 1, 2])
+                op["raises"] = agent == "restarter"
+            case "sleep":
+                op["seconds"] = chance.choice(SPANS)
+            case "ticks":
+                op["n"] = chance.randint(1, 8)
+            case "ask":
+                op["choices"] = chance.random() < 0.5
+                if chance.random() < 0.2:
+                    op["expires_in"] = chance.choice([0.05, 0.2])
+            case "model":
+                op["beats"] = chance.randint(0, 5)
+            case "timer":
+                op["seconds"] = chance.choice([*SPANS, 0.3, 100.0])
+                op["body"] = self._ops(agent, depth, nesting, is_raced=True)
+            case "race" | "all":
+                is_raced = is_raced or kind == "race"
+                branches = range(chance.randint(2, 3))
+                op["branches"] = [self._ops(agent, depth, nesting, 2, is_raced=is_raced) for _ in branches]
+            case "guard":
+                op["body"] = self._ops(agent, depth, nesting, 2, is_raced=is_raced)
+                op["cleanup"] = [{"op": "call", "id": self._id("c"), "tool": "safe"}]
+            case "child":
+                op |= self._child(agent, depth, nesting, is_raced=is_raced)
+        if kind == "race":
+            op["cancels"] = chance.random() < 0.6
+        if kind in ("timer", "race") and chance.random() < 0.7:
+            op["then"] = {"id": self._id("c"), **self._call()}
+        return op
+
+    def _call(self) -> dict[str, Any]:
+        tool = self._chance.choice(["safe", "safe", "safe", "idem", "risky", "risky", "risky_idem", "fails", "late"])
+        return {"tool": tool, "seconds": self._chance.choice(SPANS)}
+
+    def _child(self, agent: str, depth: int, nesting: int, *, is_raced: bool) -> dict[str, Any]:
+        child = self._chance.choice(["worker", "worker", "restarter", "silent"])
+        op: dict[str, Any] = {"agent": child, "how": self._chance.choice(["run", "run", "run", "cancel", "leave"])}
+        op["program"] = self.program(child, depth + 1, self._chance.randint(1, 3))
+        if self._chance.random() < 0.4:
+            op["beside"] = self._ops(agent, depth, nesting, 2, is_raced=is_raced)
+        return op
+
+
+def operations(ops: list[Any]) -> Iterator[dict[str, Any]]:
+    """Every operation of a program, those in its blocks and its children too."""
+    for op in ops:
+        yield op
+        if op.get("then"):
+            yield {"op": "then", **op["then"]}
+        for part in parts(op):
+            yield from operations(part)
+
+
+def may_be_cut_off(ops: list[Any], *, within: bool = False) -> Iterator[str]:
+    """The ids of calls that the agent itself may cut off: by a race, a timer, or a step that fails beside them."""
+    for op in ops:
+        if within:
+            yield op["id"]
+        cuts = op["op"] == "timer" or len(parts(op)) > 1 or bool(op.get("cancels"))
+        for part in parts(op):
+            is_child = part is op.get("program")
+            yield from may_be_cut_off(part, within=(within or cuts) and not is_child)
+        if within and op.get("then"):
+            yield op["then"]["id"]
+
+
+def parts(op: dict[str, Any]) -> list[list[Any]]:
+    """The lists of operations within one."""
+    return [*op.get("branches", []), *(op[key] for key in ("body", "cleanup", "beside", "program") if key in op)]
+
+
+def answer_to(approval: Approval) -> Decision:
+    """What a person says, whoever it is."""
+    name = approval.question if approval.kind == "question" else approval.arguments["x"]
+    dice = zlib.crc32(str(name).encode()) % 10
+    if approval.kind == "question":
+        return Answer("b" if approval.choices else f"to {name}", by="ana")
+    if dice < 2:
+        return Deny(by="ana", reason="no")
+    if dice < 4:
+        return Approve(by="ana", arguments={"x": name, "seconds": 0.0015})
+    return Approve(by="ana")
+
+
+def is_denied(name: str) -> bool:
+    return zlib.crc32(name.encode()) % 10 < 2

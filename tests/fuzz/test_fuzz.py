@@ -1,0 +1,56 @@
+"""Random programs over every operation, in processes that end in every way: a sample of them, and cases that once
+failed. Each test is a process of its own, since the fuzzer forks."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+KEPT = sorted((HERE / "cases").glob("*.json"))
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request):
+    return request.param
+
+
+def fuzz(folder, *words):
+    """Run the fuzzer; returns what it says if it found anything."""
+    command = [sys.executable, HERE / "__main__.py", "--keep", folder / "failures", *words]
+    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=3600)
+    print(ran.stdout)
+    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
+def test_a_case_that_once_failed_holds(tmp_path, backend, file):
+    assert fuzz(tmp_path, file, "--backend", backend) == ""
+
+
+@pytest.mark.parametrize("what", ["effects", "told", "index"])
+def test_what_is_lost_or_done_twice_is_found(tmp_path, what):
+    """The oracles can fail: on an effect or acknowledgement too many, and on an index that has lost an outcome."""
+    ordinary = {"at": 0.0, "passivate_after": 60.0, "disk": [], "person": 0.0, "others": []}
+    lives = [{"end": "natural", **ordinary}, {"end": "sabotage", "what": what, **ordinary}]
+    call = {"op": "call", "id": "c1", "tool": "safe"}
+    case = {"seed": 1, "backend": "asyncio", "agent": "worker", "program": [call], "lives": lives}
+    (tmp_path / "case.json").write_text(json.dumps(case))
+
+    said = fuzz(tmp_path, tmp_path / "case.json", "--backend", "asyncio")
+
+    assert {"effects": "twice:", "told": "lost:", "index": "index:"}[what] in said
+
+
+@pytest.mark.slow
+def test_a_sample_of_random_programs_and_deaths_loses_nothing_and_does_nothing_twice(tmp_path, backend):
+    """The same cases each time, and a few whose seed is printed."""
+    assert fuzz(tmp_path, "--backend", backend, "--cases", 30, "--seed", 1) == ""
+    assert fuzz(tmp_path, "--backend", backend, "--cases", 6) == ""
+
+
+@pytest.mark.soak
+def test_random_programs_and_deaths_for_ten_minutes(tmp_path, backend):
+    assert fuzz(tmp_path, "--backend", backend, "--seconds", 600) == ""
