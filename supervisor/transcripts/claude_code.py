@@ -24,7 +24,17 @@ from typing import Any
 import msgspec
 
 from supervisor.core.transcript import Dangling, Findings, is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Lines, Plan, Wish, all_orphaned, begins, decode_blocks, iso
+from supervisor.transcripts.formats import (
+    ABSENT,
+    Lines,
+    Plan,
+    ShapeError,
+    Wish,
+    all_orphaned,
+    begins,
+    decode_blocks,
+    iso,
+)
 from supervisor.transcripts.index import (
     CALL,
     ENTRY,
@@ -40,25 +50,25 @@ from supervisor.transcripts.tree import Graft, Keys, Result
 
 
 class Block(msgspec.Struct):
-    type: str | None = None
-    id: str | None = None
-    tool_use_id: str | None = None
+    type: str
+    id: str = ""
+    tool_use_id: str = ""
     input: msgspec.Raw = ABSENT
 
 
 class Message(msgspec.Struct):
-    id: str | None = None
+    id: str = ""
     content: msgspec.Raw = ABSENT
 
 
 class Entry(msgspec.Struct):
-    type: str | None = None
-    uuid: str | None = None
+    type: str
+    uuid: str = ""
     parentUuid: str | None = None  # noqa: N815 - Claude Code's own spelling, here and below
-    isSidechain: bool | None = None  # noqa: N815
-    agentId: str | None = None  # noqa: N815
-    timestamp: str | None = None
-    leafUuid: str | None = None  # noqa: N815
+    isSidechain: bool = False  # noqa: N815
+    agentId: str = ""  # noqa: N815
+    timestamp: str = ""
+    leafUuid: str = ""  # noqa: N815
     message: Message | None = None
 
 
@@ -77,16 +87,21 @@ class ClaudeCode:
     writes_copy = False
     needs_utf8 = False
     key_prefixes: tuple[str, ...] = ("",)
+    unique_ids = True
+    speaking = frozenset({"user", "assistant"})
+    spoken = frozenset({"message", "timestamp"})
     decoder = msgspec.json.Decoder(Entry)
 
     def recognises(self, first: dict[str, Any]) -> bool:
         if first.get("type") in ("summary", "file-history-snapshot"):
             return "leafUuid" in first or "messageId" in first
-        return "sessionId" in first and (first.get("type") in _TYPES or {"uuid", "parentUuid"} <= first.keys())
+        return "sessionId" in first and (str(first.get("type")) in _TYPES or {"uuid", "parentUuid"} <= first.keys())
 
     def read(self, entry: Entry, index: Index) -> None:
         message = entry.message
-        is_message = message is not None and entry.type in ("user", "assistant") and bool(entry.uuid)
+        is_message = entry.type in self.speaking
+        if is_message and not (message and entry.uuid):
+            raise ShapeError("it has no message, or no uuid")
         kind = ENTRY | (MESSAGE if is_message else 0) | (SIDECHAIN if entry.isSidechain else 0)
         at = index.line(kind, entry.uuid, entry.parentUuid)
         if entry.type == "last-prompt" and entry.leafUuid:
@@ -95,31 +110,14 @@ class ClaudeCode:
         if message is None or not is_message:
             return
         newest: dict[int, tuple[str, int]] = index.notes.setdefault("newest", {})
-        timestamp = entry.timestamp or ""
-        if chain not in newest or timestamp >= newest[chain][0]:
-            newest[chain] = (timestamp, at)
+        if chain not in newest or entry.timestamp >= newest[chain][0]:
+            newest[chain] = (entry.timestamp, at)
+        blocks: list[Block] = decode_blocks(message.content, _BLOCKS)
         if entry.type == "assistant":
             index.mark(at, FRAME, message.id)
-        blocks: list[Block] = decode_blocks(message.content, _BLOCKS, Block)
-        if entry.type == "assistant":
             _mark_reply(blocks, at, index)
-            return
-        is_said = not blocks
-        for block in blocks:
-            if block.type == "tool_result":
-                index.mark(at, RESULT, block.tool_use_id)
-            else:
-                is_said = True
-        if is_said:
-            index.mark(at, SAID)
-
-    def read_other(self, entry: Any, index: Index) -> None:
-        own, parent = (entry.get("uuid"), entry.get("parentUuid")) if entry else (None, None)
-        index.line(
-            ENTRY,
-            own if isinstance(own, str) else None,
-            parent if isinstance(parent, str) else None,
-        )
+        else:
+            _mark_user(blocks, at, index)
 
     def labels(self, index: Index) -> Sequence[int] | None:
         labels = array("H", bytes(2 * len(index)))
@@ -174,6 +172,19 @@ def _mark_reply(blocks: list[Block], at: int, index: Index) -> None:
             index.mark(at, CALL if block.id and begins(block.input, "{") else UNANSWERABLE, block.id)
 
 
+def _mark_user(blocks: list[Block], at: int, index: Index) -> None:
+    is_said = not blocks
+    for block in blocks:
+        if block.type != "tool_result":
+            is_said = True
+        elif block.tool_use_id:
+            index.mark(at, RESULT, block.tool_use_id)
+        else:
+            raise ShapeError("it has a result that names no call")
+    if is_said:
+        index.mark(at, SAID)
+
+
 def _keep_tips(index: Index, found: dict[int, Findings], drops: set[int]) -> list[str]:
     """Keep an orphaned result at a tip where the newest message without it could be on another branch."""
     notes = []
@@ -220,6 +231,8 @@ def _later(timestamp: Any, wish: Wish) -> str:
         return iso(datetime.fromisoformat(timestamp).astimezone(UTC) + timedelta(milliseconds=1))
     except ValueError:
         return now
+    except OverflowError:  # the last instant that there is: the later line of two that are equally old is the tip
+        return timestamp
 
 
 def _add_siblings(index: Index, on: bytearray) -> None:

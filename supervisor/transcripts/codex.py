@@ -18,22 +18,22 @@ from typing import Any
 import msgspec
 
 from supervisor.core.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, Wish, all_orphaned, iso
+from supervisor.transcripts.formats import ABSENT, Addition, Lines, Plan, ShapeError, Wish, all_orphaned, iso
 from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
 
 
 class Payload(msgspec.Struct):
-    type: str | None = None
+    type: str
     call_id: str | None = None
-    execution: str | None = None
+    execution: str = ""
     arguments: msgspec.Raw = ABSENT
     input: msgspec.Raw = ABSENT
     action: msgspec.Raw = ABSENT
 
 
 class Entry(msgspec.Struct):
-    type: str | None = None
-    ordinal: Any = None
+    type: str
+    ordinal: int | msgspec.UnsetType = msgspec.UNSET
     payload: Payload | None = None
 
 
@@ -44,6 +44,7 @@ _CALLS = {
     "tool_search_call": "tool_search_output",
 }
 _OUTPUTS = frozenset(_CALLS.values())
+_LAST = 2**63  # of the ordinals: more than that counts no lines, and Codex cannot write the next
 
 
 class Codex:
@@ -52,6 +53,9 @@ class Codex:
     writes_copy = True
     needs_utf8 = True
     key_prefixes = tuple(f"{output}:" for output in sorted(_OUTPUTS))
+    unique_ids = False
+    speaking = frozenset({"response_item"})
+    spoken = frozenset({"payload"})
     decoder = msgspec.json.Decoder(Entry)
 
     def recognises(self, first: dict[str, Any]) -> bool:
@@ -59,17 +63,23 @@ class Codex:
 
     def read(self, entry: Entry, index: Index) -> None:
         at = index.line(ENTRY)
-        if isinstance(entry.ordinal, int):
+        if entry.ordinal is not msgspec.UNSET:
+            if not 0 <= entry.ordinal < _LAST:
+                raise ShapeError(f"its ordinal is {entry.ordinal}")
             index.notes["ordinal"] = max(entry.ordinal, index.notes.get("ordinal", 0))
         if entry.type == "compacted":
             index.mark(at, FORGET)
-        payload = entry.payload
-        if entry.type != "response_item" or payload is None:
-            return
-        kind = payload.type or ""
+        elif entry.type in self.speaking:
+            if entry.payload is None:
+                raise ShapeError("it has no payload")
+            self._mark(entry.payload, at, index)
+
+    def _mark(self, payload: Payload, at: int, index: Index) -> None:
+        kind = payload.type
         if kind in _OUTPUTS:
-            if payload.call_id:
-                index.mark(at, RESULT, f"{kind}:{payload.call_id}")
+            if not payload.call_id:
+                raise ShapeError("it is an output that names no call")
+            index.mark(at, RESULT, f"{kind}:{payload.call_id}")
         elif kind in _CALLS:
             if kind == "tool_search_call" and payload.execution != "client":
                 return  # the server runs it
@@ -79,11 +89,6 @@ class Codex:
             index.mark(at, CALL if is_whole else UNANSWERABLE, f"{_CALLS[kind]}:{payload.call_id}")
         elif kind == "message":
             index.mark(at, SAID)
-
-    def read_other(self, entry: Any, index: Index) -> None:
-        at = index.line(ENTRY)
-        if entry and entry.get("type") == "compacted":
-            index.mark(at, FORGET)
 
     def labels(self, index: Index) -> None:
         return None

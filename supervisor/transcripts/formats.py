@@ -5,7 +5,8 @@ written; all else (pairing, reading, writing, locking) is the same for all. A fo
 
 Rules:
 - The first line that can be read decides the format; a file that no format recognises is never touched.
-- `read` adds exactly one line to the index, whatever it is given.
+- `read` adds exactly one line to the index, or raises ShapeError: of a line that JSON can read and the format cannot,
+  nobody knows whether it holds a result, so its file is refused. No line is overlooked.
 - `plan` proposes; it writes nothing, and takes the time and the source of ids as arguments.
 """
 
@@ -23,6 +24,14 @@ from supervisor.transcripts.lines import as_javascript_reads_it
 
 ABSENT = msgspec.Raw(b"")
 """The value of a key that is not there, told from null by identity."""
+
+
+class ShapeError(Exception):
+    """A line has a shape that the format does not know; `at` is its number from 0, None for the line being read."""
+
+    def __init__(self, said: str, at: int | None = None) -> None:
+        super().__init__(said)
+        self.at = at
 
 
 class Addition(NamedTuple):
@@ -76,14 +85,16 @@ class Format(Protocol):
     """The maker refuses the whole file over one byte that is not UTF-8: such a torn tail is moved away."""
     key_prefixes: tuple[str, ...]
     """What a call's id is prefixed with in the index, one for each class of tools that are paired apart."""
+    unique_ids: bool
+    """The maker gives a call's id once in a file, so that a result anywhere in it is that call's."""
+    speaking: frozenset[str]
+    """The types of the lines that can hold calls and results."""
+    spoken: frozenset[str]
+    """The keys that are read in those lines only; what they hold in others, in whatever shape, does not matter."""
     decoder: msgspec.json.Decoder[Any]
 
     def recognises(self, first: dict[str, Any]) -> bool: ...
     def read(self, entry: Any, index: Index) -> None: ...
-    def read_other(self, entry: Any, index: Index) -> None:
-        """Add a line whose shape is not the format's; `entry` is a dict, or None where it is no JSON object."""
-        ...
-
     def labels(self, index: Index) -> Sequence[int] | None:
         """Name the conversation of each line, 0 for none; None where all lines are one."""
         ...
@@ -103,22 +114,29 @@ def begins(raw: msgspec.Raw, bracket: str) -> bool:
     return len(view) > 0 and view[0] == ord(bracket)
 
 
-def decode_blocks(content: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]], block: type[Any]) -> list[Any]:
-    """Decode the blocks of a message; one of an unexpected shape is kept with its type alone, so that it counts."""
-    if not begins(content, "["):
+def decode_blocks(content: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any]:
+    """Decode the blocks of a message; text alone has none."""
+    if begins(content, '"'):
         return []
     try:
         return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         clean = as_javascript_reads_it(memoryview(content))
-    blocks = []
-    for value in msgspec.json.decode(clean) if clean else ():
-        try:
-            blocks.append(msgspec.json.decode(msgspec.json.encode(value), type=block))
-        except msgspec.ValidationError:
-            kind = value.get("type") if isinstance(value, dict) else None
-            blocks.append(block(type=kind if isinstance(kind, str) else None))
-    return blocks
+    try:
+        return decoder.decode(clean or b"")
+    except msgspec.MsgspecError as error:
+        raise ShapeError(f"the content of its message: {error}") from None
+
+
+def read_value(text_format: Format, value: Any, index: Index) -> None:
+    """Add a line that is no object of the format as it stands; raises ShapeError if it matters what it is."""
+    if isinstance(value, dict) and isinstance(value.get("type"), str) and value["type"] not in text_format.speaking:
+        value = {key: inner for key, inner in value.items() if key not in text_format.spoken}
+    try:
+        entry = text_format.decoder.decode(msgspec.json.encode(value))
+    except msgspec.ValidationError as error:
+        raise ShapeError(str(error)) from None
+    text_format.read(entry, index)
 
 
 def by_place(dangling: Iterable[Dangling]) -> list[tuple[tuple[int, bool], list[Dangling]]]:

@@ -31,7 +31,7 @@ from supervisor.transcripts.codex import Codex
 from supervisor.transcripts.index import ENTRY
 from supervisor.transcripts.liveness import find_holder
 from supervisor.transcripts.repair import TEXT
-from supervisor.transcripts.session import Reader, RefusedError, Session, read_session
+from supervisor.transcripts.session import Reader, RefusedError, Session, judging, read_session
 
 _BLOCK: Final = 1 << 18
 
@@ -69,7 +69,16 @@ class History:
         return found.hexdigest()
 
     def messages(self, now: datetime) -> Iterator[MessageImported]:
-        """Read the messages, once; `now` is when they are imported."""
+        """Read the messages, once; `now` is when they are imported. Raises RefusedError."""
+        messages = self._messages(now)
+        while True:
+            with judging(self._session.path):
+                message = next(messages, None)
+            if message is None:
+                return
+            yield message
+
+    def _messages(self, now: datetime) -> Iterator[MessageImported]:
         findings = self._session.found.get(self._label)
         dangling = {(call.at, call.nth): call.after for call in findings.dangling} if findings else {}
         orphaned = Counter((orphan.at, orphan.key) for orphan in findings.orphaned) if findings else Counter()
@@ -126,13 +135,15 @@ class History:
 def open_history(path: Path, *, not_running: bool = False) -> Iterator[History]:
     """Judge a file and open it to be imported; raises RefusedError, saying why, for what is no session, and for calls
     that are not lost because somebody may be at them. `not_running`: the person vouches that nobody is."""
-    session = read_session(path)
+    with judging(path):
+        session = read_session(path)
     with session.open() as lines:
-        history = History(session, lines)
-        if session.dangling:
-            holder = find_holder(session.path, session.real, history.format, history.cwd, vouched=not_running)
-            if holder is not None:
-                raise RefusedError(f"{path}: {holder}")
+        with judging(path):
+            history = History(session, lines)
+            if session.dangling:
+                holder = find_holder(session.path, session.real, history.format, history.cwd, vouched=not_running)
+                if holder is not None:
+                    raise RefusedError(f"{path}: {holder}")
         yield history
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -70,18 +71,26 @@ class TooDeepError(ValueError):
 def as_javascript_reads_it(line: memoryview) -> bytes | None:
     """Return strict JSON for a line that JSON.parse accepts and a strict decoder does not; None if neither does.
 
-    Node writes half surrogate pairs as escapes and replaces what is not UTF-8 when it reads.
+    Node writes half surrogate pairs as escapes and replaces what is not UTF-8 when it reads; a number that is too
+    large for it is, here, the largest.
     """
     if bytes(line[-64:]).rstrip(b" \t\r")[-1:] not in (b"}", b"]"):
         return None  # torn, or blank: no need to copy what may be a very long line
-    text = str(line, "utf-8", "replace")
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_int=_number, strict=True)
-    except RecursionError:
-        raise TooDeepError from None
+        value = javascript_value(str(line, "utf-8", "replace"))
+    except TooDeepError:
+        raise
     except ValueError:
         return None
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def javascript_value(text: str) -> Any:
+    """Return what JSON.parse makes of a text; half a surrogate pair stays one."""
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_int=_number, parse_float=_finite, strict=True)
+    except RecursionError:
+        raise TooDeepError from None
 
 
 def _refuse(constant: str) -> Any:
@@ -89,7 +98,11 @@ def _refuse(constant: str) -> Any:
 
 
 def _number(digits: str) -> int | float:
-    return int(digits) if len(digits) < 19 else float(digits)
+    return int(digits) if len(digits) < 19 else _finite(digits)
+
+
+def _finite(digits: str) -> float:
+    return max(-sys.float_info.max, min(float(digits), sys.float_info.max))
 
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')

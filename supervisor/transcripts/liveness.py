@@ -123,7 +123,11 @@ def find_holder(
     for process in _writers(real):
         return f"held open by {process}"
     if cwd and not vouched:
-        for process in _programs(maker, os.path.realpath(cwd)):
+        try:
+            folder = os.path.realpath(cwd)
+        except ValueError:
+            return None  # no folder can have this name, so nothing runs in it
+        for process in _programs(maker, folder):
             return f"{process} is running in {cwd}; end it, or say --not-running if it uses another session"
     return None
 

@@ -28,6 +28,8 @@ class PiLinear:
     writes_copy = False
     needs_utf8 = False
     key_prefixes: tuple[str, ...] = ("",)
+    unique_ids = False
+    speaking, spoken = pi_messages.SPEAKING, pi_messages.SPOKEN
     decoder = pi_messages.ENTRIES
 
     def recognises(self, first: dict[str, Any]) -> bool:
@@ -36,11 +38,8 @@ class PiLinear:
         )
 
     def read(self, entry: pi_messages.Entry, index: Index) -> None:
-        kind = ENTRY | POINTER if isinstance(entry.firstKeptEntryIndex, int) else ENTRY
+        kind = ENTRY | POINTER if entry.firstKeptEntryIndex >= 0 else ENTRY
         pi_messages.mark_entry(entry, index.line(kind), index)
-
-    def read_other(self, entry: Any, index: Index) -> None:
-        index.line(ENTRY)
 
     def labels(self, index: Index) -> bytearray | None:
         return None

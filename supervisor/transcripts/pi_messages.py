@@ -11,33 +11,35 @@ from typing import Any
 import msgspec
 
 from supervisor.core.transcript import is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Wish, begins, decode_blocks, iso
+from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins, decode_blocks, iso
 from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
 
 
 class Block(msgspec.Struct):
-    type: str | None = None
-    id: str | None = None
+    type: str
+    id: str = ""
     arguments: msgspec.Raw = ABSENT
     partialJson: msgspec.Raw = ABSENT  # noqa: N815 - pi's own spelling
 
 
 class Message(msgspec.Struct):
-    role: str | None = None
+    role: str
     content: msgspec.Raw = ABSENT
-    stopReason: str | None = None  # noqa: N815
-    toolCallId: str | None = None  # noqa: N815
+    stopReason: str = ""  # noqa: N815
+    toolCallId: str = ""  # noqa: N815
 
 
 class Entry(msgspec.Struct):
-    type: str | None = None
-    id: str | None = None
+    type: str
+    id: str = ""
     parentId: str | None = None  # noqa: N815
     message: Message | None = None
-    firstKeptEntryIndex: Any = None  # noqa: N815
+    firstKeptEntryIndex: int = -1  # noqa: N815
 
 
 ENTRIES = msgspec.json.Decoder(Entry)
+SPEAKING = frozenset({"message"})
+SPOKEN = frozenset({"message"})
 _BLOCKS = msgspec.json.Decoder(list[Block])
 _SENT = frozenset({"compaction", "branch_summary", "custom_message", "reset"})
 
@@ -45,15 +47,19 @@ _SENT = frozenset({"compaction", "branch_summary", "custom_message", "reset"})
 def mark_entry(entry: Entry, at: int, index: Index) -> None:
     """Mark the calls and the result of an entry, and whether a model is sent anything of it."""
     message = entry.message
-    if entry.type != "message" or message is None:
+    if entry.type != "message":
         if entry.type in _SENT:
             index.mark(at, SAID)
         return
+    if message is None:
+        raise ShapeError("it has no message")
     if message.role == "toolResult":
+        if not message.toolCallId:
+            raise ShapeError("it is a result that names no call")
         index.mark(at, RESULT, message.toolCallId)
     elif message.role == "assistant":
         index.mark(at, SKIPPED if message.stopReason in ("error", "aborted") else FRAME)
-        for block in decode_blocks(message.content, _BLOCKS, Block):
+        for block in decode_blocks(message.content, _BLOCKS):
             if block.type == "toolCall":
                 index.mark(at, CALL if _is_whole(block) else UNANSWERABLE, block.id)
     else:

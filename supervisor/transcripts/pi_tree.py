@@ -27,6 +27,8 @@ class PiTree:
     writes_copy = False
     needs_utf8 = False
     key_prefixes: tuple[str, ...] = ("",)
+    unique_ids = False  # some models count their calls anew in each reply
+    speaking, spoken = pi_messages.SPEAKING, pi_messages.SPOKEN
     decoder = pi_messages.ENTRIES
 
     def __init__(self, version: int) -> None:
@@ -48,13 +50,6 @@ class PiTree:
         if entry.id:
             index.notes["tip"] = at
         pi_messages.mark_entry(entry, at, index)
-
-    def read_other(self, entry: Any, index: Index) -> None:
-        own, parent = (entry.get("id"), entry.get("parentId")) if entry else (None, None)
-        own = own if isinstance(own, str) else None
-        at = index.line(ENTRY, own, parent if isinstance(parent, str) else None)
-        if own:
-            index.notes["tip"] = at
 
     def labels(self, index: Index) -> bytearray | None:
         return index.path(index.notes.get("tip", -1))

@@ -1,7 +1,7 @@
 """Repairing sessions: which files, what each lacks, and the report of it.
 
 Theory: examining and repairing are one act that ends early where the person only looks. Whatever happens to a file ends
-in a report of it, and no file keeps another from being reported.
+in a report of it, an error of our own included, and no file keeps another from being reported.
 
 Rules:
 - What is judged for writing is judged under the lock, so that the report is of the file that was written.
@@ -21,10 +21,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from supervisor.core.encoding import printable
 from supervisor.core.transcript import LOST, MAY_HAVE_RUN
 from supervisor.transcripts.formats import Plan, Wish
 from supervisor.transcripts.liveness import find_holder
-from supervisor.transcripts.session import RefusedError, Session, UnknownFormatError, read_session
+from supervisor.transcripts.session import RefusedError, Session, UnknownFormatError, judging, read_session
 from supervisor.transcripts.write import check_writable, copy_path, locked, write_plan
 
 TEXT = f"{LOST}\n{MAY_HAVE_RUN}"
@@ -113,37 +114,37 @@ def _in_folder(folder: Path) -> Iterator[Path]:
     yield from (Path(error.filename) for error in closed)  # to be reported like a file that cannot be read
 
 
-def _shown(said: object) -> str:
-    """Write a path, or words with one in them, so that it can be printed: names are bytes, and may be no text."""
-    return str(said).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def repair(path: Path, now: datetime, options: Options) -> Report:
     """Examine a file and, where that was asked for, repair it."""
-    report = Report(path=_shown(path), state="refused")
+    report = Report(path=printable(str(path)), state="refused")
     try:
-        if path.is_dir():
-            raise RefusedError(f"{path} is a folder that cannot be listed; allow reading it (chmod u+rx)")
-        session = read_session(path, options.held)
-        _tell(report, session)
-        plan = _plan(session, now, options)
-        if plan.is_empty:
-            report.state = "clean"
-            report.notes += plan.notes
-        else:
-            _refuse_live(session, options)
-            report.state = "found"
-            if options.write:
-                _write(report, session, now, options)
-            else:
-                _tell_plan(report, session, plan, options)
+        with judging(path):
+            _repair(report, path, now, options)
     except UnknownFormatError as error:
-        report.state, report.reason = "unknown", _shown(error)
+        report.state, report.reason = "unknown", printable(str(error))
     except RefusedError as error:
-        report.state, report.reason = "refused", _shown(error)
+        report.state, report.reason = "refused", printable(str(error))
     except OSError as error:
-        report.state, report.reason = "refused", _shown(f"{path}: {error.strerror or error}")
+        report.state, report.reason = "refused", printable(f"{path}: {error.strerror or error}")
     return report
+
+
+def _repair(report: Report, path: Path, now: datetime, options: Options) -> None:
+    if path.is_dir():
+        raise RefusedError(f"{path} is a folder that cannot be listed; allow reading it (chmod u+rx)")
+    session = read_session(path, options.held)
+    _tell(report, session)
+    plan = _plan(session, now, options)
+    if plan.is_empty:
+        report.state = "clean"
+        report.notes += plan.notes
+        return
+    _refuse_live(session, options)
+    report.state = "found"
+    if options.write:
+        _write(report, session, now, options)
+    else:
+        _tell_plan(report, session, plan, options)
 
 
 def _write(report: Report, session: Session, now: datetime, options: Options) -> None:
@@ -151,7 +152,7 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
     if session.is_compressed and not as_copy:
         raise RefusedError(f"{session.path} is compressed and cannot be appended to; leave out --in-place")
     if as_copy and _is_done(session, options):
-        report.state, report.written = "repaired", _shown(copy_path(session))
+        report.state, report.written = "repaired", printable(str(copy_path(session)))
         report.notes.append("the repaired copy was there already")
         return
     check_writable(session)
@@ -166,9 +167,9 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
             return
         written = write_plan(session, plan, now, as_copy=as_copy)
     report.state = "repaired"
-    report.written = _shown(written.target)
-    report.backup = _shown(written.backup) if written.backup else None
-    report.torn_moved_to = _shown(written.torn) if written.torn else None
+    report.written = printable(str(written.target))
+    report.backup = printable(str(written.backup)) if written.backup else None
+    report.torn_moved_to = printable(str(written.torn)) if written.torn else None
 
 
 def _plan(session: Session, now: datetime, options: Options) -> Plan:
@@ -190,6 +191,11 @@ def _refuse_live(session: Session, options: Options, *, is_locked: bool = False)
         calls = [call for findings in session.found.values() for call in findings.dangling]
         entry = lines.entry(calls[-1].at) if calls else {}
     cwd = entry.get("cwd") or session.first.get("cwd")
+    if cwd is not None and not isinstance(cwd, str) and not options.not_running:
+        raise RefusedError(
+            f"{session.path}: the folder that it works in is no text, so programs that use it cannot be found; "
+            "say --not-running if there are none"
+        )
     holder = find_holder(
         session.path,
         session.real,
@@ -228,7 +234,8 @@ def _tell(report: Report, session: Session) -> None:
 
 def _tell_plan(report: Report, session: Session, plan: Plan, options: Options) -> None:
     report.added = [
-        Line(None if a.after is None else a.after + 1, a.call_id, a.tool, a.line.decode()) for a in plan.additions
+        Line(None if a.after is None else a.after + 1, a.call_id, printable(a.tool), a.line.decode())
+        for a in plan.additions
     ]
     report.changed = [Change(at + 1, line.decode("utf-8", "replace")) for at, line in sorted(plan.changes.items())]
     report.dropped = [at + 1 for at in sorted(plan.drops)]

@@ -6,17 +6,17 @@ What is found holds for the file as it was; `Session.stamp` is how a writer tell
 Rules:
 - Nothing here writes, and nothing is kept open.
 - A file that cannot be judged is refused with the reason, and what the person can do about it.
-- A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do.
+- A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do. A line that JSON can read
+  and the format cannot refuses its file.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import stat
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -26,9 +26,9 @@ import msgspec
 from supervisor.core.transcript import Findings
 from supervisor.transcripts.claude_code import ClaudeCode
 from supervisor.transcripts.codex import Codex
-from supervisor.transcripts.formats import Format
-from supervisor.transcripts.index import Index
-from supervisor.transcripts.lines import BOM, TooDeepError, as_javascript_reads_it, read_lines
+from supervisor.transcripts.formats import Format, ShapeError, read_value
+from supervisor.transcripts.index import RESULT, Index
+from supervisor.transcripts.lines import BOM, TooDeepError, as_javascript_reads_it, javascript_value, read_lines
 from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
 
@@ -135,8 +135,22 @@ class Reader:
         try:
             entry = msgspec.json.decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            entry = json.loads(raw.decode("utf-8", "replace"))
+            entry = javascript_value(raw.decode("utf-8", "replace"))
         return entry if isinstance(entry, dict) else {}
+
+
+@contextmanager
+def judging(path: Path) -> Iterator[None]:
+    """Refuse a file over which our own code stumbles, too: it says so, and no other file suffers from it."""
+    try:
+        yield
+    except (RefusedError, OSError):
+        raise
+    except Exception as error:
+        raise RefusedError(
+            f"{path} cannot be judged ({type(error).__name__}: {error}); it is left alone. This is a bug of "
+            "supervisor: please report it"
+        ) from error
 
 
 @contextmanager
@@ -187,6 +201,7 @@ def read_session(path: Path, held: Collection[str] = ()) -> Session:
     with open_text(real) as (file, size, stamp):
         try:
             session = _scan(path, real, file, size, stamp)
+            labels = session.format.labels(session.index)
         except TooDeepError:
             raise RefusedError(f"{path} has a line nested too deeply to be judged; it is left alone") from None
 
@@ -195,42 +210,64 @@ def read_session(path: Path, held: Collection[str] = ()) -> Session:
             return session.format.is_synthesised(lines.entry(at))
 
     session.found = session.index.pair(
-        session.format.labels(session.index),
+        labels,
         framed=session.format.framed,
         held=[prefix + key for prefix in session.format.key_prefixes for key in held],
         is_synthesised=is_synthesised,
     )
+    if labels is not None and session.format.unique_ids:
+        _refuse_answered_elsewhere(session, labels)
     return session
+
+
+def _refuse_answered_elsewhere(session: Session, labels: Sequence[int]) -> None:
+    """Refuse a file in which the result of a dangling call is in none of the conversations, or in another."""
+    dangling = {call.key: label for label, found in session.found.items() for call in found.dangling}
+    index = session.index
+    for at, mark, key in zip(index.mark_lines, index.marks, index.keys, strict=True) if dangling else ():
+        if mark == RESULT and labels[at] != dangling.get(key, labels[at]):
+            raise RefusedError(
+                f"{session.path} line {at + 1} holds the result of a call that lacks one, outside of the call's "
+                "conversation; the file is left alone"
+            )
+
+
+def _unknown_shape(path: Path, number: int, error: ShapeError) -> RefusedError:
+    return RefusedError(
+        f"{path} line {number} has a shape that is not known ({error}), so a result in it could be overlooked; the "
+        "file is left alone. If a newer program wrote it, update supervisor"
+    )
 
 
 def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> Session:
     lines = read_lines(file, size)
-    session, last = _begin(path, real, size, stamp, lines)
+    session = _begin(path, real, size, stamp, lines)
     index = session.index
     starts, text_format = index.starts, session.format
     decode, read = text_format.decoder.decode, text_format.read
-    for start, line in lines:
-        starts.append(start)
-        last = start + len(line)
-        try:
-            entry = decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            if not _index_otherwise(line, text_format, index):
-                _leave_out(line, session)
-        except RecursionError:
-            raise _too_deep(path, len(starts)) from None
-        else:
-            read(entry, index)
-            del entry
-        del line  # whoever keeps a view keeps the buffer, and there may be need of a longer one
-    session.is_terminated = last < size
+    try:
+        for start, line in lines:
+            starts.append(start)
+            try:
+                entry = decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                if not _index_otherwise(line, text_format, index):
+                    _leave_out(line, session)
+            else:
+                read(entry, index)
+                del entry
+            del line  # whoever keeps a view keeps the buffer, and there may be need of a longer one
+    except RecursionError:
+        raise _too_deep(path, len(starts)) from None
+    except ShapeError as error:
+        raise _unknown_shape(path, len(starts), error) from None
+    file.seek(max(size - 1, 0))
+    session.is_terminated = file.read(1) == b"\n"
     session.has_torn_tail = bool(session.torn) and session.torn[-1] == len(index) - 1 and not session.is_terminated
     return session
 
 
-def _begin(
-    path: Path, real: Path, size: int, stamp: Stamp, lines: Iterator[tuple[int, memoryview]]
-) -> tuple[Session, int]:
+def _begin(path: Path, real: Path, size: int, stamp: Stamp, lines: Iterator[tuple[int, memoryview]]) -> Session:
     """Read up to the first line that can be read, which decides the format."""
     index = Index()
     left_out: list[bytes] = []
@@ -246,8 +283,11 @@ def _begin(
         session.has_crlf = bytes(line[-1:]) == b"\r"
         for beginning in left_out:
             _leave_out(memoryview(beginning), session)
-        _index_otherwise(msgspec.json.encode(first), session.format, index)
-        return session, start + len(line)
+        try:
+            read_value(session.format, first, index)
+        except ShapeError as error:
+            raise _unknown_shape(path, len(index.starts), error) from None
+        return session
     raise UnknownFormatError(f"{path} has no line that can be read" if size else f"{path} is empty")
 
 
@@ -261,23 +301,16 @@ def _too_deep(path: Path, number: int) -> RefusedError:
     return RefusedError(f"{path} line {number} is nested too deeply to be judged; it is left alone")
 
 
-def _index_otherwise(line: bytes | memoryview, text_format: Format, index: Index) -> bool:
+def _index_otherwise(line: memoryview, text_format: Format, index: Index) -> bool:
     """Add a line that was not decoded at the first try; False if it is no JSON at all."""
-    strict: bytes | memoryview = line
     try:
-        value = msgspec.json.decode(strict)
+        value = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        clean = as_javascript_reads_it(memoryview(line))
+        clean = as_javascript_reads_it(line)
         if clean is None:
             return False
-        strict = clean
-        value = msgspec.json.decode(strict)
-    try:
-        entry = text_format.decoder.decode(strict)
-    except msgspec.ValidationError:
-        text_format.read_other(value if isinstance(value, dict) else None, index)
-    else:
-        text_format.read(entry, index)
+        value = msgspec.json.decode(clean)
+    read_value(text_format, value, index)
     return True
 
 

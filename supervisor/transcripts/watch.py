@@ -13,6 +13,8 @@ Rules:
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -60,7 +62,7 @@ def watch(
             for path in _sessions_at(Path(name)):
                 files.notice(path, monotonic())
         for path in files.take_due(monotonic()):
-            if not path.exists():
+            if not os.path.lexists(path):
                 continue
             age = _age(path, now())
             if age < quiet:  # a change that has not been heard of yet
@@ -77,7 +79,7 @@ def _sessions_at(changed: Path) -> Iterator[Path]:
     """Yield the sessions that a change is about; what was in a folder before it was watched is not announced."""
     if is_transcript_name(changed.name):
         yield changed
-    elif changed.is_dir():
+    elif os.path.isdir(changed):  # noqa: PTH112 - which says no where it may not look, and does not raise
         yield from (path for path, _ in find_files([changed]))
 
 
@@ -93,5 +95,5 @@ def _age(path: Path, now: datetime) -> float:
     """Return for how long a file has been as it is; a time in the future counts as this moment."""
     try:
         return max(0.0, now.timestamp() - path.stat().st_mtime)
-    except FileNotFoundError:
-        return 0.0
+    except OSError:
+        return 0.0 if not os.path.lexists(path) else math.inf  # a repair will say why it cannot be read

@@ -191,3 +191,20 @@ def test_a_pipe_is_not_waited_for(run, tmp_path):
     """What is no regular file is refused by its kind, without opening it."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     assert run(tmp_path / "pipe.jsonl")[0] == 6
+
+
+ODD_CALL = (
+    r'{"type":"message","id":"b0000001","parentId":null,"message":{"role":"assistant","stopReason":"toolUse",'
+    r'"content":[{"type":"toolCall","id":"\ud800","name":"\ud800","arguments":{}}]}}'
+)
+
+
+def test_a_file_that_cannot_be_judged_keeps_no_other_from_it_and_the_json_whole(run, session, tmp_path):
+    """What nobody thought of (here an id of half a character) ends in a report of its file."""
+    good, better = session(STUCK), session("claude_code/dangling-at-the-end", "later")
+    odd = tmp_path / "in-the-middle.jsonl"
+    odd.write_text(good.read_text().splitlines()[0] + "\n" + ODD_CALL + "\n")
+    code, out, _ = run(tmp_path, "--write", "--json")
+    states = {report["path"]: report["state"] for report in json.loads(out)["files"]}
+    assert states == {str(good): "repaired", str(better): "repaired", str(odd): "refused"}
+    assert code == 6

@@ -17,7 +17,7 @@ STEP = st.one_of(
     st.tuples(st.just("result"), IDS),
 )
 STEPS = st.lists(STEP, max_size=14)
-JUNK = st.sampled_from([b"", b"   ", b'{"type":"mess', b"null", b'"text"', b"[1]", b'{"no":"type"}'])
+JUNK = st.sampled_from([b"", b"   ", b"\0\0", b'{"type":"mess', b'{"type":"label"}{"type":'])
 
 
 class Made(NamedTuple):

@@ -101,13 +101,13 @@ def test_a_compressed_rollout_reads_like_the_plain_one(tmp_path):
 
 
 def test_text_that_is_hostile_or_no_text_comes_as_text(tmp_path):
-    """Half surrogate pairs, escape sequences, shapes that no format has: nothing raises, nothing is obeyed."""
+    """Half surrogate pairs, escape sequences, content of any shape: nothing raises, nothing is obeyed."""
     strange = [None, 7, "\x1b[2J", ["x", 3, {"type": 5}, {"type": "text", "text": None}], {"type": "text"}]
     lines = [json.dumps({"type": "session", "version": 3, "id": "s\ud800", "cwd": 7})]
     for number, content in enumerate([*strange, [{"type": "text", "text": "\ud800 $(rm -rf ~) \x00"}]]):
-        for role in ("user", "assistant", "toolResult"):
+        for role in ("user", "toolResult", *(["assistant"] if content not in strange else [])):
             ids = {"id": f"{role}{number}", "parentId": None}
-            message = {"role": role, "content": content, "toolCallId": number, "toolName": {}}
+            message = {"role": role, "content": content, "toolCallId": f"c{number}", "toolName": {}}
             lines.append(json.dumps({"type": "message", **ids, "timestamp": "9" * 40, "message": message}))
     for at in range(1, len(lines)):
         (tmp_path / "s.jsonl").write_text("\n".join(lines[: at + 1]) + "\n")

@@ -1,0 +1,159 @@
+"""A line that JSON can read and the format cannot is never overlooked: what it held might be the missing result."""
+
+import copy
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from test_corpus import CORPUS, FOUND
+
+from supervisor.transcripts import claude_code, codex, pi_messages
+from supervisor.transcripts.session import RefusedError, read_session
+
+OF_EACH_TYPE = {type(None): None, bool: True, int: 7, str: "x", list: [], dict: {}}
+MODELLED = {
+    field
+    for module in (claude_code, codex, pi_messages)
+    for struct in vars(module).values()
+    for field in getattr(struct, "__struct_fields__", ())
+}
+
+
+def is_written(key, was, by):
+    """Say whether makers write that, too: a text that holds no blocks, and an id where there was none."""
+    return (key == "content" and by == "x") or (key == "call_id" and was is None)
+
+
+def places(value, path=()):
+    """Yield the way to each field that a format reads, however deep, and its value."""
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if key in MODELLED:
+                yield (*path, key), inner
+            yield from places(inner, (*path, key))
+
+
+def replaced(entry, path, by):
+    changed = copy.deepcopy(entry)
+    holder = changed
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = by
+    return changed
+
+
+def odd_files(path):
+    """Yield the file with one field of one line replaced by a value of another type, for all of them."""
+    lines = path.read_bytes().split(b"\n")
+    for at, line in enumerate(lines):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        for place, was in places(entry):
+            for kind, by in OF_EACH_TYPE.items():
+                if kind is not type(was) and not is_written(place[-1], was, by):
+                    odd = json.dumps(replaced(entry, place, by)).encode()
+                    yield (at, place, by), b"\n".join([*lines[:at], odd, *lines[at + 1 :]])
+
+
+def dangling(path):
+    try:
+        return read_session(path).dangling
+    except RefusedError:
+        return 0
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_field_of_another_type_never_adds_a_result(name, tmp_path):
+    """Whichever field of whichever line it is: the file is refused, or no more calls lack a result than without it."""
+    path = Path(shutil.copy(CORPUS / f"{name}.jsonl", tmp_path))
+    most = dangling(path)
+    grown = []
+    for what, data in odd_files(path):
+        path.write_bytes(data)
+        if dangling(path) > most:
+            grown.append(what)
+    assert grown == []
+
+
+CLAUDE, PI = "claude_code/one-reply-over-several-lines", "pi_v3/dangling-in-the-middle"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        *itertools.product((CLAUDE, PI), ("null", "[1]", '"text"', '{"no":"type"}')),
+        (CLAUDE, '{"type":"user"}'),
+        (PI, '{"type":"message"}'),
+    ],
+)
+def test_a_readable_line_that_is_no_entry_refuses_its_file_and_is_named(name, line, session, mend):
+    """Its maker's program may know what it is."""
+    path = session(name)
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first, line.encode() + b"\n", *rest]))
+    report = mend(path)
+    assert report.state == "refused"
+    assert "line 2" in report.reason
+
+
+@pytest.mark.parametrize(
+    "odd", ['"ordinal":46,"payload":[]', '"ordinal":46,"payload":"x"', '"ordinal":46,"payload":{"call_id":5}']
+)
+def test_a_line_of_a_rollout_counts_whatever_its_payload_is(odd, session, mend, read):
+    """Only what is said and called is read of a rollout; the next ordinal follows the highest of all lines."""
+    path = session("codex/lines-with-ordinals")
+    with path.open("a") as file:
+        file.write(f'{{"type":"world_state",{odd}}}\n')
+    assert mend(path).state == "repaired"
+    assert read(path)[-1]["ordinal"] == 47
+
+
+@pytest.mark.parametrize("ordinal", ['"46"', "2.0", "null", "-1", "18446744073709551615", "1e400", "9" * 30])
+def test_an_ordinal_that_cannot_be_followed_refuses_its_rollout(ordinal, session, mend):
+    """A repeated ordinal would freeze the thread for good."""
+    path = session("codex/lines-with-ordinals")
+    with path.open("a") as file:
+        file.write(f'{{"type":"world_state","ordinal":{ordinal},"payload":{{}}}}\n')
+    assert mend(path).state == "refused"
+
+
+# What no decoder expects, at the place of a value that is copied, compared or looked up.
+ODD = {
+    "a folder that cannot be": ("pi_v3/dangling-at-the-end", '"cwd":"/project"', r'"cwd":"/a\u0000b"'),
+    "a folder of half a character": ("pi_v3/dangling-at-the-end", '"cwd":"/project"', r'"cwd":"/\ud800"'),
+    "a folder of a reply": ("claude_code/dangling-at-the-end", '"cwd":"/project"', r'"cwd":"/a\u0000b"'),
+    "a number beyond all": ("pi_v3/dangling-at-the-end", '"version":3', '"version":3,"size":1e400'),
+    "a number beyond all in a call": (
+        "pi_v3/dangling-at-the-end",
+        '"arguments":{',
+        r'"x":"\ud800","arguments":{"n":-1e400,',
+    ),
+    "the last instant": ("claude_code/dangling-at-the-end", None, "9999-12-31T23:59:59.999Z"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_value_beside_what_matters_is_no_hindrance(odd, session, mend):
+    """The call is answered, and the next look finds nothing to do."""
+    name, old, new = ODD[odd]
+    path = session(name)
+    text = path.read_text()
+    if old is None:
+        old = json.loads(text.splitlines()[-1])["timestamp"]
+    assert old in text
+    path.write_text(text.replace(old, new))
+    assert mend(path).state == "repaired"
+    assert mend(path).state == "clean"
+
+
+@pytest.mark.parametrize("cwd", ["7", "{}"])
+def test_a_folder_that_is_no_text_refuses_the_file_unless_somebody_vouches(cwd, session, mend):
+    """A program that runs there could not be found."""
+    path = session("pi_v3/dangling-at-the-end")
+    path.write_text(path.read_text().replace('"cwd":"/project"', f'"cwd":{cwd}'))
+    assert mend(path).state == "refused"
+    assert mend(path, not_running=True).state == "repaired"
