@@ -64,7 +64,8 @@ async def open_supervisor(
 
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
     cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception
-    is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile.
+    is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile; NotEntitled where a supervised call
+    would approve everything by `unattended`.
     """
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
     opened = store if isinstance(store, Store) else SqliteStore(os.fspath(store), create=create)
@@ -72,6 +73,8 @@ async def open_supervisor(
     try:
         runner = Runner(opened, passivate_after)
         supervisor = LocalSupervisor(runner)
+        if unattended == "approve":
+            supervisor.refuse_inside("approving everything (unattended)")
         posting = Posting(runner, supervisor, channels, unattended, reminders, sweep=adopt)
         supervisor.people = people
         runner.rules.from_code = tuple(rules)

@@ -84,6 +84,7 @@ class Daemon:
             ) as supervisor,
             anyio.create_task_group() as tasks,
         ):
+            supervisor.refuse_inside("serving")
             is_open()
             tasks.start_soon(supervisor.wait_until_it_dies)
             tasks.start_soon(web.wait_until_it_fails)

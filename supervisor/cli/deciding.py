@@ -161,7 +161,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.cli.inside import refuse_inside, refuse_inside_call
+    from supervisor.runtime.inside import refuse_inside_call
 
     refuse_inside_call("deciding")
     _need_store(place, "approval", approval)
@@ -171,7 +171,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=False) as supervisor:
-            refuse_inside("deciding", supervisor)
+            supervisor.refuse_inside("deciding")
             found = supervisor.store.get_approval(approval)
             if found is None:
                 raise _unknown(supervisor, approval)

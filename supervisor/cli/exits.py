@@ -36,7 +36,7 @@ class Exit(IntEnum):
 
 
 class Refused(SupervisorError):
-    """A decision that nobody may make from where this process is (A4)."""
+    """What is refused as things are now: exit code 6."""
 
 
 def code_of(error: BaseException) -> Exit:

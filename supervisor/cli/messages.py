@@ -53,7 +53,7 @@ def send(
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.cli.inside import refuse_inside_call
+    from supervisor.runtime.inside import refuse_inside_call
 
     refuse_inside_call("sending")
     if not text.strip():
@@ -86,11 +86,10 @@ def _exit_of(heard: Heard) -> Exit:
 
 async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[Heard, SessionView]":
     from supervisor.app import open_supervisor
-    from supervisor.cli.inside import refuse_inside
     from supervisor.cli.reading import get_session
 
     async with open_supervisor(place.path, create=False) as supervisor:
-        refuse_inside("sending", supervisor)
+        supervisor.refuse_inside("sending")
         get_session(supervisor, session)
         heard = await supervisor.hear(session, text, by, datetime.now(UTC))
         return heard, supervisor.get_session(session)

@@ -24,10 +24,10 @@ from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.inside import refuse_inside, refuse_inside_call
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.cli.reading import reading
 from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.runtime.inside import refuse_inside_call
 from supervisor.runtime.pruning import KeptTree, Prunable
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ async def _remove(place: Place, before: datetime, roots: list[str]) -> list[str]
     async with reading(place) as supervisor:
         if supervisor is None:
             return []
-        refuse_inside("prune", supervisor)
+        supervisor.refuse_inside("prune")
         pruning = supervisor.pruning(before)
         removed = []
         for root in roots:

@@ -145,7 +145,7 @@ def _change(
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.cli.inside import refuse_inside, refuse_inside_call
+    from supervisor.runtime.inside import refuse_inside_call
 
     refuse_inside_call("changing rules")
     name = by if by is not None else login_name()
@@ -154,7 +154,7 @@ def _change(
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=create) as supervisor:
-            refuse_inside("changing rules", supervisor)
+            supervisor.refuse_inside("changing rules")
             return await body(supervisor, name)
 
     return anyio.run(change)

@@ -23,7 +23,6 @@ from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.inside import has_marker, refuse_inside, refuse_inside_call
 from supervisor.cli.options import (
     ApproveOption,
     BackendOption,
@@ -40,6 +39,7 @@ from supervisor.cli.story import ending, is_progress, is_progress_unattended, is
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.values import SessionView
+from supervisor.runtime.inside import has_marker, refuse_inside_call
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
@@ -201,7 +201,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 unattended=_UNATTENDED[settings.approve],
             ) as supervisor:
                 if settings.approve == "all":
-                    refuse_inside("--approve all", supervisor)
+                    supervisor.refuse_inside("--approve all")
                 runs = await begin(supervisor)
                 roots.extend(run.session for run in runs)
                 if has_tree:

@@ -47,7 +47,9 @@ def serve(
     from supervisor.config import Configuration, read_configuration
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
     from supervisor.daemon import Daemon, settle
+    from supervisor.runtime.inside import refuse_inside_call
 
+    refuse_inside_call("serving")
     configuration = Configuration() if config is None else read_configuration(config)
     if store is None and configuration.store is not None:
         store = configuration.path(configuration.store)

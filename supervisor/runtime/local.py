@@ -53,6 +53,7 @@ from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.hearing import hear
 from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
+from supervisor.runtime.inside import Inside
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
@@ -105,6 +106,7 @@ class LocalSupervisor(Supervisor):
         """Roots of the trees whose outcomes this program waits for now."""
         self.people: People | None = None
         """Who may decide; None: whoever can open the store, which is its operator (A4)."""
+        self._inside = Inside(self.store)
         self.began_to_wait: Callable[[str], None] = lambda root: None
 
     # -- commands ----------------------------------------------------------------------------------------------------
@@ -182,7 +184,12 @@ class LocalSupervisor(Supervisor):
         taken = await take_trees(self._runner, roots, only_one=session is not None)
         return [self.get_run(root) for root in taken]
 
+    def refuse_inside(self, what: str) -> None:
+        """Raise NotEntitled if this process belongs to a supervised call: what that runs is no person's word (A4)."""
+        self._inside.refuse(what)
+
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> Verdict:
+        self.refuse_inside("deciding")
         self.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if self.people is not None and found is not None:
@@ -218,6 +225,7 @@ class LocalSupervisor(Supervisor):
 
     def _name_of_ruler(self, by: str | None) -> str:
         """Return who changes rules, if they may."""
+        self.refuse_inside("changing rules")
         who = check_identity(by if by is not None else current_user())
         if (why := self.people.why_not_rule(who) if self.people is not None else None) is not None:
             raise NotEntitled(why)
@@ -251,6 +259,7 @@ class LocalSupervisor(Supervisor):
             await self._runner.journal.append(lambda view: [(found.session, refused)])
 
     async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
+        self.refuse_inside("sending")
         who = printable(check_identity(by if by is not None else current_user()))
         root = self.get_row(session).root
         message, kinds = new_session_id(), list[Literal["delivered", "kept", "begun"]]()

@@ -1,6 +1,9 @@
 """approve, deny and cancel: the first decision counts, and nothing that a call runs ever decides."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from supervisor.core.marker import CALL_MARKER
 
@@ -54,16 +57,19 @@ def test_a_sub_agent_alone_can_be_cancelled_while_another_process_runs_the_tree(
 
 
 def test_a_decision_from_inside_a_supervised_call_is_refused(supervisor):
-    """The marker in the environment says where a process comes from (A4)."""
+    """The marker in the environment says where a process comes from (A4); who serves hands out a token."""
     (approval,) = supervisor.ask("it")
-    for arguments in (["approve", approval], ["deny", approval], ["resume", "--approve", "all"]):
+    serve = ["serve", "--port", "0"]
+    for arguments in (["approve", approval], ["deny", approval], ["resume", "--approve", "all"], serve):
         assert supervisor(*arguments, **{CALL_MARKER: "call:shell:0#1"}).code == 6
     assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]
 
 
-def test_a_decision_from_below_an_owner_of_the_store_is_refused(supervisor):
+@pytest.mark.parametrize("trick", [["approve", "ID"], ["serve", "--port", "0"]], ids=lambda words: words[0])
+def test_a_decision_from_below_an_owner_of_the_store_is_refused(supervisor, trick):
     """Even with its marker washed off, what a call runs has the owner of its tree among its ancestors (A4)."""
     (approval,) = supervisor.ask("it")
-    answer = supervisor("run", f"{AGENTS}:cheating", f'"{approval}"', "--json")
+    words = [approval if word == "ID" else word for word in trick]
+    answer = supervisor("run", f"{AGENTS}:cheating", json.dumps(words), "--json")
     assert answer.json["outcome"]["value"] == 6
     assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]

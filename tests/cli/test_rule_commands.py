@@ -83,6 +83,6 @@ def test_rules_are_not_changed_from_inside_a_supervised_call(supervisor, command
 
 def test_rules_are_not_changed_from_below_an_owner_of_the_store(supervisor):
     """A4: even with its marker washed off, a call cannot allow itself anything."""
-    answer = supervisor("run", f"{AGENTS}:cheating", '""', "--json")
+    answer = supervisor("run", f"{AGENTS}:cheating", '["allow", "note", "{}"]', "--json")
     assert answer.json["outcome"]["value"] == 6
     assert supervisor("rules", "--json").json == []

@@ -1,7 +1,12 @@
 """Whether this process was started by a supervised call, so that nothing it does may count as a person's word (A4).
 
-Two signs: the marker in the environment, and an ancestor that owns a tree of the store. A program can strip the one and
-escape from the other; the README says plainly that this guards against accidents and eager agents, not against malice.
+There are two signs: the marker in the environment, and an ancestor that owns a tree of the store. A program can strip
+the one and escape from the other; the README says plainly that this guards against accidents and eager agents, not
+against malice.
+
+Rules
+- What decides, changes rules, speaks to a session, prunes or serves asks here first, in Python as on the command line.
+- A store in memory is this process's own: nobody else's decisions are in it.
 """
 
 import os
@@ -10,14 +15,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from supervisor.abc import Owner
-from supervisor.cli.exits import Refused
+from supervisor.abc import Owner, Store
+from supervisor.core.errors import NotEntitled
 from supervisor.core.marker import CALL_MARKER
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 
 def has_marker() -> bool:
@@ -25,29 +26,42 @@ def has_marker() -> bool:
 
 
 def refuse_inside_call(what: str) -> None:
-    """Raise Refused if the environment says that a supervised call started this process."""
+    """Raise NotEntitled if the environment says that a supervised call started this process."""
     if has_marker():
-        raise Refused(
+        raise NotEntitled(
             f"{what} was refused: this process belongs to a supervised call ({CALL_MARKER} is set), and what a call "
             "runs never decides; a person has to, in a shell of their own"
         )
 
 
 def refuse_below_owner(what: str, owners: Iterable[Owner]) -> None:
-    """Raise Refused if a process that owns a tree of this store started this one, directly or not."""
+    """Raise NotEntitled if a process that owns a tree of this store started this one, directly or not."""
     here = socket.gethostname()
     pids = {owner.pid: owner for owner in owners if owner.host == here}
     for pid in ancestors(os.getpid()) if pids else ():
         if pid in pids:
-            raise Refused(
+            raise NotEntitled(
                 f"{what} was refused: {pids[pid]} runs sessions of this store and started this process, so a "
                 "supervised call may have; decide from a shell of your own"
             )
 
 
-def refuse_inside(what: str, supervisor: "LocalSupervisor") -> None:
-    refuse_inside_call(what)
-    refuse_below_owner(what, supervisor.owners())
+class Inside:
+    """Whether what this process does with a store may count as a person's word."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._has_no_owner_above = False
+        """Looked for once: whoever runs a call owns its tree before the call begins."""
+
+    def refuse(self, what: str) -> None:
+        """Raise NotEntitled if this process belongs to a supervised call."""
+        if not self._store.is_durable:
+            return
+        refuse_inside_call(what)
+        if not self._has_no_owner_above:
+            refuse_below_owner(what, self._store.owners())
+            self._has_no_owner_above = True
 
 
 def ancestors(pid: int) -> Iterator[int]:

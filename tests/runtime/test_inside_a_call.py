@@ -1,0 +1,81 @@
+"""In Python, too, nothing that a supervised call runs counts as a person's word (A4)."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import anyio
+import anyio.to_thread
+import pytest
+from scenes import deploy, opened
+
+from supervisor import Approve, Context, Deny, MemoryStore, NotEntitled, agent, allow
+from supervisor.core.marker import CALL_MARKER
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
+CHILD = """
+import anyio, sys
+from supervisor import Approve, NotEntitled, open_supervisor
+async def main():
+    async with open_supervisor(sys.argv[1]) as supervisor:
+        try:
+            print((await supervisor.decide(sys.argv[2], Approve(by="ana"))).kind)
+        except NotEntitled:
+            print("refused")
+anyio.run(main)
+"""
+WAYS = {
+    "approve": lambda supervisor, asked: supervisor.decide(asked, Approve(by="ana")),
+    "deny": lambda supervisor, asked: supervisor.decide(asked, Deny(by="ana")),
+    "word": lambda supervisor, asked: supervisor.hear("s", f"yes {asked}", "ana", datetime.now(UTC)),
+    "message": lambda supervisor, asked: supervisor.send("s", "go on", "ana"),
+    "allow": lambda supervisor, asked: supervisor.add_rule(allow("deploy"), "ana"),
+    "revoke": lambda supervisor, asked: supervisor.revoke("x", "ana"),
+}
+
+
+@agent
+async def deploying(ctx: Context) -> str:
+    return (await ctx.call(deploy, target="moon")).kind
+
+
+async def ask(supervisor):
+    run = await supervisor.start(deploying, session="s")
+    return (await anext(run.approvals())).id
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_carries_the_mark_of_a_call_speaks_for_nobody(tmp_path, monkeypatch, way):
+    """Deciding, chat words, messages and rules are refused; what is asked stays asked. Reading is nobody's decision."""
+    async with opened(tmp_path / "state.db") as supervisor:
+        asked = await ask(supervisor)
+        monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
+        with pytest.raises(NotEntitled):
+            await WAYS[way](supervisor, asked)
+        assert (supervisor.get_approval(asked).status, supervisor.rules()) == ("pending", [])
+        await supervisor.cancel("s", by="ana")
+
+
+async def test_what_carries_the_mark_of_a_call_approves_nothing_unattended(tmp_path, monkeypatch):
+    """`unattended="approve"` would answer for people, too."""
+    monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
+    with pytest.raises(NotEntitled):
+        async with opened(tmp_path / "state.db", unattended="approve"):
+            pass
+
+
+async def test_a_store_in_memory_is_the_process_own(monkeypatch):
+    """Nobody else's decisions are in it: a program under test may run as a supervised call."""
+    monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
+    async with opened(MemoryStore()) as supervisor:
+        assert (await supervisor.decide(await ask(supervisor), Approve(by="ana"))).kind == "won"
+
+
+async def test_a_child_of_the_owner_speaks_for_nobody(tmp_path):
+    """With its mark washed off, the owner of a tree of this store is still among its ancestors."""
+    async with opened(tmp_path / "state.db") as supervisor:
+        asked = await ask(supervisor)
+        child = [sys.executable, "-c", CHILD, str(tmp_path / "state.db"), asked]
+        done = await anyio.to_thread.run_sync(lambda: subprocess.run(child, stdout=subprocess.PIPE, text=True))
+        assert done.stdout.strip() == "refused"
+        await supervisor.cancel("s", by="ana")
