@@ -144,6 +144,8 @@ class Attempt:
         self._held.ring()
 
     def _stall(self, cause: str) -> None:
+        if self.host.is_draining:
+            return  # its operations are held, and it is suspended as soon as the calls have ended
         doing = ", ".join(sorted(self.waiting)) or "nothing that the journal knows"
         if self.memory.is_replaying and self.blocked:
             self.stop(self.diverged())

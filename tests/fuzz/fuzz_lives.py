@@ -247,8 +247,10 @@ def _is_asleep_for_message(supervisor: Any, session: str) -> bool:
 
 
 async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
+    if (decision := answer_to(approval)) is None:
+        return
     await anyio.sleep(hesitates)
-    verdict = await supervisor.decide(approval.id, answer_to(approval))
+    verdict = await supervisor.decide(approval.id, decision)
     _tell("decided", approval.id, verdict.kind)
 
 
@@ -308,4 +310,5 @@ def final(case: dict[str, Any]) -> dict[str, Any]:
     """The life that must end all."""
     chance = random.Random(f"final {case['seed']}")
     passivate_after, disk = chance.choice([0.0, 0.01, 60.0]), chance.choice([[], [], [0.006]])
-    return {"end": "final", "at": 0, "passivate_after": passivate_after, "disk": disk, "person": 0.0, "others": []}
+    person = chance.choice([0.0, 0.003, 0.01])
+    return {"end": "final", "at": 0, "passivate_after": passivate_after, "disk": disk, "person": person, "others": []}

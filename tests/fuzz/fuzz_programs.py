@@ -17,10 +17,12 @@ from typing import Any
 
 from supervisor import Answer, Approval, Approve, Decision, Deny
 
+FOR_PEOPLE = ("call", "receive", "ask")
 LEAVES = ("call", "call", "call", "call", "step", "sleep", "now", "random", "receive", "send", "ask", "ticks", "model")
 BLOCKS = ("timer", "race", "race", "all", "child", "child", "guard")
 SPANS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave", "natural")
+UNDECIDED = "u"  # what ids begin with that nobody decides
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,))
 """How long commits take: each a choice of these."""
 
@@ -82,7 +84,8 @@ class _Maker:
         chance = self._chance
         self._left -= 1
         is_block = self._left > 0 and chance.random() < (0.45, 0.35, 0.2, 0.0)[min(nesting, 3)]
-        kind = chance.choice(BLOCKS if is_block else LEAVES)
+        leaves = FOR_PEOPLE if is_raced and chance.random() < 0.4 else LEAVES
+        kind = chance.choice(BLOCKS if is_block else leaves)
         if (kind == "child" and depth == 3) or (kind == "model" and is_raced):
             kind = "call"
         op: dict[str, Any] = {"op": kind, "id": self._id(kind[0])}
@@ -116,9 +119,16 @@ class _Maker:
                 op |= self._child(agent, depth, nesting, is_raced=is_raced)
         if kind == "race":
             op["cancels"] = chance.random() < 0.6
+            if op["cancels"] and chance.random() < 0.6:
+                op["branches"].insert(chance.randrange(3), [self._undecided()])
         if kind in ("timer", "race") and chance.random() < 0.7:
             op["then"] = {"id": self._id("c"), **self._call()}
         return op
+
+    def _undecided(self) -> dict[str, Any]:
+        """What nobody ever decides: another branch ends the race."""
+        kind = self._chance.choice(["call", "ask"])
+        return {"op": kind, "id": self._id(UNDECIDED), **({"tool": "risky"} if kind == "call" else {"choices": False})}
 
     def _call(self) -> dict[str, Any]:
         tool = self._chance.choice(["safe", "safe", "safe", "idem", "risky", "risky", "risky_idem", "fails", "late"])
@@ -161,9 +171,11 @@ def parts(op: dict[str, Any]) -> list[list[Any]]:
     return [*op.get("branches", []), *(op[key] for key in ("body", "cleanup", "beside", "program") if key in op)]
 
 
-def answer_to(approval: Approval) -> Decision:
-    """What a person says, whoever it is."""
+def answer_to(approval: Approval) -> Decision | None:
+    """What a person says, whoever it is; None: nothing."""
     name = approval.question if approval.kind == "question" else approval.arguments["x"]
+    if str(name).startswith(UNDECIDED):
+        return None
     dice = zlib.crc32(str(name).encode()) % 10
     if approval.kind == "question":
         return Answer("b" if approval.choices else f"to {name}", by="ana")

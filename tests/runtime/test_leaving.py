@@ -156,6 +156,25 @@ async def test_a_call_that_outlasts_the_shutdown_is_ended_and_its_result_says_so
     assert effects == ["after"]
 
 
+async def test_nobody_stalls_who_is_held_while_the_calls_of_others_end():
+    """R8: an operation that may not begin during a stop is no inactivity of its agent."""
+
+    @agent(inactivity_timeout=1)
+    async def ticks(ctx: Context) -> None:
+        while True:
+            await ctx.sleep(0.1)
+
+    store = MemoryStore()
+    with anyio.CancelScope() as scope:
+        async with opened(store) as supervisor:
+            await supervisor.start(works, 5.0, session="works")
+            await supervisor.start(ticks, session="ticks")
+            await anyio.sleep(1)
+            scope.cancel()
+    assert effects == ["slow"]
+    assert not events(store, "ticks", e.RunFinished)
+
+
 async def test_an_operation_in_an_agents_finally_does_nothing_during_suspension():
     """W8: the context is sealed; what the clean-up would have done is done when the run has really ended."""
 

@@ -157,3 +157,22 @@ async def test_a_call_that_is_approved_during_a_stop_does_not_begin(commits_take
                 scope.cancel()
     assert events(store, "waits", e.ApprovalDecided)
     assert not events(store, "waits", e.ToolCallStarted)
+
+
+@agent
+async def goes_on_calling(ctx: Context) -> None:
+    while True:
+        await ctx.call(quick)
+
+
+async def test_a_stop_ends_when_the_last_call_has_its_result(commits_take):
+    """R8: the writer wakes the call's task and the stop in one step; the stop ends whichever of them runs first."""
+    commits_take(0.1)
+    for number in range(20):
+        with anyio.CancelScope() as scope:
+            async with open_supervisor(MemoryStore()) as supervisor:
+                await supervisor.start(goes_on_calling)
+                await anyio.sleep(3 + 0.03 * number)
+                stopped = anyio.current_time()
+                scope.cancel()
+        assert anyio.current_time() - stopped < 1.5
