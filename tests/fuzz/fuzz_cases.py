@@ -15,11 +15,8 @@ from fuzz_oracles import Story, after_life, at_the_end
 from fuzz_programs import parts
 
 KNOWN: dict[str, str] = {
-    "asleep": "a run is passivated while its agent is going on",
     "diverged": "branches that race take another path in a re-run",
     "seen": "the same, where it leads to the same operations",
-    "cut": "a graceful stop cuts off a call whose `executing` is being committed",
-    "hang": "a graceful stop misses the end of the last call",
 }
 """Problems that are known and not mended yet, by their first word: counted, and no failure. Empty, if all is well."""
 
