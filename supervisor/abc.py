@@ -76,6 +76,21 @@ class Context(ABC):
     def saved(self) -> Any:
         """What the last `save` of this run kept, as plain JSON values; None if there was none."""
 
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """The version of the agent that the run began with (`@agent(version=...)`); every attempt runs that one."""
+
+    @abstractmethod
+    async def patched(self, name: str, /) -> bool:
+        """Return whether the run takes the path of a named change of the agent's code.
+
+        True for a run that has not come to this point with the older code: the journal holds nothing then that is still
+        to be asked for again, and the run is marked. False for a run whose journal goes on from here on the old path.
+        The first answer holds for the whole attempt, in all branches and loops; `save` keeps marks; sub-agents and
+        turns have their own. When no run of the old path is left, remove the call and the old path.
+        """
+
     @overload
     @abstractmethod
     async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...

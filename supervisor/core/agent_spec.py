@@ -7,6 +7,7 @@ Rules
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 import msgspec
 
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.signatures import DeclaredFunction, hint_of
 from supervisor.core.tool_schema import tool_schema
 from supervisor.core.tool_spec import ToolSpec
@@ -53,6 +54,8 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         max_children: int = 10_000,
         max_live_children: int = 10_000,
         max_depth: int = 16,
+        version: str = "1",
+        versions: Mapping[str, "AgentSpec[..., Any] | Callable[..., Awaitable[Any]]"] = MappingProxyType({}),
     ) -> None:
         super().__init__(fn, name, "agent")
         for key, seconds in (
@@ -97,6 +100,18 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.max_children = max_children
         self.max_live_children = max_live_children
         self.max_depth = max_depth
+        self.version = version
+        self.versions = dict(versions)
+        if not version or version in self.versions:
+            raise ValueError(
+                f"agent {self.name}: its version is a text of its own, not {version!r}; `versions` are others"
+            )
+        self._take_parameters()
+        for old in self.versions:
+            self.at_version(old)  # one that cannot be an agent is said here
+
+    def _take_parameters(self) -> None:
+        fn = self.fn
         if not inspect.signature(fn).parameters:
             raise TypeError(f"agent {self.name} takes no context: its first parameter is the Context")
         parameters = self._parameters(skip=1)
@@ -112,6 +127,28 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<agent {self.name} of {self.__module__}>"
+
+    def at_version(self, version: str) -> "AgentSpec[Any, Any]":
+        """Return what runs a version: this agent; of `versions`, an agent as it is, or a function under this
+        declaration. Raises UnknownAgent, saying which there are."""
+        if version == self.version:
+            return self
+        found = self.versions.get(version)
+        if found is None:
+            known = ", ".join(sorted([self.version, *self.versions]))
+            raise UnknownAgent(
+                f"agent {self.name} has no version {version!r}, which this run began with; it has {known}: "
+                f"declare the old code as versions={{{version!r}: ...}}"
+            )
+        if not isinstance(found, AgentSpec):
+            older = copy(self)
+            DeclaredFunction.__init__(older, found, self.name, "agent")
+            for name in ("offered_struct", "return_type", "takes_text"):
+                older.__dict__.pop(name, None)
+            older.version, older.versions = version, {}
+            older._take_parameters()  # noqa: SLF001 # a copy of this very object
+            self.versions[version] = found = older
+        return found
 
     @property
     def offered(self) -> Sequence[inspect.Parameter]:
@@ -209,6 +246,8 @@ def agent(
     max_children: int = 10_000,
     max_live_children: int = 10_000,
     max_depth: int = 16,
+    version: str = "1",
+    versions: Mapping[str, AgentSpec[..., Any] | Callable[..., Awaitable[Any]]] = MappingProxyType({}),
 ) -> AgentDecorator: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declare an agent: an async function of a Context and at most one input.
@@ -232,5 +271,7 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     each that follows, and at most; between half and all of it is waited, by chance.
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
+    `version`: of this code; a run keeps the version that its first attempt began with (R10). `versions`: by their
+    versions, older code that runs which began with it go on with: a function, under this declaration, or an agent.
     """
     return AgentSpec(fn) if fn is not None else lambda fn: AgentSpec(fn, **options)

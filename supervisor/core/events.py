@@ -68,6 +68,8 @@ class AttemptStarted(Event, frozen=True, kw_only=True):
 
     host: str
     pid: int
+    version: str = "1"
+    """Of the code that runs it. That of a run's first attempt is the version of the run (R10)."""
 
 
 class AttemptSettled(Event, frozen=True, kw_only=True):
@@ -212,6 +214,12 @@ class StateSaved(Event, frozen=True, kw_only=True):
     floor: int = 0
 
 
+class PatchMarked(Event, frozen=True, kw_only=True):
+    """The run takes the path of a named change of its code (Context.patched). No operation: nothing waits for it."""
+
+    name: str
+
+
 class CancelRequested(Event, frozen=True, kw_only=True):
     """Somebody cancelled `origin`, and with it everything below it, this session included (W8)."""
 
@@ -324,6 +332,7 @@ AnyEvent = (
     | JobEnded
     | ChildEnded
     | StateSaved
+    | PatchMarked
     | CancelRequested
     | MessageReceived
     | MessageSent

@@ -83,6 +83,7 @@ _ENDING: Final = (
     *_CARDS,
     "DecisionRefused",
     "StateSaved",
+    "PatchMarked",
     "MessageReceived",
     "MessageSent",
     "MessageUndelivered",

@@ -82,6 +82,10 @@ class SessionState(msgspec.Struct, kw_only=True):
     jobs: Mapping[str, Job] = _NOTHING
     """Background jobs, those that have ended too; they outlive the run that began them."""
     attempts: int = 0
+    version: str | None = None
+    """Of the code of the run's first attempt; None until that begins. Every attempt runs this version."""
+    marks: frozenset[str] = frozenset()
+    """Named changes of its code whose path the run takes (Context.patched)."""
     barren: int = 0
     operations: dict[str, Operation] = {}
     order: list[str] = []
@@ -190,10 +194,13 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.AttemptStarted():
                 self.attempts += 1
                 self.barren += 1
+                self.version = self.version or event.version
             case e.JobStarted() | e.JobEnded():
                 self._note_job(event)
             case e.StateSaved():
                 self._forget(event)
+            case e.PatchMarked():
+                self.marks |= {event.name}
             case e.RunRestarted():
                 self._restart(event)
             case e.CancelRequested():
@@ -309,6 +316,8 @@ class SessionState(msgspec.Struct, kw_only=True):
 
 _OF_A_RUN = (
     "attempts",
+    "version",
+    "marks",
     "operations",
     "order",
     "kept",

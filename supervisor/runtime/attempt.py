@@ -67,6 +67,7 @@ class Attempt:
         "memory",
         "names",
         "overdue",
+        "patches",
         "quiet_since",
         "quiet_spells",
         "run",
@@ -91,6 +92,8 @@ class Attempt:
         self.memory = Memory(self.state)
         self.run = self.state.runs
         self.names = Names(self.state)
+        self.patches: dict[str, bool] = {}
+        """What the agent was told about named changes of its code (Context.patched)."""
         self.to_save: msgspec.Raw | None = None
         """The state that a save is about to write."""
         self.watch = Watch(host.watchdog, spec, self._stall)
@@ -299,7 +302,9 @@ class Attempt:
         if (event := self._waiters.pop(key, None)) is not None:
             event.set()
 
-    async def deliver(self, make: Callable[[], e.OperationFinished | e.OperationRecalled | None]) -> bool:
+    async def deliver(
+        self, make: Callable[[], e.OperationFinished | e.OperationRecalled | e.PatchMarked | None]
+    ) -> bool:
         """Give a result its place in the journal's order: at the agent's asking, not when it came.
 
         `make` is called when it can have one; False if it returned None, since what came is gone again.

@@ -30,8 +30,8 @@ from supervisor.runtime.journal import Entry, View
 R = TypeVar("R")
 
 
-def attempt_started(now: datetime) -> e.AttemptStarted:
-    return e.AttemptStarted(at=now, host=HOST, pid=os.getpid())
+def attempt_started(spec: AgentSpec[Any, Any], now: datetime) -> e.AttemptStarted:
+    return e.AttemptStarted(at=now, host=HOST, pid=os.getpid(), version=spec.version)
 
 
 def first_events(
@@ -42,7 +42,7 @@ def first_events(
     return (
         e.SessionCreated(at=now, agent=agent, file=file, takes_text=spec.takes_text, **facts),
         e.RunStarted(at=now, input=given),
-        attempt_started(now),
+        attempt_started(spec, now),
     )
 
 

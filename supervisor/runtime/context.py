@@ -19,7 +19,7 @@ from msgspec import Raw
 from supervisor.abc import Context, Run, TaskGroup, Timer
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.encoding import JSON_NULL, from_json, to_json
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, StepFailed
 from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import shown
@@ -54,6 +54,20 @@ class LocalContext(Context):
     def saved(self) -> Any:
         saved = self._attempt.state.saved
         return None if saved is None else msgspec.json.decode(saved)
+
+    @property
+    def version(self) -> str:
+        return self._attempt.spec.version
+
+    async def patched(self, name: str, /) -> bool:
+        attempt = self._attempt
+        await attempt.check()
+        if name not in attempt.patches:
+            is_marked = name in attempt.state.marks
+            attempt.patches[name] = is_marked or not attempt.memory.is_replaying
+            if attempt.patches[name] and not is_marked:
+                await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable(name)))
+        return attempt.patches[name]
 
     @overload
     async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...

@@ -124,7 +124,10 @@ class Launcher:
             if state.cancel.origin == session or state.facts.parent is None:
                 self._runner.start_soon(self._runner.concluding.end_tree, session)
             return None
-        return load_agent(state.facts.agent, state.facts.file) if state.is_open else None
+        if not state.is_open:
+            return None
+        spec = load_agent(state.facts.agent, state.facts.file)
+        return spec if state.version is None else spec.at_version(state.version)
 
     async def _begin_in_turn(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         """Begin another attempt; those at their last chance one after the other, so that a run which kills the process
@@ -161,7 +164,7 @@ class Launcher:
                 return list(cancel_children(view, session, now))
             has_begun.append(session)
             lost = [(session, event) for event in self._runner.survivors.lost_calls(state, now)]
-            return [*lost, (session, attempt_started(now))]
+            return [*lost, (session, attempt_started(spec, now))]
 
         await self._runner.journal.append(plan)
         if given_up:

@@ -8,7 +8,7 @@ Rules
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Literal, TypeVar, overload
 from weakref import WeakSet
@@ -27,6 +27,7 @@ from supervisor.core.errors import (
     StoreDied,
     StoreError,
     SupervisorError,
+    UnknownAgent,
 )
 from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.masking import shown
@@ -46,7 +47,7 @@ from supervisor.core.words import Heard
 from supervisor.logs import FactLog
 from supervisor.runtime.activity import LocalActivities
 from supervisor.runtime.adoption import take_trees, trees_with_jobs
-from supervisor.runtime.agents import find_declared, locate
+from supervisor.runtime.agents import find_declared, load_agent, locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
@@ -126,7 +127,8 @@ class LocalSupervisor(Supervisor):
             raise InvalidInput(f"start takes an agent, not {agent!r}: declare it with @agent")
         given = agent.encode_input(args, {}) if args else agent.default_input()
         root = check_session_id(session) if session is not None else new_session_id()
-        reference, _ = locate(agent)
+        references = self._references(root, agent)
+        version: list[str | None] = [agent.version]
         has_begun: list[str] = []
 
         def plan(view: View) -> list[Entry]:
@@ -135,7 +137,8 @@ class LocalSupervisor(Supervisor):
             if known is not None:
                 if known.origin is not None:
                     raise SessionConflict(f"session {root} was imported; to go on with it, send a message to it")
-                self._check_same(root, known.facts, known.first_input, reference, given)
+                self._check_same(root, known.facts, known.first_input, references, given)
+                version[:] = [known.version]
                 if known.is_open or view.store.get_owner(root) is None:  # at rest, too: a message may begin a turn
                     view.claim(root)
                 return []
@@ -159,15 +162,36 @@ class LocalSupervisor(Supervisor):
                 self._runner.forget(root)
         if not has_begun:
             await self._runner.launcher.take_up(root)
-        return LocalRun(self, root, agent, 1, is_new=bool(has_begun))  # turns that followed are runs of their own
+        ran = agent.at_version(version[0]) if version[0] in (agent.version, *agent.versions) else agent
+        # Turns that followed are runs of their own.
+        return LocalRun(self, root, ran, 1, is_new=bool(has_begun))
+
+    def _references(self, root: str, agent: AgentSpec[Any, Any]) -> set[str]:
+        """Return the names under which a session may know an agent: its own, and the one that the session recorded, if
+        the agent has moved and left that name behind."""
+        references = {locate(agent)[0]}
+        if (created := self._created(root)) is not None and created.agent not in references:
+            with suppress(UnknownAgent):
+                if load_agent(created.agent, created.file) is agent:
+                    references.add(created.agent)
+        return references
+
+    def _created(self, session: str) -> e.SessionCreated | None:
+        """Return how a session was created, without reading its journal."""
+        row = self.store.get_session(session)
+        entries = self.store.rows(row.position - 1, row.position) if row is not None else ()
+        return next((entry.event for entry in entries if isinstance(entry.event, e.SessionCreated)), None)
 
     def _check_same(
-        self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, reference: str, given: msgspec.Raw
+        self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, references: set[str], given: msgspec.Raw
     ) -> None:
         if facts.parent is not None:
             raise SessionConflict(f"session {root} is a sub-agent's; choose another id")
-        if facts.agent != reference:
-            raise SessionConflict(f"session {root} belongs to agent {facts.agent}, not {reference}; choose another id")
+        if facts.agent not in references:
+            raise SessionConflict(
+                f"session {root} belongs to agent {facts.agent}, not {min(references)}; choose another id; if the "
+                "agent has moved, leave its old name behind where it was (from NEW import AGENT)"
+            )
         if bytes(known_input) != bytes(given):
             raise SessionConflict(
                 f"session {root} was started with input {bytes(known_input).decode()}, not {bytes(given).decode()}; "
@@ -209,10 +233,8 @@ class LocalSupervisor(Supervisor):
         now. What came for it is on disk already, so that a tree which cannot be taken up costs nobody an answer."""
         if self.store.owns(root) or self.store.get_owner(root) is not None:
             return True
-        begun = self.get_row(root).position
-        created = (row.event for row in self.store.rows(begun - 1, begun))
-        is_declared = any(isinstance(event, e.SessionCreated) and find_declared(event.agent) for event in created)
-        if self._runner.is_closed or not is_declared:
+        created = self._created(root)
+        if self._runner.is_closed or created is None or find_declared(created.agent) is None:
             return False
         try:
             await take_trees(self._runner, [root])

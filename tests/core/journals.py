@@ -50,6 +50,7 @@ FIELDS = {
     },
     "JobEnded": {"job": "j1", "how": "exited", "exit_code": 0},
     "StateSaved": {"state": Raw(b"7"), "counts": {}},
+    "PatchMarked": {"name": "check first"},
     "CancelRequested": {"by": "ben", "origin": "s"},
     "MessageReceived": {"message": "message1", "text": "go on", "by": "ana"},
     "MessageSent": {"text": "done"},

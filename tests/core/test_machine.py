@@ -67,6 +67,7 @@ ToolCallStarted           .         .         .         open      stopping  .
 ToolCallFinished          .         .         .         open      stopping  .
 ChildEnded                .         .         .         open      stopping  .
 StateSaved                .         .         .         open      stopping  .
+PatchMarked               .         .         .         open      stopping  .
 CancelRequested           .         .         .         stopping  .         .
 OperationRecalled         .         .         .         open      stopping  .
 RunPassivated             .         .         .         open      .         .
