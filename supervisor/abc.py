@@ -255,6 +255,11 @@ class Channel(ABC):
         if there is none, or none can be looked for."""
         return None
 
+    def shows_whole(self, approval: Approval) -> bool:
+        """Whether its card shows all of what is asked. Where it does not, the card offers nothing that says yes with
+        one press, and a bare "yes" in the conversation decides nothing (A11, A12)."""
+        return True
+
     def webhooks(self) -> Sequence[Webhook]:
         """Return what the platform behind the channel calls over HTTP, where a daemon serves; none by default."""
         return ()

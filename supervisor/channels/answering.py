@@ -14,9 +14,9 @@ import anyio
 import msgspec
 
 from supervisor.abc import Channel, Supervisor
-from supervisor.channels.cards import ago, path_text, summary, told
+from supervisor.channels.cards import ago, page_of, path_text, summary, told
 from supervisor.channels.lengths import fit, fit_lines
-from supervisor.channels.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of
+from supervisor.channels.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of, says_yes
 from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SupervisorError
 from supervisor.core.people import People, Person
@@ -108,6 +108,14 @@ class Answering:
             await supervisor.refuse_decision(approval.id, person.name, why, self._channel)
             return f"Not counted: {visible(why)}. It waits for somebody who may."
         return Entitled(approval, person.name)
+
+    def why_unseen(self, channel: Channel, approval: Approval, code: str, link: str | None) -> str | None:
+        """Return why a press decides nothing that says yes on a card which does not show all of it; None if it may.
+        Such cards have no button for it, but an older one may still have it."""
+        if not says_yes(code) or channel.shows_whole(approval):
+            return None
+        where = page_of(approval, link) or "supervisor approvals (on the command line)"
+        return f"Nothing was decided: the card does not show all of it. See the whole: {where}"
 
     async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
         """Wait, shortly, until the store knows of the card that was pressed: its buttons may be faster than our record

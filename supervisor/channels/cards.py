@@ -17,7 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.channels.granting import HOW_LONG, Grant, grants, where
-from supervisor.channels.visible import visible
+from supervisor.channels.lengths import length
+from supervisor.channels.visible import gathered, visible
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
@@ -83,7 +84,7 @@ def asked_facts(approval: Approval) -> list[tuple[str, str]]:
     """Return (label, text) of what is asked: a call's arguments; a question's words, and what may be answered."""
     if approval.kind == "call":
         return arguments_facts(approval.tool, approval.arguments)
-    facts = [("question", visible(approval.question or "", lines=True))]
+    facts = [("question", _text(approval.question or ""))]
     if approval.choices is not None:
         facts.append(("choices", "\n".join(quoted(choice) for choice in approval.choices)))
     elif approval.schema is not None and not is_yes_or_no(approval.schema):
@@ -114,6 +115,31 @@ def _question_card(approval: Approval, now: datetime) -> Card:
         facts=(*facts, *origin(approval, now)),
         choices=(*choices, Choice("d", "decline", unanswered)),
     )
+
+
+def with_choices(facts: tuple[tuple[str, str], ...], approval: Approval, room: int) -> tuple[tuple[str, str], ...]:
+    """Return a question's facts, with its choices if one of them does not fit on a button of `room` UTF-16 units."""
+    is_missing = approval.choices is not None and not any(label == "choices" for label, _ in facts)
+    if is_missing and any(length(visible(choice)) > room for choice in approval.choices or ()):
+        return (facts[0], asked_facts(approval)[-1], *facts[1:])
+    return facts
+
+
+def remark(approval: Approval, unseen: int, presses: int, link: str | None) -> str:
+    """Return what a card says that lacks something: `unseen` characters of what is asked, or `presses`.
+
+    `link`: where the web inbox is.
+    """
+    where = page_of(approval, link) or "supervisor approvals (on the command line)"
+    if unseen:
+        done = "answered" if approval.kind == "question" else "approved"
+        return f"{unseen} characters of it are not shown here, so it cannot be {done} here. See the whole: {where}"
+    return f"More can be decided here: {where}" if presses else ""
+
+
+def page_of(approval: Approval, link: str | None) -> str | None:
+    """Return where the web inbox shows an approval whole, if there is one."""
+    return None if link is None else f"{link.rstrip('/')}/approvals/{approval.id}"
 
 
 def headline(approval: Approval) -> str:
@@ -157,9 +183,9 @@ def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
         if value is None:
             unset.append(label)
         elif name == "command" and _is_words(value):
-            facts.append((label, visible(shlex.join(value), lines=True)))
+            facts.append((label, _text(shlex.join(value))))
         elif name == "command" and tool == "shell" and isinstance(value, str):
-            facts += [(label, visible(value, lines=True)), ("run by", "/bin/sh, which obeys ; && | > $( )")]
+            facts += [(label, _text(value)), ("run by", "/bin/sh, which obeys ; && | > $( )")]
         else:
             facts.append((label, _value_text(value)))
     if unset:
@@ -174,10 +200,14 @@ def _is_words(value: Any) -> bool:
 def _value_text(value: Any) -> str:
     """Return a string as it is where that is unmistakable, and any other value as JSON."""
     if isinstance(value, str) and ("\n" in value or _is_plain(value)):
-        return visible(value, lines=True)
+        return _text(value)
     body = msgspec.json.encode(value)
     text = body.decode()
-    return visible(text if len(text) <= 60 else msgspec.json.format(body, indent=2).decode(), lines=True)
+    return _text(text if len(text) <= 60 else msgspec.json.format(body, indent=2).decode())
+
+
+def _text(text: str) -> str:
+    return gathered(visible(text, lines=True))
 
 
 def _is_plain(text: str) -> bool:
@@ -199,14 +229,17 @@ def place(approval: Approval, arguments: Any) -> str:
 
 def question_text(approval: Approval) -> str:
     """Return a question in one line."""
-    return visible(approval.question or "", lines=True).replace("\n", " ⏎ ")
+    return _text(approval.question or "").replace("\n", " ⏎ ")
 
 
 def summary(approval: Approval, width: int = 60) -> str:
-    """Return one line for lists. It may be cut, visibly: nobody decides from a list without an id."""
+    """Return one line for lists. It may be cut in the middle, visibly: nobody decides from a list without an id."""
     is_question = approval.kind == "question"
     text = question_text(approval) if is_question else call_text(approval.tool, approval.arguments)
-    return text if len(text) <= width else text[: width - 1] + "…"
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 3
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def call_text(tool: str, arguments: Any) -> str:

@@ -6,6 +6,7 @@ never offered cannot be pressed, whoever forges the code, and what is granted is
 
 Rules
 - A press that needs words (`edit`, `explain`, `reply`) opens a form; the words come back with the same code.
+- Nothing says yes to what was not seen: where a card does not show all of it, `unseen_presses` are its buttons.
 - `decision_of` is the only way from a code to a decision, and raises InvalidInput for whatever does not fit.
 """
 
@@ -71,6 +72,16 @@ def presses_of(approval: Approval) -> list[Press]:
         Press(code=DENY, label="Deny", tone="no"),
         Press(code=EXPLAIN, label="Deny with a reason…"),
     ]
+
+
+def unseen_presses(presses: list[Press]) -> list[Press]:
+    """Return the buttons of a card that does not show all of what is asked."""
+    return [press for press in presses if not says_yes(press.code)]
+
+
+def says_yes(code: str) -> bool:
+    """Whether a press says yes to what is asked, by itself."""
+    return code.partition(".")[0] in ("approve", "yes", "choose")
 
 
 def _answers(approval: Approval) -> list[Press]:

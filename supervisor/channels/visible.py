@@ -22,6 +22,8 @@ _INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 _DOUBTFUL: Final = re.compile("[^ -~]+")
 """Runs of what is not printable ASCII; the rest, which is most of it, is taken as it is."""
 _DOUBTFUL_IN_LINES: Final = re.compile("[^ -~\n]+")
+_BLANKS: Final = re.compile(r" {41,}")
+_EMPTY_LINES: Final = re.compile(r"\n(?: *\n){10,}")
 _MARKS_IN_A_ROW: Final = 3
 """Languages stack up to three combining marks; more of them climb over the lines above and below."""
 
@@ -29,6 +31,13 @@ _MARKS_IN_A_ROW: Final = 3
 def visible(text: str, *, lines: bool = False) -> str:
     """Return the text with everything invisible or commanding made visible; `lines`: keep line ends."""
     return _escaped(text, _DOUBTFUL_IN_LINES if lines else _DOUBTFUL, _escape)
+
+
+def gathered(text: str) -> str:
+    """Return a text in which no long gap hides what comes after it: runs of more than 40 spaces, and of 10 or more
+    empty lines, are said in words."""
+    text = _EMPTY_LINES.sub(lambda run: f"\n⟨{run[0].count(chr(10)) - 1} empty lines⟩\n", text)
+    return _BLANKS.sub(lambda run: f" ⟨{len(run[0])} spaces⟩ ", text)
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:

@@ -106,11 +106,13 @@ class CardBegun(Event, frozen=True, kw_only=True):
 
 
 class CardPosted(Event, frozen=True, kw_only=True):
-    """A channel shows the approval; `card` is what the channel needs to find its card again."""
+    """A channel shows the approval; `card` is what the channel needs to find its card again. `is_whole`: whether the
+    card shows all of what is asked."""
 
     approval: str
     channel: str
     card: str = ""
+    is_whole: bool = True
 
 
 class CardFailed(Event, frozen=True, kw_only=True):

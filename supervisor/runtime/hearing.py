@@ -2,7 +2,8 @@
 
 Rules
 - A bare word decides exactly one thing: what alone waits for this person here, and was shown on a card before they said
-  it. Otherwise nothing is decided, and the reply lists what waits, with ids.
+  it; a yes, what was shown whole. Otherwise nothing is decided, and the reply lists what waits, with ids. A word with
+  an id is explicit: it also decides what a card showed in part.
 - Here is the session and all below it. What waits for somebody else does not count, and nobody decides it here.
 - Yes and no answer a question of true or false; every other question wants its own answer.
 - "approve all" is on the calls that wait when it is heard, each decided by itself; questions are not among them, and
@@ -48,7 +49,7 @@ async def hear(
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
         return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
-    if len(waiting) > 1 or not _was_shown(supervisor, waiting[0], shown_before, channel):
+    if len(waiting) > 1 or not _was_shown(supervisor, waiting[0], shown_before, channel, whole=word.is_yes):
         return Heard(kind="listed", approvals=waiting)
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
 
@@ -110,8 +111,12 @@ async def _approve_all(
     )
 
 
-def _was_shown(supervisor: "LocalSupervisor", approval: Approval, before: datetime, channel: str | None) -> bool:
-    """Whether a channel, or this one, held a card of it by then."""
+def _was_shown(
+    supervisor: "LocalSupervisor", approval: Approval, before: datetime, channel: str | None, *, whole: bool
+) -> bool:
+    """Whether a channel, or this one, held a card of it by then; `whole`: one that shows all of it."""
     rows = supervisor.store.journal(approval.session)
     posted = (row.event for row in rows if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id)
-    return any(event.at <= before and channel in (None, event.channel) for event in posted)
+    return any(
+        event.at <= before and channel in (None, event.channel) and (event.is_whole or not whole) for event in posted
+    )

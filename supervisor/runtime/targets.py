@@ -166,8 +166,9 @@ class Target:
             raise
         card.id, card.begun_at, card.failure, card.again_in = posted, None, "", AGAIN
         if posted != known and self._channel.asks:
-            now = self._runner.clock.now()
-            await self._note(approval, e.CardPosted(at=now, approval=approval.id, channel=self.name, card=posted))
+            now, is_whole = self._runner.clock.now(), self._channel.shows_whole(approval)
+            posting = e.CardPosted(at=now, approval=approval.id, channel=self.name, card=posted, is_whole=is_whole)
+            await self._note(approval, posting)
             card.is_noted = True
 
     async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:

@@ -54,6 +54,13 @@ class Wall(Channel):
         pass
 
 
+class Strip(Wall):
+    """Has no room for anything whole."""
+
+    def shows_whole(self, approval):
+        return False
+
+
 async def shown(supervisor, session: str, count: int):
     """Wait until so many cards are on the wall; returns what is pending."""
     while len(events(supervisor.store, session, e.CardPosted)) < count:
@@ -88,6 +95,18 @@ async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
         heard = await supervisor.hear("s", f"yes {approval.id}", "ana", posted - timedelta(seconds=1))
         assert heard.verdicts[0].kind == "won"
         assert await run.result() == ["ok"]
+
+
+async def test_a_bare_yes_decides_nothing_that_was_shown_in_part():
+    """A11, A12: the reply lists it with its id, which is explicit; a bare no needs to see no more."""
+    async with opened(channels=[Strip()]) as supervisor:
+        run = await supervisor.start(deploys, ["a", "b"], session="s")
+        first, second = await shown(supervisor, "s", 2)
+        await supervisor.hear("s", f"yes {first.id}", "ana", EVER)
+        assert (await supervisor.hear("s", "yes", "ana", EVER)).kind == "listed"
+        assert supervisor.find_approvals() == [second]
+        assert (await supervisor.hear("s", "no", "ana", EVER)).kind == "decided"
+        assert await run.result() == ["ok", "denied"]
 
 
 async def test_of_several_a_bare_word_decides_none_and_an_id_decides_one():

@@ -175,6 +175,24 @@ def test_a_person_decides_with_the_keyboard_alone(one_daemon, person, tmp_path):
     assert file.read_text() == "one\ntwo\n"
 
 
+def test_a_key_approves_nothing_whose_end_was_not_on_screen(one_daemon, person):
+    """A11: the first press shows the end of a long card, where its buttons stand; nothing of it is scrolled away."""
+    start(one_daemon, "long", {"\n".join(f"line {number}" for number in range(200)): "/dev/null"})
+    ana = person(one_daemon)
+    ana.see(ana.card("line 0"))
+    code = ana.card("line 0").locator("pre.code")
+    assert code.evaluate("each => each.scrollHeight <= each.clientHeight + 1")
+    ana.page.locator("#main").focus()
+    ana.page.keyboard.press("j")
+    ana.page.evaluate("scrollTo(0, 0)")
+    ana.page.keyboard.press("a")
+    ana.page.wait_for_function("document.getElementById('news').textContent")
+    with one_daemon.client() as client:
+        assert pending_of(client, "long")
+    ana.page.keyboard.press("a")
+    assert "noted" in outcome(one_daemon, "long")
+
+
 def test_a_person_answers_questions(one_daemon, person):
     """One of several, yes or no, in one's own words; a click on a choice is that choice, whatever it says."""
     with one_daemon.client() as client:

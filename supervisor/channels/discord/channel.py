@@ -28,7 +28,7 @@ from supervisor.abc import Channel, Supervisor, Webhook, WebhookReply
 from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided
 from supervisor.channels.discord import interactions
-from supervisor.channels.discord.components import card_message, code_block, form_modal, retired_message
+from supervisor.channels.discord.components import card_message, code_block, form_modal, retired_message, shows_whole
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
 from supervisor.channels.presses import FORMS
@@ -142,7 +142,10 @@ class Discord(Channel):
         return f"{self._conversation}:{posted['id']}"
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._update(card, retired_message(approval, _now()))
+        await self._update(card, retired_message(approval, _now(), self._link))
+
+    def shows_whole(self, approval: Approval) -> bool:
+        return shows_whole(approval)
 
     async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
         """Show an approval on its old card; False if that cannot be: it is gone, or where we may not write any more."""
@@ -284,6 +287,8 @@ class Discord(Channel):
         found = await self._answering.find_entitled(self._supervisor, act.approval, act.user)
         if isinstance(found, str):
             return found
+        if (unseen := self._answering.why_unseen(self, found.approval, act.code, self._link)) is not None:
+            return unseen
         await self._answering.until_recorded(self._supervisor, found.approval)
         result = await self._answering.decide(self._supervisor, found, act.code, act.text, _now())
         if result.is_stale and act.card:

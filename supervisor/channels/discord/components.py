@@ -4,7 +4,8 @@ Rules
 - What agents and tools wrote stands in code blocks, out of which nothing can break: Discord interprets marks, links and
   mentions everywhere else. Mentions are switched off for the whole message as well.
 - Every limit of Discord's is held here, before anything is sent. What does not fit is cut visibly, with a link to the
-  web inbox; ids and patterns are never cut: what could not be shown whole is not offered.
+  approval's own page, and a card that is cut has no button that says yes. Ids and patterns are never cut: what could
+  not be shown whole is not offered.
 - A button's id is the press and the approval, 100 characters at most: that is all that comes back.
 - Pure: `now` is an argument.
 """
@@ -12,15 +13,16 @@ Rules
 from datetime import datetime
 from typing import Any, Final
 
-from supervisor.channels.cards import decided, headline, make_card, summary
+from supervisor.channels.cards import decided, headline, make_card, page_of, remark, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of
+from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of, unseen_presses
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval
 
 TITLE: Final = 256
 DESCRIPTION: Final = 4096
 FOOTER: Final = 2048
+ALL_FACTS: Final = DESCRIPTION - 600
 LABEL: Final = 80
 CUSTOM_ID: Final = 100
 IN_A_ROW: Final = 5
@@ -43,14 +45,16 @@ Message = dict[str, Any]
 
 
 def card_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
-    """Return what to post for a pending approval. `link`: where the whole of it can be seen."""
+    """Return what to post for a pending approval. `link`: where the web inbox is."""
     card = make_card(approval, now)
-    facts, is_cut = fit_facts(tuple((_unended(label), _behind_gutter(text)) for label, text in card.facts), BODY)
+    facts, unseen = _fit(approval, now)
     presses, missing = _that_fit(approval)
-    remark = _remark(is_cut, missing, link)
+    if unseen:
+        presses = unseen_presses(presses)
+    lacks = remark(approval, unseen, missing, link)
     embed = {
         "title": fit(_inert(card.headline), TITLE, remark=False),
-        "description": code_block(_lines(facts), DESCRIPTION - 600) + (f"\n{remark}" if remark else ""),
+        "description": code_block(_lines(facts), ALL_FACTS) + (f"\n{lacks}" if lacks else ""),
         "color": _WAITING,
         "footer": {"text": approval.id},
         "fields": [
@@ -62,11 +66,27 @@ def card_message(approval: Approval, now: datetime, link: str | None = None) -> 
     return _message(embed, [_row(presses[at : at + IN_A_ROW], approval) for at in range(0, len(presses), IN_A_ROW)])
 
 
-def retired_message(approval: Approval, now: datetime) -> Message:
+def shows_whole(approval: Approval) -> bool:
+    """Whether a card of it shows all of what is asked."""
+    return not _fit(approval, approval.created_at)[1]
+
+
+def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
+    """Return the facts as they stand on the card, and how many characters of what is asked are not there."""
+    card = make_card(approval, now)
+    shown = with_choices(card.facts, approval, LABEL)
+    facts, unseen = fit_facts(tuple((_unended(label), _behind_gutter(text)) for label, text in shown), BODY)
+    unseen += max(0, length(_inert(card.headline)) - TITLE)
+    return facts, unseen + max(0, length(_lines(facts)) - (ALL_FACTS - 8))
+
+
+def retired_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
     """Return what stands there when nobody needs to decide any more: nothing on it can be pressed."""
+    page = page_of(approval, link)
+    became = code_block(f"{summary(approval, 200)}\n{decided(approval, now)}", ALL_FACTS)
     embed = {
         "title": fit(_inert(headline(approval)), TITLE, remark=False),
-        "description": code_block(f"{summary(approval, 200)}\n{decided(approval, now)}", DESCRIPTION),
+        "description": f"{became}\n{page}" if page else became,
         "color": _YES if approval.status in ("approved", "answered") else _NO,
         "footer": {"text": approval.id},
     }
@@ -160,13 +180,6 @@ def _unended(text: str) -> str:
 def _inert(text: str) -> str:
     """Return text in which Discord finds no marks: each is escaped."""
     return "".join("\\" + char if char in "\\*_~`|>#[]()@<:-" else char for char in text)
-
-
-def _remark(is_cut: bool, missing: int, link: str | None) -> str:
-    where = f"in the web inbox: {link}" if link else "with: supervisor approvals"
-    if is_cut:
-        return f"Not all of it is shown here. See the whole {where}"
-    return f"More can be decided {where}" if missing else ""
 
 
 def _message(embed: Message, rows: list[Message]) -> Message:

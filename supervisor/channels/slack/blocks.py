@@ -3,8 +3,9 @@
 Rules
 - What agents and tools wrote stands in plain and preformatted text only: Slack interprets neither marks, links nor
   mentions there.
-- Every limit of Slack's is held here, before anything is sent. What does not fit is cut visibly, with a link to the web
-  inbox; ids and patterns are never cut: what could not be shown whole is not offered.
+- Every limit of Slack's is held here, before anything is sent. What does not fit is cut visibly, with a link to the
+  approval's own page, and a card that is cut has no button that says yes. Ids and patterns are never cut: what could
+  not be shown whole is not offered.
 - The card is found again by its block's id, also by a process that does not know that it posted it.
 - Pure: `now` is an argument.
 """
@@ -14,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.cards import decided, headline, make_card, path_text, summary
+from supervisor.channels.cards import decided, headline, make_card, page_of, path_text, remark, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of
+from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of, unseen_presses
 from supervisor.channels.visible import visible
 from supervisor.core.values import Approval
 
@@ -36,10 +37,12 @@ Block = dict[str, Any]
 
 
 def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> list[Block]:
-    """Return the blocks of a pending approval. `link`: where the whole of it can be seen."""
+    """Return the blocks of a pending approval. `link`: where the web inbox is."""
     card = make_card(approval, now)
-    facts, is_cut = fit_facts(card.facts, BODY)
+    facts, unseen = _fit(approval, now)
     presses, missing = _that_fit(approval)
+    if unseen:
+        presses = unseen_presses(presses)
     rows = [presses[first : first + BUTTONS] for first in range(0, len(presses), BUTTONS)]
     blocks = [
         _header("A question for you" if approval.kind == "question" else f"Approve {visible(approval.tool)}?"),
@@ -57,16 +60,29 @@ def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> l
         }
         for number, row in enumerate(rows)
     ]
-    if remark := _remark(is_cut, missing, link):
-        blocks.append(_context(remark))
+    if lacks := remark(approval, unseen, missing, link):
+        blocks.append(_context(lacks))
     return blocks
 
 
-def retired_blocks(approval: Approval, now: datetime) -> list[Block]:
+def shows_whole(approval: Approval) -> bool:
+    """Whether a card of it shows all of what is asked."""
+    return not _fit(approval, approval.created_at)[1]
+
+
+def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
+    """Return the facts as they stand on the card, and how many characters of what is asked are not there."""
+    card = make_card(approval, now)
+    facts, unseen = fit_facts(with_choices(card.facts, approval, BUTTON), BODY)
+    return facts, unseen + max(0, length(card.headline) - SECTION)
+
+
+def retired_blocks(approval: Approval, now: datetime, link: str | None = None) -> list[Block]:
     """Return the blocks of an approval that nobody needs to decide any more: nothing on it can be pressed."""
     block = _section(f"{fit(headline(approval), 500)}\n{summary(approval, 200)}")
     block["block_id"] = block_id(approval.id)
-    return [block, _context(decided(approval, now), approval.id)]
+    page = page_of(approval, link)
+    return [block, _context(decided(approval, now), approval.id, *([page] if page else []))]
 
 
 def card_text(approval: Approval) -> str:
@@ -155,13 +171,6 @@ def _facts(facts: Facts) -> Block:
         else:
             elements.append(_rich(_text(f"{label}  ", bold=True), _text(f"{text}\n")))
     return {"type": "rich_text", "elements": elements}
-
-
-def _remark(is_cut: bool, missing: int, link: str | None) -> str:
-    where = f"in the web inbox: {link}" if link else "with: supervisor approvals"
-    if is_cut:
-        return f"Not all of it is shown here. See the whole {where}"
-    return f"More can be decided {where}" if missing else ""
 
 
 def _rich(*elements: Block) -> Block:

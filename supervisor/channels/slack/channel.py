@@ -28,7 +28,15 @@ from supervisor.channels.answering import Answering, Reply
 from supervisor.channels.cards import decided
 from supervisor.channels.lengths import fit
 from supervisor.channels.presses import FORMS
-from supervisor.channels.slack.blocks import block_id, card_blocks, card_text, form_view, inert, retired_blocks
+from supervisor.channels.slack.blocks import (
+    block_id,
+    card_blocks,
+    card_text,
+    form_view,
+    inert,
+    retired_blocks,
+    shows_whole,
+)
 from supervisor.channels.slack.payloads import Command, Payload, Press, Words, read
 from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import Talk
@@ -116,7 +124,10 @@ class Slack(Channel):
         return f"{posted['channel']}:{posted['ts']}"
 
     async def retire(self, approval: Approval, card: str) -> None:
-        await self._update(card, {"blocks": retired_blocks(approval, _now()), "text": card_text(approval)})
+        await self._update(card, {"blocks": retired_blocks(approval, _now(), self._link), "text": card_text(approval)})
+
+    def shows_whole(self, approval: Approval) -> bool:
+        return shows_whole(approval)
 
     async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
         """Show an approval on its old card; False if that cannot be: it is gone, or where we may not write any more."""
@@ -246,6 +257,9 @@ class Slack(Channel):
             else:
                 await self._whisper(press, f"Nothing is to be decided any more: {decided(found.approval, _now())}.")
                 await self._retire_pressed(press)
+            return None
+        if (unseen := self._answering.why_unseen(self, found.approval, press.code, self._link)) is not None:
+            await self._whisper(press, unseen)
             return None
         await self._answering.until_recorded(self._supervisor, found.approval)
         result = await self._answering.decide(self._supervisor, found, press.code, press.text, _now())

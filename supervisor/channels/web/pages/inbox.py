@@ -4,7 +4,8 @@ The words are those of channels/cards.py and granting.py, which all surfaces sha
 history.
 
 Rules
-- Everything of the call is on the card. What is long is scrolled, and its length is said above it.
+- Everything of the call is on the card, and while it is pending nothing of it is scrolled away: its buttons stand below
+  all of it. How long it is is said above it.
 - A standing rule is shown, tool and pattern, where it is granted, in the words of what will not be asked again.
 - A card that is decided says by whom and when, keeps what was asked, and offers nothing.
 """
@@ -30,14 +31,14 @@ from supervisor.channels.cards import (
     quoted,
 )
 from supervisor.channels.granting import HOW_LONG, WIDER, grants, reach
-from supervisor.channels.visible import json_text, visible
+from supervisor.channels.visible import gathered, json_text, visible
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision
 
 LONG: Final = 24
-"""Lines from which on an argument is scrolled."""
+"""Lines from which on it is said how many there are, and from which on an argument is scrolled once it is decided."""
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
 """What tools call a text and what replaces it; shown as the difference."""
 
@@ -187,7 +188,7 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
         for old, new in _PAIRS:
             before, after = rest.get(old), rest.get(new)
             if isinstance(before, str) and isinstance(after, str):
-                text = change(visible(before, lines=True), visible(after, lines=True))
+                text = change(gathered(visible(before, lines=True)), gathered(visible(after, lines=True)))
                 if text is not None:
                     found.append(_fact(f"{old} → {new}", text, "change"))
                     rest = {name: value for name, value in rest.items() if name not in (old, new)}

@@ -4,7 +4,8 @@
 // - Everything shown is drawn by the server: news says *that* something changed, the page is asked what it looks like.
 // - How long ago something was is told by the server's clock; the reader's may be wrong.
 // - What a person reads or types in is never moved or taken away: a decided card keeps its place, a new one comes last,
-//   nothing takes the focus. A key decides only the card that has the focus.
+//   nothing takes the focus. A key decides only the card that has the focus, and only by a button that is on screen:
+//   it stands below all that is asked.
 // - While the connection is lost the page says that it may be old. It comes back by itself and misses nothing: the
 //   stream goes on behind the last event that was seen.
 "use strict";
@@ -223,10 +224,18 @@
     if (target.matches("details, form")) {
       target.open = true;
       target.querySelector("textarea").focus();
-    } else {
+    } else if (isOnScreen(target)) {
       target.click();
+    } else {
+      target.scrollIntoView({ block: "end" });
+      announce("Nothing is decided yet: read to the end of the card, then press again.");
     }
   });
+
+  function isOnScreen(element) {
+    const box = element.getBoundingClientRect();
+    return box.top >= 0 && box.bottom <= innerHeight;
+  }
 
   // Only one of a card's drawers is open.
   document.addEventListener("toggle", (event) => {
