@@ -1,16 +1,18 @@
 """Both backends: real time by default, virtual time for a module that says `anyio_backend = virtual_backend`."""
 
+import faulthandler
 import os
 
+import preloaded
 import pytest
 from hypothesis import HealthCheck, settings
 
 from supervisor.testing import virtual_asyncio, virtual_trio
 
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
-settings.register_profile(
-    "house", deadline=None, derandomize="CI" in os.environ, suppress_health_check=[HealthCheck.too_slow]
-)
+# `--hypothesis-profile=random --hypothesis-seed=N` is the other run of CI, whose examples are new each time.
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("house", settings.get_profile("random"), derandomize="CI" in os.environ)
 settings.load_profile("house")
 
 
@@ -21,6 +23,16 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_runtest_setup(item):
+    """The soak takes longer than a test that hangs."""
+    if item.get_closest_marker("soak"):
+        faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_sessionfinish():
+    preloaded.close()
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -13,6 +13,7 @@ import termios
 import time
 from pathlib import Path
 
+import preloaded
 import pytest
 
 PATIENCE = 60.0  # seconds until a test gives up: a busy machine is no failure
@@ -28,14 +29,14 @@ class PtyProgram:
         kept = {
             name: value for name, value in os.environ.items() if name not in ("EDITOR", "VISUAL", "SUPERVISOR_CALL")
         }
-        self.process = subprocess.Popen(
+        self.process = preloaded.Popen(
             [sys.executable, *arguments],
             stdin=self.slave,
             stderr=self.slave,
             stdout=self.slave if is_whole else subprocess.PIPE,
             env={**kept, "TERM": "xterm", **env},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            is_on_terminal=True,
         )
         self.raw = b""
         self._mark = 0
@@ -60,7 +61,9 @@ class PtyProgram:
 
     def press_to_the_end(self, key: str) -> tuple[int, bytes]:
         """Press a key again and again, as often as it takes until the program ends."""
+        give_up_at = time.monotonic() + PATIENCE
         while self.process.poll() is None:
+            assert time.monotonic() < give_up_at, f"it did not end; the terminal has\n{self.text}"
             self.press(key)
             self._read(0.2)
         return self.end()
@@ -69,7 +72,9 @@ class PtyProgram:
         """Wait for the program's end, perhaps by a signal; returns its code and its stdout."""
         if number is not None:
             self.process.send_signal(number)
+        give_up_at = time.monotonic() + PATIENCE
         while self.process.poll() is None:
+            assert time.monotonic() < give_up_at, f"it did not end; the terminal has\n{self.text}"
             self._read(0.05)
         while self._read(0):
             pass

@@ -8,6 +8,7 @@ import sys
 import termios
 from pathlib import Path
 
+import preloaded
 import pytest
 
 pytestmark = pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -44,7 +45,7 @@ def test_a_rule_is_granted_by_the_number_of_the_pattern_that_was_shown(on_termin
     program.see('always: {"count":1,"name":"same"}')
     assert json.loads(program.end()[1]) == ["noted same 1"]
     again = [sys.executable, Path(__file__).with_name("asking.py"), backend, tmp_path / "state.db", "same", "same"]
-    done = subprocess.run(again, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, "SESSION": "next"})
+    done = preloaded.run(again, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, "SESSION": "next"})
     assert json.loads(done.stdout) == ["noted same 1", "noted same 1"]
 
 
@@ -96,7 +97,7 @@ def test_a_card_that_is_decided_elsewhere_says_so(on_terminal, backend, tmp_path
     program.see("Ctrl-C")
     approval = program.text.split("approval ")[1].split()[0]
     command = [sys.executable, "-m", "supervisor", "approve", approval, "--by", "bob", "--store", tmp_path / "state.db"]
-    subprocess.run(command, check=True, capture_output=True)
+    assert preloaded.run(command, capture_output=True).returncode == 0
     program.see("bob")
     program.see(approval)
     assert json.loads(program.end()[1]) == ["noted only 1"]
@@ -164,7 +165,7 @@ def test_without_a_terminal_cards_are_plain_lines(backend, tmp_path: Path):
     """In a log or a pipe an approval is text with its id, without any escape sequence."""
     program = Path(__file__).with_name("asking.py")
     arguments = [sys.executable, program, backend, tmp_path / "state.db", "only"]
-    with subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    with preloaded.Popen(arguments, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         line = next(line for line in process.stderr if line.strip().startswith(b"approval"))
         assert len(line.split()[-1]) == 32
         assert b"\x1b" not in line

@@ -1,4 +1,5 @@
-"""The command line as its users have it: a process, its exit code, and its two streams."""
+"""The command line as its users have it: a process, its exit code, and its two streams. Most processes are forks of an
+interpreter that has imported the package; `supervisor.real` starts the command that is installed."""
 
 import json
 import os
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 
 AGENTS = Path(__file__).with_name("agents.py")
@@ -37,7 +39,7 @@ class CommandLine:
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str, **env: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
+        process = preloaded.Popen(
             [sys.executable, "-m", "supervisor", *arguments],
             cwd=self.folder,
             env={**self.env, **env},
@@ -48,6 +50,12 @@ class CommandLine:
         )
         self.started.append(process)
         return process
+
+    def real(self, *arguments: str) -> Answer:
+        """Run the console script in an interpreter of its own."""
+        command = [Path(sys.executable).with_name("supervisor"), *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=60)
+        return Answer(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *arguments: str, **env: str) -> Answer:
         process = self.start(*arguments, **env)

@@ -161,5 +161,5 @@ def test_a_command_that_serves_nobody_imports_no_server(tmp_path: Path):
 
 def test_the_version_is_the_distributions(supervisor):
     """`supervisor --version` says which program this is."""
-    answer = supervisor("--version")
+    answer = supervisor.real("--version")
     assert (answer.code, answer.out.split()[0]) == (0, "subagent-supervisor")

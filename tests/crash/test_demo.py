@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 
 pytestmark = pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -26,7 +27,7 @@ class Demo:
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "supervisor", *arguments]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, cwd=self.folder, env=self.env, text=True, **pipes)
+        return preloaded.Popen(command, cwd=self.folder, env=self.env, text=True, **pipes)
 
     def run(self, *arguments: str) -> tuple[int, Any]:
         with self.start(*arguments, "--json") as process:

@@ -1,8 +1,9 @@
 """R5: a run that kills its process is given up; its neighbours, which died with it as often, are not."""
 
 import signal
-import subprocess
 import sys
+
+import preloaded
 
 from supervisor import SqliteStore
 
@@ -37,7 +38,7 @@ def test_a_neighbour_of_a_run_that_kills_its_process_is_not_given_up_with_it(tmp
     """At their last chance they begin one after the other, so that each dies of its own deeds only."""
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", backend]
-    codes = [subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60).returncode for _ in range(5)]
+    codes = [preloaded.run(command, cwd=tmp_path, capture_output=True, timeout=60).returncode for _ in range(5)]
 
     assert codes[:2] == [-signal.SIGKILL] * 2
     assert codes[-1] == 0

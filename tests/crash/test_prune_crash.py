@@ -1,9 +1,9 @@
 """A prune that is killed leaves whole trees only."""
 
 import signal
-import subprocess
 import sys
 
+import preloaded
 import pytest
 
 from supervisor import SqliteStore
@@ -52,7 +52,7 @@ def test_a_killed_prune_leaves_whole_trees(tmp_path, backend, when, gone):
     """Killed inside the transaction of the second tree, or right behind it."""
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", backend, when, "2"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = preloaded.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr
     store = SqliteStore(tmp_path / "state.db")
     store.open()

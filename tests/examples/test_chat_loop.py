@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import preloaded
 import pytest
 from model_server import scripted_model
 
@@ -49,7 +50,7 @@ def test_a_loop_that_is_killed_while_a_person_thinks_goes_on_and_does_nothing_tw
 
         def begin(*arguments: str) -> "subprocess.Popen[str]":
             options = ["--wait", "--backend", backend, *ending]
-            return subprocess.Popen(
+            return preloaded.Popen(
                 [*command, *arguments, *options], cwd=tmp_path, env=env, text=True, stdin=-3, stdout=-1, stderr=-1
             )
 
@@ -61,7 +62,7 @@ def test_a_loop_that_is_killed_while_a_person_thinks_goes_on_and_does_nothing_tw
             first.kill()
             first.communicate()
         second = begin("resume", "talk")
-        approving = [subprocess.Popen([*command, "approve", each, *ending], stdout=-3, stderr=-3) for each in ids]
+        approving = [preloaded.Popen([*command, "approve", each, *ending], stdout=-3, stderr=-3) for each in ids]
         assert [each.wait(timeout=60) for each in approving] == [0, 0]
         out, err = second.communicate(timeout=60)
     assert (second.returncode, "all is done" in out) == (0, True), err

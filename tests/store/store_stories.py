@@ -6,6 +6,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import preloaded
 from msgspec import Raw
 
 from supervisor.abc import Row
@@ -95,11 +96,12 @@ def python(code, *arguments, prefix=(), **options):
     """Start a real process that runs `code` with these modules at hand."""
     here = Path(__file__).parent
     prelude = "import os, sys, time\nfrom store_stories import *\nfrom supervisor.store.sqlite import SqliteStore\n"
-    return subprocess.Popen(
+    start = subprocess.Popen if prefix else preloaded.Popen
+    return start(
         [*prefix, sys.executable, "-c", prelude + code, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"},
+        env={**os.environ, "PYTHONPATH": f"{here}:{here.parent}"},
         **options,
     )

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import preloaded
+
 CRASH = """
 import os, signal, sys
 from datetime import UTC, datetime
@@ -37,10 +39,10 @@ def test_processes_that_open_a_store_together_wait_for_the_one_that_recovers_it(
     """A log that was left by a crash is recovered by the first; nobody is refused for coming in the middle of it."""
     path = str(tmp_path / "state.db")
     for turn in range(4):
-        assert subprocess.run([sys.executable, "-c", CRASH, path]).returncode == -signal.SIGKILL
+        assert preloaded.run([sys.executable, "-c", CRASH, path]).returncode == -signal.SIGKILL
         go = tmp_path / f"go{turn}"
         command = [sys.executable, "-c", OPEN, path, str(go)]
-        openers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)]
+        openers = [preloaded.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)]
         for opener in openers:
             assert opener.stdout.readline()
         go.touch()

@@ -3,12 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
+import preloaded
 import pytest
 from calling import events, plain
 from real_processes import new_marker, no_descriptor_left, processes_with, real_backend  # noqa: F401 - fixtures
@@ -74,9 +74,9 @@ async def one_job(ctx: Context, given: dict[str, str]) -> dict[str, Any]:
 def start(backend, path, name, given, nth=0, when="never"):
     """Start a process that runs an agent, and kills itself at its n-th commit."""
     here = Path(__file__).parent
-    env = {**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"}
+    env = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
     argv = [sys.executable, "-c", DYING, backend, str(path), name, json.dumps(given), str(nth), when]
-    return subprocess.Popen(argv, env=env)
+    return preloaded.Popen(argv, env=env)
 
 
 async def go_on(path, spec, given):
@@ -143,8 +143,8 @@ async def die_during_call(backend, path, given, folder):
     store.open()
     (began,) = events(store, "s", e.ToolCallStarted)
     store.close()
-    os.kill(owner.pid, signal.SIGSTOP)  # or it would end the command itself
-    os.waitid(os.P_PID, owner.pid, os.WSTOPPED)  # a signal that was sent has not stopped anybody yet
+    owner.send_signal(signal.SIGSTOP)  # or it would end the command itself
+    assert owner.stops()
     os.kill(find(began.process).parent, signal.SIGKILL)
     owner.kill()
     owner.wait()

@@ -4,12 +4,12 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
+import preloaded
 import pytest
 from calling import call_shell, events, keeper, plain, sleeper
 from real_processes import new_marker, no_descriptor_left, process_state, real_backend  # noqa: F401 - fixtures
@@ -60,8 +60,8 @@ async def told(store, session="s"):
 def crash_with_job(backend, store, call, program=CRASHING, until=e.OperationStarted):
     """Let a process begin a job, and be killed when the call's result is on disk; returns how the job began."""
     here = Path(__file__).parent
-    env = {**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"}
-    with subprocess.Popen([sys.executable, "-c", program, backend, store, json.dumps(call)], env=env) as owner:
+    env = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
+    with preloaded.Popen([sys.executable, "-c", program, backend, store, json.dumps(call)], env=env) as owner:
         while not (Path(store).exists() and reading(store, lambda s: s.journal("s") and events(s, "s", until))):
             assert owner.poll() is None
         owner.kill()
@@ -170,7 +170,7 @@ async def test_a_job_that_cannot_begin_is_a_failed_launch(call):
 async def test_a_job_whose_warden_dies_at_its_beginning_is_not_said_to_have_begun(call, tmp_path):
     """Whether it has, nobody can tell."""
     _, folder = make_job_folder(str(tmp_path), "s")
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         async with BackgroundProcess("sleep 1000", folder, cwd=None, env=call["env"]) as process:
             os.kill(process.guard, signal.SIGSTOP)
             async with anyio.create_task_group() as group:
@@ -205,7 +205,7 @@ async def test_a_job_that_is_cancelled_natively_as_it_is_committed_is_told_of(ca
             tasks[0].uncancel()
 
     store = Cancelling()
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         async with open_supervisor(store, unattended="approve") as supervisor:
             await (await supervisor.start(impatient, session="s")).result()
             assert [event.job for event in await told(store)] == [events(store, "s", e.JobStarted)[0].job]
@@ -214,7 +214,7 @@ async def test_a_job_that_is_cancelled_natively_as_it_is_committed_is_told_of(ca
 async def test_a_job_whose_owner_dies_at_its_beginning_goes_on_under_its_warden(call, tmp_path):
     """Released, and nobody there any more to hear that it has begun: its end is written down as any other's."""
     _, folder = make_job_folder(str(tmp_path), "s")
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         async with BackgroundProcess("sleep 0.1; exit 7", folder, cwd=None, env=call["env"]) as process:
             os.kill(process.guard, signal.SIGSTOP)
             await process.release()
@@ -357,7 +357,7 @@ async def test_a_job_that_its_sessions_end_should_have_ended_is_ended_at_the_nex
     too_late = "import supervisor.tools.job_watch as watch; watch.LOOK_AGAIN = 1000\n"
     crash_with_job("asyncio", path, call, too_late + CRASHING.replace("sleeper", "caller"), e.RunFinished)
     store = SqliteStore(path)
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         async with open_supervisor(store, adopt=how == "adopt") as supervisor:
             if how == "resume":
                 assert await supervisor.resume() == []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 
 from supervisor.transcripts import write
@@ -49,9 +50,7 @@ print(steps)
 
 
 def crash(path, step):
-    return subprocess.run(
-        [sys.executable, "-c", KILLED_AT, path, str(step)], capture_output=True, text=True, check=False
-    )
+    return preloaded.run([sys.executable, "-c", KILLED_AT, path, str(step)], capture_output=True, text=True)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import preloaded
 
 AGENTS = Path(__file__).with_name("served_agents.py")
 TOKEN = "a-token-that-is-long-enough-for-tests"
@@ -42,7 +43,7 @@ class DaemonProcess:
 
     def _run(self, *arguments: str, stderr: Any, **env: str) -> "subprocess.Popen[bytes]":
         ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
-        return subprocess.Popen(
+        return preloaded.Popen(
             [sys.executable, "-m", "supervisor", *arguments, "--store", str(self.store)],
             cwd=self.folder,
             env={name: value for name, value in {**ours, "SUPERVISOR_TOKEN": TOKEN, **env}.items() if value},

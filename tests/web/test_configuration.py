@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
+import preloaded
 import pytest
 from daemons import AGENTS, TOKEN, until
 
@@ -94,7 +95,7 @@ def test_what_is_right_comes_to_people_rules_and_reservations(tmp_path):
 
 def supervisor(tmp_path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     command, env = [sys.executable, "-m", "supervisor", *arguments], os.environ | environment
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=env)
+    return preloaded.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=env)
 
 
 def test_the_example_is_right_and_says_what_there_is(tmp_path):
