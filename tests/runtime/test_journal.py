@@ -224,9 +224,8 @@ async def test_a_scope_of_the_programs_that_is_cancelled_at_its_nth_append_loses
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_many_callers_share_commits(kind, tmp_path, monkeypatch):
+async def test_many_callers_share_commits(kind, tmp_path):
     """A1: whoever finds the writer idle commits at once, the rest gather behind it."""
-    monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 1e9)  # a thread does not hold the virtual clock
     commits = []
     base = MemoryStore if kind == "memory" else SqliteStore
 

@@ -17,10 +17,9 @@ troubles: Counter[str] = Counter()
 
 
 @pytest.fixture(autouse=True)
-def _nothing_has_run(monkeypatch):
+def _nothing_has_run():
     effects.clear()
     troubles.clear()
-    monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 1e9)  # a thread does not hold the virtual clock
 
 
 @tool(approval="never")

@@ -14,9 +14,8 @@ effects: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _nothing_has_run(monkeypatch):
+def _nothing_has_run():
     effects.clear()
-    monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 1e9)  # a thread does not hold the virtual clock
 
 
 class Killed(Exception):

@@ -7,6 +7,7 @@ import pytest
 from store_stories import append, asked, created, decided, everything, finished, python, started
 
 from supervisor.core.errors import NotFound, StoreUnreadable
+from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.store import schema
 from supervisor.store.listing import UNREADABLE
 from supervisor.store.sqlite import SqliteStore
@@ -68,6 +69,7 @@ def test_an_empty_file_becomes_a_store(path):
     make(path)
     store = SqliteStore(path, create=False)
     store.open()
+    assert [type(row.event) for row in store.journal("a")] == [SessionCreated, RunStarted]
     store.close()
 
 
