@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
@@ -45,7 +46,7 @@ class Index:
         self.marks = array("B")
         self.keys = array("q")
         self.notes: dict[str, Any] = {}
-        """What a format remembers of the file as a whole: a bounded number of things."""
+        """What a format remembers of the file as a whole: few things."""
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -62,6 +63,13 @@ class Index:
         self.mark_lines.append(at)
         self.marks.append(mark)
         self.keys.append(hash(key) if key else 0)
+
+    def calls(self, at: int) -> list[tuple[int, int]] | None:
+        """Return the marks and keys of the calls at a line; None where it is no message of the assistant."""
+        begin, end = bisect_left(self.mark_lines, at), bisect_right(self.mark_lines, at)
+        if begin == end or self.marks[begin] not in (FRAME, SKIPPED):
+            return None
+        return list(zip(self.marks[begin + 1 : end], self.keys[begin + 1 : end], strict=True))
 
     def path(self, tip: int) -> bytearray:
         """Return a 1 for each line on the way from `tip` to the root, a 0 for every other."""

@@ -1,12 +1,13 @@
 """pi's messages, which all its session formats share.
 
 Theory: `toolCall` blocks of an assistant's message are answered by `toolResult` messages. pi leaves a message that
-ended in an error, or was aborted, out of every request, but not the results that refer to it.
+ended in an error, or was aborted, out of every request, but not the results that refer to it. What it sends of an
+entry, a later `context_edit` on the same branch may replace, or omit; the latest of several wins.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,11 +36,28 @@ class Entry(msgspec.Struct):
     parentId: str | None = None  # noqa: N815
     message: Message | None = None
     firstKeptEntryIndex: int = -1  # noqa: N815
+    targetId: str = ""  # noqa: N815
+    replacement: msgspec.Raw = ABSENT
+
+
+class Replacement(msgspec.Struct):
+    content: msgspec.Raw
+
+
+class Edit(NamedTuple):
+    """What a `context_edit` makes of another entry."""
+
+    at: int
+    target: int
+    """The hash of the entry's id."""
+    calls: list[tuple[int, int]] | None
+    """Marks and keys of the calls that an assistant's message has then; None where the entry is omitted."""
 
 
 ENTRIES = msgspec.json.Decoder(Entry)
 SPEAKING = frozenset({"message"})
 SPOKEN = frozenset({"message"})
+_REPLACEMENTS = msgspec.json.Decoder(Replacement | None)
 _BLOCKS = msgspec.json.Decoder(list[Block])
 _SENT = frozenset({"compaction", "branch_summary", "custom_message", "reset"})
 
@@ -59,11 +77,29 @@ def mark_entry(entry: Entry, at: int, index: Index) -> None:
         index.mark(at, RESULT, message.toolCallId)
     elif message.role == "assistant":
         index.mark(at, SKIPPED if message.stopReason in ("error", "aborted") else FRAME)
-        for block in decode_blocks(message.content, _BLOCKS):
-            if block.type == "toolCall":
-                index.mark(at, CALL if _is_whole(block) else UNANSWERABLE, block.id)
+        for mark, call_id in _calls(message.content):
+            index.mark(at, mark, call_id)
     else:
         index.mark(at, SAID)
+
+
+def edit_of(entry: Entry, at: int) -> Edit:
+    """Read a `context_edit`."""
+    if not entry.targetId:
+        raise ShapeError("it is a context_edit that names no entry")
+    try:
+        replacement = _REPLACEMENTS.decode(entry.replacement)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ShapeError(f"its replacement: {error}") from None
+    calls = None
+    if replacement is not None:
+        calls = [(mark, hash(own) if own else 0) for mark, own in _calls(replacement.content)]
+    return Edit(at, hash(entry.targetId), calls)
+
+
+def _calls(content: msgspec.Raw) -> list[tuple[int, str]]:
+    blocks: list[Block] = decode_blocks(content, _BLOCKS)
+    return [(CALL if _is_whole(block) else UNANSWERABLE, block.id) for block in blocks if block.type == "toolCall"]
 
 
 def _is_whole(block: Block) -> bool:

@@ -6,6 +6,8 @@ to name the old one as its parent. Dangling calls on abandoned branches are neve
 Rules:
 - The header is not part of the tree, and pi takes a file without it for an empty one: line 1 is never touched.
 - Entries that are not sent (labels, model changes) may stand between a frame and its appended result.
+- An entry that a `context_edit` on the path omits is none of the conversation. One that gives a message other calls
+  than it had refuses the file: nobody could say where their results belong.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import msgspec
 
 from supervisor.core.transcript import Dangling, Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Lines, Plan, Wish, all_orphaned, iso
+from supervisor.transcripts.formats import Lines, Plan, ShapeError, Wish, all_orphaned, iso
 from supervisor.transcripts.index import ENTRY, Index
 from supervisor.transcripts.tree import Graft, Keys, Result
 
@@ -49,10 +51,26 @@ class PiTree:
         at = index.line(ENTRY, entry.id, entry.parentId)
         if entry.id:
             index.notes["tip"] = at
+        if entry.type == "context_edit":
+            index.notes.setdefault("edits", []).append(pi_messages.edit_of(entry, at))
         pi_messages.mark_entry(entry, at, index)
 
     def labels(self, index: Index) -> bytearray | None:
-        return index.path(index.notes.get("tip", -1))
+        path = index.path(index.notes.get("tip", -1))
+        edits: list[pi_messages.Edit] = index.notes.get("edits", [])
+        latest = {edit.target: edit for edit in edits if path[edit.at]}
+        omitted = []
+        for edit in latest.values():
+            target = index.find(edit.target, edit.at)
+            if target < 0 or not path[target]:
+                continue  # pi sends nothing of it
+            if edit.calls is None:
+                omitted.append(target)
+            elif index.calls(target) not in (None, edit.calls):
+                raise ShapeError(f"it gives line {target + 1} other calls", edit.at)
+        for target in omitted:
+            path[target] = 0
+        return path
 
     def is_synthesised(self, entry: dict[str, Any]) -> bool:
         return pi_messages.is_synthesised(entry)

@@ -204,6 +204,8 @@ def read_session(path: Path, held: Collection[str] = ()) -> Session:
             labels = session.format.labels(session.index)
         except TooDeepError:
             raise RefusedError(f"{path} has a line nested too deeply to be judged; it is left alone") from None
+        except ShapeError as error:
+            raise _unknown_shape(path, (error.at or 0) + 1, error) from None
 
     def is_synthesised(at: int) -> bool:
         with session.open() as lines:

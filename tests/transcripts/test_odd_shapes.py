@@ -22,8 +22,8 @@ MODELLED = {
 
 
 def is_written(key, was, by):
-    """Say whether makers write that, too: a text that holds no blocks, and an id where there was none."""
-    return (key == "content" and by == "x") or (key == "call_id" and was is None)
+    """Say whether makers write that, too: a text that holds no blocks, an id where there was none, no replacement."""
+    return (key, by) in (("content", "x"), ("replacement", None)) or (key == "call_id" and was is None)
 
 
 def places(value, path=()):
@@ -157,3 +157,21 @@ def test_a_folder_that_is_no_text_refuses_the_file_unless_somebody_vouches(cwd, 
     path.write_text(path.read_text().replace('"cwd":"/project"', f'"cwd":{cwd}'))
     assert mend(path).state == "refused"
     assert mend(path, not_running=True).state == "repaired"
+
+
+@pytest.mark.parametrize(
+    ("replacement", "state"),
+    [
+        ('{"content":[{"type":"toolCall","id":"c2","name":"bash","arguments":{}}]}', "refused"),
+        ('{"content":"I gave up."}', "refused"),
+        ('{"content":7}', "refused"),
+        ("7", "refused"),
+        ("{}", "refused"),
+        ("null", "clean"),
+    ],
+)
+def test_an_edit_that_leaves_other_calls_refuses_its_session(replacement, state, session, mend):
+    """Which calls the model is sent, and where their results belong, is then not what the message says."""
+    path = session("pi_v3/edit-omits-the-call")
+    path.write_text(path.read_text().replace('"replacement":null', f'"replacement":{replacement}'))
+    assert mend(path).state == state
