@@ -41,9 +41,10 @@ def repair(
     watch: Path | None = None,
     quiet: float = 60.0,
 ) -> int:
-    """Unstick sessions of OpenClaw, pi, Claude Code and Codex that end in a tool call without its result.
+    """Unstick sessions of pi, Claude Code, Codex and OpenClaw that end in a tool call without its result.
 
-    Without --write nothing is changed: the lines that would be added are shown.
+    Without --write nothing is changed: the lines that would be added are shown. Of OpenClaw those up to 2026.7.1: it
+    keeps later ones in a SQLite database, which is recognised and left alone.
 
     Parameters
     ----------

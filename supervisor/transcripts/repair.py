@@ -25,7 +25,14 @@ from supervisor.core.encoding import printable
 from supervisor.core.transcript import LOST, MAY_HAVE_RUN
 from supervisor.transcripts.formats import Plan, Wish
 from supervisor.transcripts.liveness import find_holder
-from supervisor.transcripts.session import RefusedError, Session, UnknownFormatError, judging, read_session
+from supervisor.transcripts.session import (
+    RefusedError,
+    Session,
+    UnknownFormatError,
+    is_database_name,
+    judging,
+    read_session,
+)
 from supervisor.transcripts.write import check_writable, copy_path, locked, write_plan
 
 TEXT = f"{LOST}\n{MAY_HAVE_RUN}"
@@ -110,7 +117,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
     closed: list[OSError] = []
     for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders.sort()
-        yield from (Path(parent, name) for name in sorted(names) if is_transcript_name(name))
+        yield from (Path(parent, name) for name in sorted(names) if is_transcript_name(name) or is_database_name(name))
     yield from (Path(error.filename) for error in closed)  # to be reported like a file that cannot be read
 
 
@@ -124,6 +131,7 @@ def repair(path: Path, now: datetime, options: Options) -> Report:
         report.state, report.reason = "unknown", printable(str(error))
     except RefusedError as error:
         report.state, report.reason = "refused", printable(str(error))
+        report.format = report.format or error.format
     except OSError as error:
         report.state, report.reason = "refused", printable(f"{path}: {error.strerror or error}")
     return report

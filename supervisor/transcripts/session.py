@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import io
 import os
+import sqlite3
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -33,11 +34,21 @@ from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
 
 _PACKED: Final = 1 << 13  # of what is unpacked at once, which may be thousands of times as long
+_SQLITE = b"SQLite format 3\0"
 FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), ClaudeCode())
 
 
 class RefusedError(Exception):
     """A file is left as it is; the message says why and what can be done."""
+
+    format: str | None = None
+    """What it is in, where that is known."""
+
+
+class DatabaseError(RefusedError):
+    """OpenClaw's sessions since 2026.7.2, which are in a SQLite database."""
+
+    format = "OpenClaw (SQLite)"
 
 
 class UnknownFormatError(RefusedError):
@@ -195,10 +206,37 @@ def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any) -> bool:
     return frame is None
 
 
+def is_database_name(name: str) -> bool:
+    """Say whether a file in a folder may be a database with OpenClaw's sessions."""
+    return name.startswith("openclaw") and name.endswith(".sqlite")
+
+
+def _refuse_database(path: Path, real: Path) -> RefusedError:
+    if not _has_sessions(real):
+        return UnknownFormatError(f"{path} is a SQLite database, and none with sessions of OpenClaw")
+    return DatabaseError(
+        f"{path} is OpenClaw's database: since 2026.7.2 its sessions are in there, and those cannot be repaired yet; "
+        "only earlier ones, which are .jsonl files. It is left alone. In OpenClaw, /new begins another session"
+    )
+
+
+def _has_sessions(real: Path) -> bool:
+    """Look for OpenClaw's table without a lock, a log or any other file beside the database."""
+    try:
+        with closing(sqlite3.connect(f"{real.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            found = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'transcript_events'").fetchone()
+    except (sqlite3.Error, ValueError):
+        found = None
+    return found is not None or real.name == "openclaw-agent.sqlite"
+
+
 def read_session(path: Path, held: Collection[str] = ()) -> Session:
     """Read and judge one file; `held` are the ids of calls that somebody will answer."""
     real = Path(os.path.realpath(path))  # of a link that leads to itself, itself
     with open_text(real) as (file, size, stamp):
+        if file.read(len(_SQLITE)) == _SQLITE:
+            raise _refuse_database(path, real)
+        file.seek(0)
         try:
             session = _scan(path, real, file, size, stamp)
             labels = session.format.labels(session.index)

@@ -22,6 +22,7 @@ from pathlib import Path
 import watchfiles
 
 from supervisor.transcripts.repair import Options, Report, find_files, is_transcript_name, repair
+from supervisor.transcripts.session import is_database_name
 
 
 class QuietFiles:
@@ -77,7 +78,7 @@ def watch(
 
 def _sessions_at(changed: Path) -> Iterator[Path]:
     """Yield the sessions that a change is about; what was in a folder before it was watched is not announced."""
-    if is_transcript_name(changed.name):
+    if is_transcript_name(changed.name) or is_database_name(changed.name):
         yield changed
     elif os.path.isdir(changed):  # noqa: PTH112 - which says no where it may not look, and does not raise
         yield from (path for path, _ in find_files([changed]))

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import cyclopts
@@ -208,3 +210,45 @@ def test_a_file_that_cannot_be_judged_keeps_no_other_from_it_and_the_json_whole(
     states = {report["path"]: report["state"] for report in json.loads(out)["files"]}
     assert states == {str(good): "repaired", str(better): "repaired", str(odd): "refused"}
     assert code == 6
+
+
+@pytest.fixture
+def database(tmp_path):
+    """OpenClaw's sessions since 2026.7.2, while OpenClaw has them open."""
+    path = tmp_path / "agents" / "main" / "agent" / "openclaw-agent.sqlite"
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as openclaw:
+        openclaw.execute("PRAGMA journal_mode=WAL")
+        openclaw.execute("CREATE TABLE transcript_events (session_id, seq, event_json, event_zstd)")
+        yield path
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_openclaws_database_is_recognised_and_said_to_be_so_and_exits_6(is_named, run, database, tmp_path):
+    """Its users are told, rather than that nothing is wrong."""
+    code, out, _ = run(database if is_named else tmp_path, "--json")
+    (report,) = json.loads(out)["files"]
+    assert (code, report["path"], report["state"]) == (6, str(database), "refused")
+    assert "OpenClaw" in report["format"]
+
+
+def test_openclaws_database_is_only_read(run, database):
+    """No byte of it changes, nor does a file come beside it, whatever was asked for."""
+    copy = database.parent.parent / "closed" / "openclaw-copy.sqlite"
+    copy.parent.mkdir()
+    with closing(sqlite3.connect(database)) as openclaw:
+        openclaw.execute("VACUUM INTO ?", [str(copy)])
+    with closing(sqlite3.connect(copy)) as closed:
+        closed.execute("PRAGMA journal_mode=WAL")
+    before = {path: path.read_bytes() for path in database.parent.parent.rglob("*.*")}
+    assert run(database, copy, "--write", "--in-place")[0] == 6
+    assert {path: path.read_bytes() for path in database.parent.parent.rglob("*.*")} == before
+
+
+def test_another_database_is_of_no_known_format(run, tmp_path):
+    """It is skipped in a folder, and refused where a person names it."""
+    with closing(sqlite3.connect(tmp_path / "openclaw.sqlite")) as other:
+        other.execute("CREATE TABLE settings (name, value)")
+    code, out, _ = run(tmp_path, "--json")
+    assert (code, json.loads(out)) == (0, {"files": [], "skipped": 1})
+    assert run(tmp_path / "openclaw.sqlite")[0] == 6
