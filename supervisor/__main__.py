@@ -2,17 +2,30 @@
 
 import io
 import os
+import signal
 import sys
+from types import FrameType
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     _open_what_is_closed()
+    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where the caller ignores it
+    if is_heard:
+        signal.signal(signal.SIGINT, _stop)
     from supervisor.cli import main as run
 
+    if is_heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 gets escapes, not a traceback
     sys.exit(run())
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End at once: while modules are imported nothing is open, and an exception could be lost in one of them."""
+    os.write(2, b"supervisor: stopped\n")
+    os._exit(128 + number)
 
 
 def _open_what_is_closed() -> None:

@@ -24,6 +24,7 @@ from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import end_streams
+from supervisor.runtime.unfinished import opened as opened_runners, unfinished
 from supervisor.store.sqlite import SqliteStore
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.survivors import end_survivor
@@ -32,6 +33,7 @@ log = FactLog(__name__)
 
 LOOK_FOR_OTHERS = 0.2  # seconds between two looks for what other processes have committed
 SHUTDOWN_TIMEOUT = 10.0  # seconds that executing calls may take to finish when the supervisor is stopped (R8)
+UNWIND_TIMEOUT = 5.0  # seconds after that in which what was cancelled ends; what does not is named in the log
 
 
 @asynccontextmanager
@@ -66,12 +68,17 @@ async def open_supervisor(
     cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception
     is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile; NotEntitled where a supervised call
     would approve everything by `unattended`.
+
+    Calls that execute have 10 s to end when everything is stopped, then they are cancelled. What has not ended 5 s
+    later is logged as `run.abandoned`. Neither asyncio nor trio can be left while a task ignores its cancellation, or
+    while a function holds the loop; a program that has to end even so runs under `stopping.run_until_stopped`.
     """
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
     opened = store if isinstance(store, Store) else SqliteStore(os.fspath(store), create=create)
     opened.open()
     try:
         runner = Runner(opened, passivate_after)
+        opened_runners.add(runner)
         supervisor = LocalSupervisor(runner)
         if unattended == "approve":
             supervisor.refuse_inside("approving everything (unattended)")
@@ -178,7 +185,12 @@ async def _stop(runner: Runner) -> None:
                 await runner.wait_until(lambda: not runner.is_executing)
         finally:  # a second cancellation that knows no shields is in a hurry
             runner.suspend_all("the supervisor was stopped")
-        await runner.wait_until(lambda: not runner.live and not runner.launcher.under_way)
+        with anyio.move_on_after(UNWIND_TIMEOUT):
+            await runner.wait_until(lambda: runner.is_empty)
+            return
+        for each in unfinished(runner):
+            log.error("run.abandoned", session=each.session, agent=each.agent, doing=each.doing, since=str(each.since))
+        await runner.wait_until(lambda: runner.is_empty)
 
 
 async def _look_for_others(runner: Runner) -> None:

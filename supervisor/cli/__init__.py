@@ -70,8 +70,8 @@ def make_app() -> App:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    _warn_of_namesake()
     try:
+        _warn_of_namesake()
         result = make_app()(arguments)
         sys.stdout.flush()
     except CycloptsError as error:

@@ -126,7 +126,7 @@ def cancel(
     """
     from supervisor.channels.terminal import login_name
     from supervisor.cli.reading import get_session
-    from supervisor.cli.signals import run_until_stopped
+    from supervisor.stopping import run_until_stopped
 
     place = find_store(store)
     _need_store(place, "session", session)

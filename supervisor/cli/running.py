@@ -34,12 +34,12 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import get_session
-from supervisor.cli.signals import STOPPED_READING, bare, run_until_stopped
 from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.values import SessionView
 from supervisor.runtime.inside import has_marker, refuse_inside_call
+from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor

@@ -43,11 +43,11 @@ def serve(
         Files or modules whose agents are offered by their names: FILE.py, MODULE, or FILE.py:NAME for one of them.
     """
     from supervisor.channels.terminal import login_name
-    from supervisor.cli.signals import bare, run_until_stopped
     from supervisor.config import Configuration, read_configuration
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
     from supervisor.daemon import Daemon, settle
     from supervisor.runtime.inside import refuse_inside_call
+    from supervisor.stopping import bare, run_until_stopped
 
     refuse_inside_call("serving")
     configuration = Configuration() if config is None else read_configuration(config)

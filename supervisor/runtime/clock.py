@@ -33,6 +33,10 @@ class Clock:
         real = datetime.now(UTC)
         return real + timedelta(seconds=ahead) if ahead > 1.0 else real
 
+    def elsewhere(self) -> float:
+        """Return the loop's instant as a thread outside of the loop knows it: not that of a virtual clock."""
+        return self._loop_start + time.monotonic() - self._real_start
+
     def deadline(self, due_at: datetime) -> float:
         """Return the instant of the loop's clock at which wall time will be `due_at`."""
         return anyio.current_time() + (due_at - self.now()).total_seconds()

@@ -120,6 +120,11 @@ class Runner:
         return not self._running and not self.launcher.has_timers()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no attempt is in memory, nor about to be."""
+        return not self.live and not self.launcher.under_way
+
+    @property
     def may_be_left(self) -> bool:
         """Whether we are being left, or who opened us was cancelled just now, and may be about to."""
         return self.is_closed or self._opener.has_pending_cancellation()

@@ -1,18 +1,21 @@
 """What stops a command that runs agents, and what is left of it: a signal, two of them, a full disk."""
 
+import json
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
-from supervisor import StoreUnreadable
-from supervisor.cli.signals import bare
+from supervisor import SqliteStore, StoreUnreadable
+from supervisor.stopping import bare
 
 AGENTS = Path(__file__).with_name("calling_agents.py")
+STUBBORN = Path(__file__).with_name("stubborn_agents.py")
 
 
 def wait_for(condition):
@@ -29,6 +32,38 @@ def start_slow(supervisor, backend):
     process = supervisor.start("run", f"{AGENTS}:slow", "--approve", "all", "--session", "s", "--backend", backend)
     wait_for((supervisor.folder / "effects").exists)
     return process
+
+
+def start_stubborn(supervisor, agent, name, *options, limit=1.0):
+    """Start a session that does not end when it is told to, and wait until it is at it. The command line has less
+    patience than it usually has."""
+    code = f"""
+import sys, supervisor.app, supervisor.stopping
+supervisor.app.SHUTDOWN_TIMEOUT, supervisor.stopping.LIMIT = 0.2, {limit}
+from supervisor.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+    run = ["run", f"{STUBBORN}:{agent}", json.dumps(name), "--session", "s", "--approve", "all", *options]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *run],
+        cwd=supervisor.folder,
+        env=supervisor.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    supervisor.started.append(process)
+    wait_for((supervisor.folder / "begun").exists)
+    return process
+
+
+@contextmanager
+def opened(path):
+    store = SqliteStore(path)
+    store.open()
+    yield store
+    store.close()
 
 
 def wait_until_heard(process):
@@ -64,6 +99,64 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_but_the_call(supervisor
     answer = supervisor("resume", "s", "--json", "--approve", "all", "--backend", backend)
     assert answer.json["outcome"]["value"] == ["interrupted", "lost"], answer
     assert (supervisor.folder / "effects").read_text() == "begun\n"
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "backend"),
+    [
+        ("swallowing", "calls", "asyncio"),
+        ("swallowing", "sleeps", "trio"),
+        ("calling", "shielding", "asyncio"),
+        ("calling", "shielding", "trio"),
+        ("calling", "blocking", "asyncio"),
+        ("calling", "blocking", "trio"),
+        ("calling", "computing", "trio"),
+        ("calling", "native", "asyncio"),
+        ("calling", "native", "trio"),
+        ("calling", "threading_for_ever", "asyncio"),
+        ("calling", "leaving_a_thread", "asyncio"),
+        ("calling", "leaving_an_exit_handler", "trio"),
+    ],
+)
+def test_a_stop_takes_a_bounded_time_whatever_does_not_end(supervisor, agent, name, backend):
+    """R8, W13: the exit code is the signal's, the session that held the process is named, and it can go on."""
+    process = start_stubborn(supervisor, agent, name, "--backend", backend)
+    number = signal.SIGTERM if backend == "trio" else signal.SIGINT
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in told
+    assert ("[s]" in told.splitlines()[-1]) == (not name.startswith("leaving"))
+    with opened(supervisor.store) as store:
+        assert store.get_session("s").outcome is None
+
+
+def test_a_second_signal_ends_a_process_whose_loop_is_held(supervisor):
+    """R8: at once."""
+    process = start_stubborn(supervisor, "calling", "blocking", limit=1000.0)
+    process.send_signal(signal.SIGTERM)
+    wait_until_heard(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=15)
+    assert process.returncode == 143
+
+
+def test_a_signal_while_the_command_is_imported_is_no_traceback(supervisor):
+    """Exit code 130, as later on."""
+    late = supervisor.folder / "late"
+    late.mkdir()
+    (late / "cyclopts.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "supervisor", "sessions"],
+        env={**supervisor.env, "PYTHONPATH": str(late)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[1]
+    assert (process.returncode, "Traceback" in told) == (130, False), told
 
 
 def test_a_full_disk_is_one_clear_line_and_the_session_goes_on_afterwards(supervisor):

@@ -21,9 +21,9 @@ from nest import tell
 from scenario import record
 
 from supervisor import Approval, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, Verdict, open_supervisor
-from supervisor.cli.signals import run_until_stopped
 from supervisor.runtime import local
 from supervisor.runtime.journal import Journal
+from supervisor.stopping import run_until_stopped
 
 HANGS = 60  # seconds after which a life is ended by its alarm, which fails its test
 

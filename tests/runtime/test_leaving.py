@@ -322,3 +322,29 @@ def _leaves(error: BaseException) -> list[type[BaseException]]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
     return [type(error)]
+
+
+async def test_a_run_that_does_not_end_is_named_while_the_stop_goes_on(caplog):
+    """W13, R8: which one, and what it does; no event loop lets go of a task, so whoever leaves waits on."""
+
+    @tool(approval="never", timeout=None)
+    async def shielding() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(100)
+
+    @agent
+    async def stubborn(ctx: Context) -> None:
+        await ctx.call(shielding)
+
+    with anyio.CancelScope() as scope:
+        async with open_supervisor(MemoryStore()) as supervisor:
+            await supervisor.start(stubborn, session="s")
+            await anyio.sleep(1)
+            left = anyio.current_time()
+            scope.cancel()
+    assert 98 < anyio.current_time() - left < 101
+    assert [("session='s'" in line, "call shielding" in line) for line in _named(caplog)] == [(True, True)]
+
+
+def _named(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.getMessage().startswith("run.abandoned")]

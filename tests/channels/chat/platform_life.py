@@ -18,9 +18,9 @@ import supervisor.app
 from supervisor import Context, SqliteStore, agent, tool
 from supervisor.channels.discord import Discord
 from supervisor.channels.slack import Slack
-from supervisor.cli.signals import run_until_stopped
 from supervisor.core.people import People, Person, TokenHash, hash_token
 from supervisor.daemon import Daemon, Settings
+from supervisor.stopping import run_until_stopped
 
 TOKEN = "sup_token"
 ANA = "U-ANA"

@@ -1,0 +1,212 @@
+"""Run a program until a signal stops it: gracefully at first, and in a bounded time whatever agents and tools do (R8).
+
+    first signal    the body is cancelled; leaving `open_supervisor` lets executing calls end, for GRACE seconds, then
+                    cancels them, withdraws nothing, and keeps all of it resumable
+    LIMIT seconds   what still holds the process is named, and the process ends
+    second signal   the process ends at once
+
+Signals are heard by a thread, since the loop may be held: by a function that blocks or computes, by a task that ignores
+its cancellation, and after the loop by threads and exit handlers that do not end. The thread gets each signal through
+`signal.set_wakeup_fd`, which needs no Python code of the main thread, and a second time from a Python handler, in case
+other code takes the wake-up descriptor.
+
+Rules
+- The thread ends the process by `os._exit`. That is as safe as SIGKILL, which every commit is made for: nothing of ours
+  runs afterwards, so a commit is on disk as a whole or not at all, and a call that was cut off is reported as lost.
+- The thread waits for nobody: neither for a lock of a stream nor for a terminal that takes no more.
+- A forked child hears signals as if none of this existed.
+- Native code that never gives up the interpreter's lock (a regular expression that backtracks for ever) stops this
+  thread, too. Only SIGKILL ends it, and is as safe.
+"""
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Final, Literal
+
+import anyio
+
+from supervisor.channels.visible import visible
+from supervisor.core.errors import SupervisorError
+from supervisor.runtime.unfinished import all_unfinished
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GRACE: Final = 10
+"""Seconds for which calls that execute may go on; said to the person. `open_supervisor` keeps them."""
+LIMIT = 20.0
+"""Seconds from the first signal after which the process ends, whatever holds it."""
+STOPPED_READING: Final = 128 + signal.SIGPIPE
+"""The exit code where nobody reads any more what is said (`| head`)."""
+_CLOSE: Final = 0
+_FROM_PYTHON: Final = 128
+"""Added to a signal's number by the handler in Python, so that no signal is counted twice."""
+_AT_MOST: Final = 5
+"""How many of those are named that hold the process."""
+
+
+def run_until_stopped(
+    body: Callable[[], Awaitable[None]],
+    backend: Literal["asyncio", "trio"] = "asyncio",
+    restore: Callable[[], None] = lambda: None,
+) -> int | None:
+    """Run `body` to its end, or until SIGINT, SIGTERM or SIGHUP; return the exit code of the signal (128 and its
+    number), or None if there was none. To be called in the main thread, by a program that exits with that code.
+
+    The first signal cancels `body`. The process ends with that code at the second one, and 20 s after the first one if
+    anything still holds it. What `body` raises is raised bare; where nobody reads what is said any more, 141 is
+    returned. `restore` gives the terminal back when the process ends at once.
+    """
+    failures: list[BaseException] = []
+    ear = _Ear(restore)
+
+    async def work() -> None:
+        async with anyio.create_task_group() as tasks:
+            scope = anyio.CancelScope()
+            tasks.start_soon(ear.cancel_when_told, scope)
+            with scope:
+                try:
+                    await body()
+                except Exception as error:  # noqa: BLE001 # carried out of the task group bare, and raised below
+                    failures.append(error)
+            tasks.cancel_scope.cancel()
+
+    try:
+        anyio.run(work, backend=backend)
+    finally:
+        if not ear.received:
+            ear.close()
+    if failures and not ear.received:
+        if isinstance(failures[0], BrokenPipeError):
+            return STOPPED_READING
+        raise failures[0]
+    return 128 + ear.received[0] if ear.received else None
+
+
+def bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """Take the one error of a body out of the group that a task group makes of it; of several that say what to do, the
+    first."""
+
+    async def run() -> None:
+        try:
+            await body()
+        except ExceptionGroup as group:
+            others = group.split(SupervisorError)[1]
+            error: Exception = group
+            while isinstance(error, ExceptionGroup) and (others is None or len(error.exceptions) == 1):
+                error = error.exceptions[0]
+            raise error from None
+
+    return run
+
+
+class _Ear:
+    """Hears signals in a thread of its own, from its making until it is closed; after a signal it is left open."""
+
+    def __init__(self, restore: Callable[[], None]) -> None:
+        self.received: list[int] = []
+        self._restore = restore
+        self._ears, self._mouth = os.pipe()  # signals, from the handlers to the thread
+        self._told, self._tell = os.pipe()  # the first one, from the thread to the loop
+        for end in (self._mouth, self._tell):
+            os.set_blocking(end, False)
+        self._thread = threading.Thread(target=self._listen, name="supervisor signals", daemon=True)
+        self._thread.start()
+        self._before: dict[signal.Signals, Any] = {}
+        for number in SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                self._before[number] = signal.signal(number, self._heard)
+        _open.append(self)
+
+    async def cancel_when_told(self, scope: anyio.CancelScope) -> None:
+        """Cancel a scope at the first signal."""
+        # Here, since trio takes the descriptor when its loop begins. Neither loop needs it to be woken by the thread.
+        signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
+        await anyio.wait_readable(self._told)
+        scope.cancel()
+
+    def close(self) -> None:
+        self.give_back()
+        os.write(self._mouth, bytes([_CLOSE]))
+        self._thread.join()
+        for end in (self._ears, self._mouth, self._told, self._tell):
+            os.close(end)
+
+    def give_back(self) -> None:
+        """Let signals do what they did before."""
+        _open.remove(self)
+        if (descriptor := signal.set_wakeup_fd(-1)) != self._mouth:
+            signal.set_wakeup_fd(descriptor)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        with suppress(OSError):
+            os.write(self._mouth, bytes([_FROM_PYTHON + number]))
+
+    def _listen(self) -> None:
+        heard: dict[bool, list[int]] = {False: [], True: []}
+        ends_at: float | None = None
+        while True:
+            left = None if ends_at is None else max(0.0, ends_at - time.monotonic())
+            if not select.select([self._ears], [], [], left)[0]:
+                self._end(f"Stopped by force after {LIMIT:g} s. {_held_by()}")
+            for byte in os.read(self._ears, 64):
+                if byte == _CLOSE:
+                    return
+                heard[byte > _FROM_PYTHON].append(byte % _FROM_PYTHON)
+            native, python = heard.values()
+            self.received[:] = native if len(native) > len(python) else python
+            if len(self.received) > 1:
+                self._end()
+            if self.received and ends_at is None:
+                ends_at = time.monotonic() + LIMIT
+                _say(f"Stopping: what runs now may end, for {GRACE} s at most; once more stops at once.")
+                os.write(self._tell, b"!")
+
+    def _end(self, why: str = "") -> None:
+        if why:
+            _say(why)
+        restoring = threading.Thread(target=self._restore, daemon=True)
+        restoring.start()
+        restoring.join(1.0)
+        os._exit(128 + self.received[0])
+
+
+_open: Final[list[_Ear]] = []
+
+
+def _forget() -> None:
+    """In a process that was just forked: its signals are its own."""
+    for ear in _open:
+        ear.give_back()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _held_by() -> str:
+    """Say what keeps this process from ending; what agents and tools are named never reaches a screen as it is."""
+    held: list[str] = []
+    with suppress(RuntimeError):  # what is read may change meanwhile
+        held = [visible(str(each)) for each in all_unfinished()]
+    what = "Still at work"
+    if not held:
+        what = "No run was at work; threads that have not ended"
+        held = [visible(thread.name) for thread in threading.enumerate() if not thread.daemon]
+    more = f" and {len(held) - _AT_MOST} more" if len(held) > _AT_MOST else ""
+    return (
+        f"{what}: {'; '.join(held[:_AT_MOST])}{more}. What was committed is safe; a call that was cut off is reported "
+        "as lost when its session goes on."
+    )
+
+
+def _say(text: str) -> None:
+    """Write to stderr if it takes a line at once, past any lock that the main thread may hold."""
+    with suppress(OSError, ValueError):
+        if select.select([], [2], [], 0.5)[1]:
+            os.write(2, (text + "\n").encode(errors="backslashreplace")[: select.PIPE_BUF])
