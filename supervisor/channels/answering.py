@@ -22,6 +22,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, Supervis
 from supervisor.core.people import People, Person
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval
+from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -90,6 +91,32 @@ class Answering:
             f"You are not among the people of this supervisor. Its operator can add you: your {self._channel} id is "
             f"{visible(identity)}."
         )
+
+    async def why_not_say(self, supervisor: Supervisor, session: str, text: str, identity: str) -> str | None:
+        """Return what to tell somebody who may not say this to a session; None if they may. A word that would decide is
+        a refused decision, in the audit trail. Raises StoreError."""
+        pending, person = supervisor.get_session(session).pending_approvals, self.find_person(identity)
+        if isinstance(person, str):
+            who, why = f"{self._channel} {identity}", person
+        elif (refusal := self._people.why_not_say(person.name, text, pending)) is not None:
+            who, why = person.name, f"Not heard: {visible(refusal)}."
+        else:
+            return None
+        if (word := read_word(text)) is not None:
+            for each in pending:
+                if word.approval in (None, each.id):
+                    reason = self._people.why_not_decide(who, each) or why
+                    await supervisor.refuse_decision(each.id, who, reason, self._channel)
+        log.warning("message.refused", channel=self._channel, session=session, by=who)
+        return why
+
+    def why_not_start(self, identity: str) -> str | None:
+        """Return what to tell somebody who may not start an agent; None if they may."""
+        person = self.find_person(identity)
+        if isinstance(person, str):
+            return person
+        refusal = self._people.why_not_start(person.name)
+        return None if refusal is None else f"Not started: {visible(refusal)}."
 
     async def find_entitled(self, supervisor: Supervisor, approval_id: str, identity: str) -> Entitled | str:
         """Return who acts on which approval, or what to tell somebody who may not. Raises StoreError."""

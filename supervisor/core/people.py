@@ -27,6 +27,7 @@ import msgspec
 
 from supervisor.core.rules import Rule, verdict
 from supervisor.core.values import Approval, Approve, Decision
+from supervisor.core.words import read_word
 
 Role = Literal["approver", "operator"]
 PREFIX: Final = "sha256:"
@@ -146,6 +147,21 @@ class People:
             elif is_wide:
                 return f"a rule would decide for {whose}, too: approve it once"
         return None
+
+    def why_not_start(self, name: str) -> str | None:
+        """Return why somebody may not start an agent, None if they may."""
+        person = self.find(name)
+        return None if person is not None and person.is_operator else f"{name} is no operator, and starts no agent"
+
+    def why_not_say(self, name: str, text: str, pending: Iterable[Approval]) -> str | None:
+        """Return why somebody may not say this to a session where `pending` waits, None if they may: operators may say
+        everything, others a chat word, where something waits that they may decide."""
+        person = self.find(name)
+        if person is not None and person.is_operator:
+            return None
+        if read_word(text) is not None and any(self.why_not_decide(name, each) is None for each in pending):
+            return None
+        return f"{name} is no operator: only words that decide are heard, where something waits that they may decide"
 
     def why_not_rule(self, name: str) -> str | None:
         """Return why somebody may not add or revoke rules, None if they may."""

@@ -305,12 +305,12 @@ class Slack(Channel):
 
     async def _said(self, words: Words) -> None:
         assert self._supervisor is not None
-        person = self._answering.find_person(words.user)
-        if self._talk is not None and not isinstance(person, str):
-            answer = await self._talk.hear(self._supervisor, self._web, words, person)
+        if self._talk is not None:
+            answer = await self._talk.hear(self._supervisor, self._web, words, self._answering)
             if answer is not None:
                 await self._whisper(words, visible(answer, lines=True))
-        elif words.is_mention or (self._talk is not None and self._talk.knows(self._supervisor, words)):
+        elif words.is_mention:
+            person = self._answering.find_person(words.user)
             nobody = "This supervisor has no agent for Slack; cards can be decided here."
             await self._whisper(words, person if isinstance(person, str) else nobody)
 

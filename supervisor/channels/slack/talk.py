@@ -8,7 +8,8 @@ So a process that died between telling and noting it tells nothing twice, and le
 Rules
 - Slack delivers a message again if it is not acknowledged in time, and says so; one that was heard is not heard again,
   neither by this process nor by a later one, which finds in the journal what it said or decided.
-- Chat words in a thread are decisions, of whoever may make them (A12).
+- Only operators start the agent, and speak to it; chat words in a thread are decisions, of whoever may make them (A12).
+  Whoever may not is told, alone.
 - A thread that no session was begun in is none of our business.
 - Open sessions are followed, and of those at rest the RESTING that came to it last, since somebody elsewhere may wake
   them. An older one is followed again when somebody speaks in its thread.
@@ -26,6 +27,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.abc import Supervisor
+from supervisor.channels.answering import Answering
 from supervisor.channels.cards import heard_lines, summary
 from supervisor.channels.lengths import fit
 from supervisor.channels.slack.blocks import inert
@@ -95,10 +97,10 @@ class Talk:
 
     # -- what people say ---------------------------------------------------------------------------------------------
 
-    async def hear(self, supervisor: Supervisor, web: SlackWeb, words: Words, person: Person) -> str | None:
+    async def hear(self, supervisor: Supervisor, web: SlackWeb, words: Words, answering: Answering) -> str | None:
         """Take what somebody said: a mention begins a session, a reply in its thread goes to it.
 
-        Returns what to tell them alone. Raises StoreError.
+        Returns what to tell them alone; also that they may not do either. Raises StoreError.
         """
         session = self.session_of(words.conversation, words.thread)
         is_known = self.knows(supervisor, words)
@@ -107,12 +109,20 @@ class Talk:
         if key in self._heard or is_known == is_beginning or not (is_known or words.is_mention):
             is_lost = words.is_mention and not is_known and not is_beginning
             return _ELSEWHERE if is_lost else None  # delivered again, or as a mention, too; or not said to us
-        if is_known and words.is_again and _was_heard(supervisor, session, words, person):
+        person = answering.find_person(words.user)
+        by = person.name if isinstance(person, Person) else None
+        if is_known and words.is_again and by is not None and _was_heard(supervisor, session, words, by):
             return None
         self._heard[key] = None
         while len(self._heard) > REMEMBERED:
             self._heard.popitem(last=False)
         try:
+            if is_known:
+                refusal = await answering.why_not_say(supervisor, session, words.text, words.user)
+            else:
+                refusal = answering.why_not_start(words.user)
+            if refusal is not None or isinstance(person, str):
+                return refusal
             if is_known:
                 answer = await self._reply(supervisor, session, words, person)
                 self.follow(supervisor, web, session)
@@ -311,18 +321,18 @@ async def _pages(supervisor: Supervisor) -> AsyncGenerator[list[SessionView], No
         await anyio.lowlevel.checkpoint()
 
 
-def _was_heard(supervisor: Supervisor, session: str, words: Words, person: Person) -> bool:
+def _was_heard(supervisor: Supervisor, session: str, words: Words, by: str) -> bool:
     """Whether a process that is gone heard what Slack delivers again: it was said, or it decided something (A12)."""
     said_at, said = said_at_of(words) - CLOCKS_DIFFER, words.text
     for row in supervisor.journal(session):
         match row.event:
-            case e.MessageReceived(at=at, by=person.name, text=text) if at >= said_at:
-                if text == said:
+            case e.MessageReceived(at=at, by=said_by, text=text) if at >= said_at:
+                if text == said and said_by == by:
                     return True
             case _:
                 pass
     decided = supervisor.find_approvals(pending=False, root=session) if read_word(said) is not None else ()
-    return any(each.by == person.name and each.decided_at and each.decided_at >= said_at for each in decided)
+    return any(each.by == by and each.decided_at and each.decided_at >= said_at for each in decided)
 
 
 def said_at_of(words: Words) -> datetime:

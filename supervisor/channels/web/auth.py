@@ -25,7 +25,6 @@ from starlette.responses import Response
 from supervisor.channels.web.problems import Problem
 from supervisor.core.people import People, Person, TokenHash
 from supervisor.core.values import Approval
-from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -90,11 +89,7 @@ class Guard:
 
     def may_say(self, person: Person, text: str, pending: Iterable[Approval]) -> bool:
         """Return whether somebody is heard where this waits: operators are, others if they say a word that decides."""
-        if person.is_operator:
-            return True
-        return read_word(text) is not None and any(
-            self.people.why_not_decide(person.name, each) is None for each in pending
-        )
+        return self.people.why_not_say(person.name, text, pending) is None
 
     def check_csrf(self, request: Request, identity: Identity, shown: str | None = None) -> None:
         """Refuse what a cookie alone vouches for. `shown`: from a form; default: the header. Raises Problem 403."""

@@ -8,7 +8,7 @@ from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core.people import People, Person
 
 ANA, EVE, STRANGER = "U-ANA", "U-EVE", "U-NOBODY"
-"""An approver; somebody who is known and may not decide; and nobody's identity."""
+"""An operator; somebody who is known and may not decide; and nobody's identity."""
 
 ran: list[str] = []
 
@@ -16,7 +16,7 @@ ran: list[str] = []
 def people(platform):
     return People(
         [
-            Person(name="ana", roles=("approver",), identities={platform: ANA}),
+            Person(name="ana", roles=("operator",), identities={platform: ANA}),
             Person(name="eve", identities={platform: EVE}),
         ]
     )

@@ -23,7 +23,7 @@ store = "state.db"
 [agents.deployer]
 import = "agents.py:deployer"
 [people.ana]
-roles = ["approver"]
+roles = ["operator"]
 identities = {{ slack = "U0ANA" }}
 [channels.slack]
 conversation = "C0GENERAL"
