@@ -65,8 +65,10 @@ def preload() -> None:
     import supervisor
 
     for found in pkgutil.walk_packages(supervisor.__path__, "supervisor."):
-        if not found.name.endswith(("__main__", ".warden", ".testing")):  # no command imports these
-            importlib.import_module(found.name)
+        if not found.name.endswith((".__main__", ".demo", ".testing", ".warden")):  # programs, and what is for tests
+            module = importlib.import_module(found.name)
+            agents = [name for name, value in vars(module).items() if isinstance(value, supervisor.AgentSpec)]
+            assert not agents, "a process goes on with the runs of agents that it has imported"
     for name in ("anyio._backends._asyncio", "anyio._backends._trio", "rich.live", "rich.table", "structlog"):
         importlib.import_module(name)
     assert "pytest" not in sys.modules, "libraries behave in another way inside tests"
