@@ -31,8 +31,8 @@ from typing import Any, Final, Literal
 
 import anyio
 
-from supervisor.channels.visible import visible
 from supervisor.core.errors import SupervisorError
+from supervisor.core.visible import visible
 from supervisor.runtime.unfinished import all_unfinished
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

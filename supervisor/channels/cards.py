@@ -11,25 +11,29 @@ Rules
 """
 
 import shlex
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
 
 from supervisor.channels.granting import HOW_LONG, Grant, grants, where
 from supervisor.channels.lengths import length
-from supervisor.channels.visible import gathered, visible
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, Verdict
+from supervisor.core.visible import gathered, is_reordered, visible
 from supervisor.core.words import Heard
 
 GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
 """Keys of a question's choices."""
+ORDERED: Final = "in order"
+"""Label of text that has letters written from right to left, with those escaped: what the fact before it says."""
 PATH_SEPARATOR: Final = " > "
 
 
@@ -60,7 +64,8 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
     agent = visible(approval.path[-1])
     is_place = isinstance(arguments, dict) and isinstance(arguments.get("cwd"), str)
     facts = [fact for fact in arguments_facts(approval.tool, arguments) if not is_place or fact[0] != "cwd"]
-    facts.insert(sum(label in ("command", "run by") for label, _ in facts[:2]), ("where", place(approval, arguments)))
+    of_command = takewhile(lambda fact: fact[0] in ("command", ORDERED, "run by"), facts)
+    facts.insert(len(tuple(of_command)), ("where", place(approval, arguments)))
     if edited is not None:
         facts.append(("edited", "by you, just now; nothing is decided yet"))
     facts += origin(approval, now)
@@ -173,9 +178,12 @@ def path_text(path: tuple[str, ...]) -> str:
 
 
 def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
-    """Return (label, text) of each argument that is set, then the names of those that are not."""
+    """Return (label, text) of each argument that is set, then the names of those that are not.
+
+    What a screen may draw in another order than it runs is followed by itself, escaped.
+    """
     if not isinstance(arguments, dict):
-        return [("arguments", _value_text(arguments))]
+        return [*_both_ways("arguments", _value_text(arguments))]
     facts: list[tuple[str, str]] = []
     unset: list[str] = []
     for name, value in arguments.items():
@@ -183,14 +191,21 @@ def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
         if value is None:
             unset.append(label)
         elif name == "command" and _is_words(value):
-            facts.append((label, _text(shlex.join(value))))
+            facts += _both_ways(label, _text(shlex.join(value)))
         elif name == "command" and tool == "shell" and isinstance(value, str):
-            facts += [(label, _text(value)), ("run by", "/bin/sh, which obeys ; && | > $( )")]
+            facts += [*_both_ways(label, _text(value)), ("run by", "/bin/sh, which obeys ; && | > $( )")]
         else:
-            facts.append((label, _value_text(value)))
+            facts += _both_ways(label, _value_text(value))
     if unset:
         facts.append(("not set", ", ".join(unset)))
     return facts
+
+
+def _both_ways(label: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield a fact, and after it its text in the order in which it was written if a screen may draw it in another."""
+    yield label, text
+    if is_reordered(text):
+        yield ORDERED, visible(text, lines=True, ordered=True)
 
 
 def _is_words(value: Any) -> bool:
@@ -224,7 +239,7 @@ def _is_plain(text: str) -> bool:
 def place(approval: Approval, arguments: Any) -> str:
     """Return where it would run."""
     own = arguments.get("cwd") if isinstance(arguments, dict) else None
-    return visible(folder_of_call(approval.cwd, own if isinstance(own, str) else None))
+    return visible(folder_of_call(approval.cwd, own if isinstance(own, str) else None), ordered=True)
 
 
 def question_text(approval: Approval) -> str:
@@ -312,7 +327,7 @@ def _standing(approval: Approval) -> str:
     """Say what a decision allows beyond its call."""
     if approval.rule is None or approval.scope is None:
         return ""
-    pattern = visible(approval.pattern or "")
+    pattern = visible(approval.pattern or "", ordered=True)
     return f", and {HOW_LONG[approval.scope]}: {pattern} (rule {visible(approval.rule)})"
 
 

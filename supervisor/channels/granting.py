@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from supervisor.channels.visible import visible
 from supervisor.core.rules import SHELL, is_prefix
 from supervisor.core.shell_patterns import what_prefix_shows
 from supervisor.core.values import Approval, Option, Scope
+from supervisor.core.visible import visible
 
 HOW_LONG: Final[dict[Scope, str]] = {"once": "once", "session": "for the session", "always": "always"}
 WIDER: Final[tuple[Scope, ...]] = ("session", "always")
@@ -33,7 +33,7 @@ class Grant(msgspec.Struct, frozen=True):
 def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
     """Return what may be granted for the session, or always: the exact pattern first; none if only once is offered."""
     return tuple(
-        Grant(option, visible(option.pattern, lines=True), _covers(approval.tool, option.pattern))
+        Grant(option, visible(option.pattern, lines=True, ordered=True), _covers(approval.tool, option.pattern))
         for option in approval.options
         if option.scope == scope and option.pattern is not None
     )
@@ -51,7 +51,7 @@ def grant_text(approval: Approval, option: Option) -> str:
     """Return in one line the rule that a decision makes; "" if it decides this call alone."""
     if option.scope == "once":
         return ""
-    pattern = visible(option.pattern or "exactly this call")
+    pattern = visible(option.pattern or "exactly this call", ordered=True)
     return f"{visible(approval.tool)}: {pattern} runs without asking {reach(approval, option.scope)}"
 
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.channels.granting import HOW_LONG, grant_text
-from supervisor.channels.visible import json_text, visible
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
+from supervisor.core.visible import json_text, visible
 
 APPROVE: Final = "approve"
 """Said rather than pressed: this call, once. A button names the place of an option behind a dot."""

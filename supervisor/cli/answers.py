@@ -57,7 +57,7 @@ def print_json(document: Any) -> None:
 
 def print_value(value: Any) -> None:
     """Print what an agent returned: text as it is, anything else as JSON; a screen never obeys it."""
-    from supervisor.channels.visible import json_text, visible
+    from supervisor.core.visible import json_text, visible
 
     is_seen = sys.stdout.isatty()
     if isinstance(value, str):

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from supervisor.channels.cards import told
 from supervisor.channels.granting import where
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
@@ -21,6 +20,7 @@ from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, fin
 from supervisor.core.errors import NotFound
 from supervisor.core.questions import read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, SessionView, Verdict
+from supervisor.core.visible import visible
 
 Decide = Callable[[str, Approval], Decision]
 """Makes a decision of somebody's name and what was asked."""

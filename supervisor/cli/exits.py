@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
 
-from supervisor.channels.visible import visible
 from supervisor.core.errors import (
     InvalidInput,
     NotFound,
@@ -23,6 +22,7 @@ from supervisor.core.errors import (
     StoreUnreadable,
     SupervisorError,
 )
+from supervisor.core.visible import visible
 
 
 class Exit(IntEnum):

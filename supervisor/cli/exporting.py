@@ -16,13 +16,13 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import Place, StoreOption, find_store
 from supervisor.cli.reading import get_session, reading
 from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
     from supervisor.core.rows import Row

@@ -16,7 +16,6 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, Refused
@@ -24,6 +23,7 @@ from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.folders import known_folder
 from supervisor.core.ids import check_session_id
+from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
     from supervisor.core.agent_spec import AgentSpec

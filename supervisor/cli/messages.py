@@ -16,7 +16,6 @@ from cyclopts import Parameter
 
 from supervisor.channels.cards import headline, heard_lines, summary
 from supervisor.channels.replies import receipt_text
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
@@ -24,6 +23,7 @@ from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.core.documents import heard_document
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.values import Receipt
+from supervisor.core.visible import visible
 from supervisor.core.words import Heard
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from anyio.abc import TaskGroup
 
 from supervisor.abc import Row, Supervisor
 from supervisor.channels.cards import GUTTER
-from supervisor.channels.visible import visible
 from supervisor.cli.story import Story
 from supervisor.core.errors import StoreError
 from supervisor.core.events import AnyEvent, MessageSent, OperationFinished, RunStarted
+from supervisor.core.visible import visible
 
 LONGEST: Final = 4000
 """Characters of one message that are shown; `supervisor show --json` has the rest."""

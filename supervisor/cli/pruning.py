@@ -20,13 +20,13 @@ import msgspec
 from cyclopts import Parameter
 
 from supervisor.channels.cards import ago
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.cli.reading import reading
 from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.core.visible import visible
 from supervisor.runtime.inside import refuse_inside_call
 from supervisor.runtime.pruning import KeptTree, Prunable
 

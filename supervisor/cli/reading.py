@@ -20,13 +20,13 @@ from supervisor.channels.cards import (
     place as place_of,
 )
 from supervisor.channels.granting import grants
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.core.errors import NotFound
 from supervisor.core.values import Approval, SessionView
+from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
     from supervisor.abc import Row

@@ -11,7 +11,6 @@ from cyclopts import Parameter
 
 from supervisor.channels.cards import ago, at
 from supervisor.channels.granting import where
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
@@ -19,6 +18,7 @@ from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, fin
 from supervisor.core import rules as core
 from supervisor.core.errors import NotFound
 from supervisor.core.rules import Rule
+from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
@@ -166,7 +166,7 @@ def _sentence(rule: Rule) -> str:
 
 def _pattern(rule: Rule) -> str:
     """Return what a rule covers, safe for a screen."""
-    return "any arguments" if rule.pattern is None else visible(rule.pattern, lines=True)
+    return "any arguments" if rule.pattern is None else visible(rule.pattern, lines=True, ordered=True)
 
 
 def _word(rule: Rule) -> str:

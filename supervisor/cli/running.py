@@ -19,7 +19,6 @@ from cyclopts import Parameter
 from supervisor.abc import Run
 from supervisor.channels.cards import path_text, summary
 from supervisor.channels.terminal import Terminal
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
@@ -38,6 +37,7 @@ from supervisor.cli.story import ending, is_progress, is_progress_unattended, is
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.values import SessionView
+from supervisor.core.visible import visible
 from supervisor.runtime.inside import has_marker, refuse_inside_call
 from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
 

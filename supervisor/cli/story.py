@@ -12,11 +12,11 @@ import msgspec
 from supervisor.abc import Row
 from supervisor.channels.cards import arguments_facts, at, path_text
 from supervisor.channels.granting import HOW_LONG, where
-from supervisor.channels.visible import visible
 from supervisor.core import events as e
 from supervisor.core.ids import split_operation_id
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RULES
+from supervisor.core.visible import visible
 
 _PROGRESS: Final = (
     e.SessionCreated,

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import anyio
 from cyclopts import Parameter
 
-from supervisor.channels.visible import visible
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.cli.reading import get_session, reading
 from supervisor.core.errors import NotFound
+from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -16,7 +16,6 @@ Rules
 - Rules are inherited downwards; a sub-agent's own can deny and ask, and never allow more (A14).
 """
 
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -28,6 +27,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import with_folder
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Option
+from supervisor.core.visible import is_visible
 
 if TYPE_CHECKING:
     from supervisor.core.tool_spec import ToolSpec
@@ -166,8 +166,11 @@ def _rule(kind: RuleKind, tool: AnyTool, pattern: str | None, origin: str, scope
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
         raise InvalidInput(f"{name!r} names no tool; a rule is on one tool, named exactly")
-    if pattern is not None and not _is_readable(pattern.replace("\n", " ")):
-        raise InvalidInput(f"the pattern {pattern!r} has characters that nobody sees, or more than {MAX_SHOWN}")
+    if pattern is not None and not _is_readable(pattern):
+        raise InvalidInput(
+            f"the pattern {pattern!r} has characters that nobody sees or that look like others, or more than "
+            f"{MAX_SHOWN} of them"
+        )
     if pattern is not None and name == SHELL:
         pattern = shell_patterns.normalise(kind, pattern)
     elif pattern is not None:
@@ -213,10 +216,5 @@ def _names(pattern: str, tool: str, secret: Collection[str]) -> bool:
 
 
 def _is_readable(text: str) -> bool:
-    """Whether a person can read all of it: not too long, and nothing invisible or commanding in it."""
-    if len(text) > MAX_SHOWN:
-        return False
-    text = text.replace("\n", "")
-    return text.isprintable() or not any(  # that one refuses strange spaces, too; nearly every text passes it at once
-        unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for char in text
-    )
+    """Whether a person can read all of it: not too long, and nothing in it is unseen or looks like something else."""
+    return len(text) <= MAX_SHOWN and is_visible(text)

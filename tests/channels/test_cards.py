@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from supervisor.channels.cards import ago, decided, make_card, plain, summary, told
+from supervisor.channels.cards import ORDERED, ago, decided, make_card, plain, summary, told
 from supervisor.channels.granting import grants
-from supervisor.channels.visible import json_text, visible
 from supervisor.core.values import Approval, Option, Verdict
+from supervisor.core.visible import json_text, visible
 
 NOW = datetime(2026, 11, 21, 22, 40, tzinfo=UTC)
 
@@ -132,6 +132,18 @@ def test_text_to_edit_means_the_same_value(value):
     text = json_text(value, indent=2)
     assert msgspec.json.decode(text) == value
     assert visible(text, lines=True) == text
+
+
+@pytest.mark.parametrize("command", ["cp \u05d0 \u05d1", ["cp", "\u05d0", "\u05d1"]])
+def test_what_a_screen_may_draw_in_another_order_is_shown_in_that_in_which_it_runs(command):
+    """After itself, on whatever surface makes its card of these facts; and so is the folder."""
+    facts = make_card(make_approval(arguments={"command": command}, cwd="/\u05d0/\u05d1"), NOW).facts
+    labels = [label for label, _ in facts]
+    assert labels[labels.index("command") + 1] == ORDERED
+    assert dict(facts)[ORDERED].replace("'", "") == "cp \\u05d0 \\u05d1"
+    assert dict(facts)["where"] == "/\\u05d0/\\u05d1"
+    assert labels.index("where") > labels.index(ORDERED)
+    assert ORDERED not in dict(make_card(make_approval(arguments={"command": "cp a b"}), NOW).facts)
 
 
 def test_arguments_cannot_imitate_the_lines_of_a_card():

@@ -7,6 +7,8 @@ import pytest
 from browsers import Person, open_chromium
 from daemons import DaemonProcess, pending_of, until
 
+from supervisor.channels.web import rendering
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -307,3 +309,22 @@ def test_a_wrong_clock_of_the_reader_makes_nothing_older(one_daemon, person):
     ana.context.add_init_script("const now = Date.now; Date.now = () => now() + 5 * 3600 * 1000;")
     ana.page.reload()
     assert re.fullmatch(r"\d+ (s|min) ago", ana.card("cake").locator("time").first.inner_text())
+
+
+def test_a_command_is_drawn_in_the_order_in_which_it_runs(browser):
+    """Letters that are written from right to left do not swap its operands: each stands where it would be run."""
+    css = rendering.asset("inbox.css")[0].decode()
+    page = browser.new_page()
+    drawn = {}
+    for name in ("code shell", "output"):
+        page.set_content(f"<style>{css}</style><pre class='{name}'><code>cp \u05d0 \u05d1</code></pre>")
+        drawn[name] = page.evaluate(
+            """() => [3, 5].map(at => {
+                const text = document.querySelector("code").firstChild, range = document.createRange();
+                range.setStart(text, at); range.setEnd(text, at + 1);
+                return range.getBoundingClientRect().left;
+            })"""
+        )
+    page.close()
+    assert drawn["output"][0] > drawn["output"][1], "Chromium swaps them where nobody says otherwise"
+    assert drawn["code shell"][0] < drawn["code shell"][1]

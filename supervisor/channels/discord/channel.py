@@ -32,10 +32,10 @@ from supervisor.channels.discord.components import card_message, code_block, for
 from supervisor.channels.discord.interactions import Command, Payload, Press
 from supervisor.channels.discord.rest import GONE, DiscordRefused, DiscordRest
 from supervisor.channels.presses import FORMS
-from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, StoreError
 from supervisor.core.people import People
 from supervisor.core.values import Approval
+from supervisor.core.visible import visible
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)

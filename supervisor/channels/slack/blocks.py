@@ -18,8 +18,8 @@ import msgspec
 from supervisor.channels.cards import decided, headline, make_card, page_of, path_text, remark, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of, unseen_presses
-from supervisor.channels.visible import visible
 from supervisor.core.values import Approval
+from supervisor.core.visible import visible
 
 HEADER: Final = 150
 SECTION: Final = 3000

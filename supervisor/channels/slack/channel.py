@@ -41,10 +41,10 @@ from supervisor.channels.slack.payloads import Command, Payload, Press, Words, r
 from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import Talk
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
-from supervisor.channels.visible import visible
 from supervisor.core.errors import InvalidInput, StoreError
 from supervisor.core.people import People
 from supervisor.core.values import Approval
+from supervisor.core.visible import visible
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)

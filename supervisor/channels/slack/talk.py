@@ -33,13 +33,13 @@ from supervisor.channels.lengths import fit
 from supervisor.channels.slack.blocks import inert
 from supervisor.channels.slack.payloads import Words
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
-from supervisor.channels.visible import visible
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError
 from supervisor.core.people import Person
 from supervisor.core.rows import Row
 from supervisor.core.values import SessionView
+from supervisor.core.visible import visible
 from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 

@@ -30,10 +30,10 @@ from supervisor.channels.terminal.commands import commands
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder, KeyMode, is_in_foreground, read_keys
 from supervisor.channels.terminal.talk import Say, Talk, find_tree, reply_lines, wait_until_noted
-from supervisor.channels.visible import visible
 from supervisor.core.activity import Activity
 from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.values import Approval
+from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

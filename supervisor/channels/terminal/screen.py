@@ -25,9 +25,9 @@ from supervisor.channels.granting import HOW_LONG, reach
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.tree import draw_tree
-from supervisor.channels.visible import visible
 from supervisor.core.activity import Activity
 from supervisor.core.values import Approval, Scope
+from supervisor.core.visible import visible
 
 CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5

@@ -19,10 +19,10 @@ from supervisor.abc import Supervisor
 from supervisor.channels.cards import GUTTER, headline, heard_lines, summary
 from supervisor.channels.replies import receipt_text
 from supervisor.channels.terminal.line import PASTED, Line
-from supervisor.channels.visible import visible
 from supervisor.core.activity import Activity
 from supervisor.core.events import CardPosted
 from supervisor.core.values import Approval
+from supervisor.core.visible import visible
 from supervisor.core.words import Heard
 
 NOTING: Final = 5.0

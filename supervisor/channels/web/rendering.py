@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup
 
 from supervisor.channels.cards import ago, at
-from supervisor.channels.visible import visible
+from supervisor.core.visible import visible
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -53,6 +53,11 @@ def duration(length: timedelta) -> str:
     return " ".join(parts[:2])
 
 
+def ordered(text: str) -> str:
+    """Return what a rule covers, in the order in which it was written whatever a browser makes of it."""
+    return visible(text, lines=True, ordered=True)
+
+
 def url(*parts: str) -> str:
     """Return an address below ours."""
     return "/" + "/".join(quote(part, safe="") for part in parts)
@@ -81,7 +86,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    found.filters.update(ago=ago, at=at, duration=duration)
+    found.filters.update(ago=ago, at=at, duration=duration, ordered=ordered)
     found.globals.update(url=url, asset_url=asset_url)
     return found
 

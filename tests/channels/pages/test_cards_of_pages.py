@@ -10,7 +10,6 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 from page_facts import NOW, an_approval, asked, began, ended, finished, rows
 
-from supervisor.channels.visible import visible
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.inbox import MOST_TEXT, card_view, decision_of, inbox
 from supervisor.channels.web.pages.markup import change, spans
@@ -18,6 +17,7 @@ from supervisor.channels.web.pages.routes import Viewer
 from supervisor.channels.web.pages.story import story
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Answer, Approve, Deny, Option
+from supervisor.core.visible import visible
 
 hostile = st.text() | st.sampled_from(
     [
@@ -155,6 +155,15 @@ def test_a_pattern_is_shown_where_it_is_granted():
     text = Reader(page_of(an_approval())).text
     assert "shell rm *" in text
     assert [grant.value for grant in view.grants] == ["1", "2"]
+
+
+@pytest.mark.parametrize("cwd", ["logs", 7, ["/srv"], {"a": 1}])
+def test_an_argument_named_cwd_is_the_place_or_is_shown(cwd):
+    """What is no folder is an argument like any other, and no card leaves it out."""
+    view = card_view(an_approval(tool="build", arguments={"target": "x", "cwd": cwd}), NOW)
+    labels = [fact.label for fact in view.facts]
+    assert labels == (["target"] if cwd == "logs" else ["target", "cwd"])
+    assert view.where == ("/srv/logs" if cwd == "logs" else "/srv")
 
 
 def test_a_decided_card_offers_nothing():

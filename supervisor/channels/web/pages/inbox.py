@@ -31,11 +31,11 @@ from supervisor.channels.cards import (
     quoted,
 )
 from supervisor.channels.granting import HOW_LONG, WIDER, grants, reach
-from supervisor.channels.visible import gathered, json_text, visible
 from supervisor.channels.web.pages.markup import Language, Span, change, language_of, spans
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision
+from supervisor.core.visible import gathered, json_text, visible
 
 LONG: Final = 24
 """Lines from which on it is said how many there are, and from which on an argument is scrolled once it is decided."""
@@ -184,7 +184,8 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
     arguments, found = approval.arguments, list[Fact]()
     rest = arguments
     if isinstance(arguments, dict):
-        rest = {name: value for name, value in arguments.items() if name != "cwd"}
+        is_place = isinstance(arguments.get("cwd"), str)  # else it is shown like any other argument
+        rest = {name: value for name, value in arguments.items() if not is_place or name != "cwd"}
         for old, new in _PAIRS:
             before, after = rest.get(old), rest.get(new)
             if isinstance(before, str) and isinstance(after, str):
