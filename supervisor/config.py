@@ -188,6 +188,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_token_hash(text: str) -> bool:
+    return _HASH.fullmatch(text) is not None
+
+
 def _token(part: str | TokenPart) -> TokenHash:
     return TokenHash(part) if isinstance(part, str) else TokenHash(part.hash, part.expires_at)
 
@@ -230,7 +234,7 @@ def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tupl
         yield where, "a person needs a name that can be read"
     for place, part in enumerate(person.tokens):
         token = _token(part)
-        if not _HASH.fullmatch(token.hash):
+        if not is_token_hash(token.hash):
             yield f"{where}.tokens[{place}]", "this is no hash of a token; `supervisor token` makes both"
         if token.expires_at is not None and token.expires_at.tzinfo is None:
             yield f"{where}.tokens[{place}].expires_at", "say in which time zone: 2027-01-31T00:00:00Z"

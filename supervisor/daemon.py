@@ -21,6 +21,7 @@ import msgspec
 from supervisor.abc import Channel
 from supervisor.app import open_supervisor
 from supervisor.channels.web import make_web
+from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
 from supervisor.channels.web.site import MAX_STREAMS
 from supervisor.config import Configuration, is_loopback, make_rule
@@ -76,6 +77,7 @@ class Daemon:
             others=settings.channels,
             any_address=_is_wildcard(settings.host),
             max_streams=settings.max_streams,
+            revoked=revocations_of(settings.store),
         )
         channels = [*settings.channels, web]
         async with (

@@ -26,7 +26,7 @@ _COMMANDS = {
     "serve": ("serving", "Run a store's sessions, and let people answer from anywhere."),
     "init": ("configuring", "Write a configuration for `serve`, commented, to begin with."),
     "check": ("configuring", "Check a configuration."),
-    "token": ("configuring", "Make a token for a person, and its hash for the configuration."),
+    "token": ("tokens", "Make a token for a person, and its hash for the configuration; list and revoke tokens."),
     "discord": ("platforms", "Make the slash commands known to Discord."),
     "approvals": ("reading", "List what waits for a person, oldest first."),
     "approve": ("deciding", "Say yes to one call: it runs once, or is asked no more."),

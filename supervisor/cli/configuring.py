@@ -1,14 +1,12 @@
-"""Commands for the configuration: init, check, token. None of them opens a store."""
+"""Commands for the configuration: init, check. None of them opens a store."""
 
 from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import JsonOption
 from supervisor.core.errors import InvalidInput
 
 DEFAULT: Final = Path("supervisor.toml")
@@ -46,7 +44,7 @@ port = 8787
 # approvers = ["ana"]                # who alone may decide what this rule asks for
 
 # Who may do what. operator: everything. approver: read, and decide. Neither: read, and decide what they asked for.
-# `supervisor token` makes a token, for the person, and its hash, for here.
+# `supervisor token` makes a token, for the person, and its hash, for here; `supervisor token revoke` ends one at once.
 # [people.ana]
 # roles = ["approver"]
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
@@ -112,19 +110,6 @@ def check(file: Path = DEFAULT, /) -> int:
     print(
         f"{file} is right: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
     )
-    return Exit.DONE
-
-
-def token(*, json: JsonOption = False) -> int:
-    """Make a token for a person, and the hash of it for the configuration."""
-    from supervisor.core.people import hash_token, new_token
-
-    made = new_token()
-    if json:
-        answers.print_json({"token": made, "hash": hash_token(made)})
-    else:
-        print(f"token  {made}\nhash   {hash_token(made)}")
-        say("Give the token to the person, and write the hash into tokens of [people.NAME]; the token is not kept.")
     return Exit.DONE
 
 

@@ -16,7 +16,8 @@ from cyclopts import Parameter
 from supervisor.cli.answers import say
 from supervisor.cli.configuring import ConfigOption
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import BackendOption, StoreOption, find_store
+from supervisor.cli.options import BackendOption, StoreOption
+from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
@@ -43,17 +44,13 @@ def serve(
         Files or modules whose agents are offered by their names: FILE.py, MODULE, or FILE.py:NAME for one of them.
     """
     from supervisor.channels.terminal import login_name
-    from supervisor.config import Configuration, read_configuration
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
     from supervisor.daemon import Daemon, settle
     from supervisor.runtime.inside import refuse_inside_call
     from supervisor.stopping import bare, run_until_stopped
 
     refuse_inside_call("serving")
-    configuration = Configuration() if config is None else read_configuration(config)
-    if store is None and configuration.store is not None:
-        store = configuration.path(configuration.store)
-    place = find_store(store)
+    configuration, place = configured(config, store)
     token = read_token(token_file)
     made = new_token() if token is None and not configuration.people else None
     operator = None

@@ -37,9 +37,9 @@ class DaemonProcess:
         assert not isinstance(found, bool), log.read_text()
         self.url, self.port = found[0], int(found[1])
 
-    def command(self, *arguments: str) -> "subprocess.Popen[bytes]":
+    def command(self, *arguments: str, **env: str) -> "subprocess.Popen[bytes]":
         """Run another command of the command line on the same store."""
-        return self._run(*arguments, stderr=subprocess.DEVNULL)
+        return self._run(*arguments, stderr=subprocess.DEVNULL, **env)
 
     def _run(self, *arguments: str, stderr: Any, **env: str) -> "subprocess.Popen[bytes]":
         ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}

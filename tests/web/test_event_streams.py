@@ -13,6 +13,7 @@ from starlette.requests import Request
 from supervisor.channels.web.auth import Guard, Identity
 from supervisor.channels.web.endpoints import Call
 from supervisor.channels.web.events import BEAT, SLOW, EventStream, inbox_events, session_events
+from supervisor.channels.web.revocations import LOOK, Revocation, Revocations
 from supervisor.channels.web.schemas import StreamQuery
 from supervisor.channels.web.site import MAX_STREAMS, OTHERS, Site
 
@@ -182,11 +183,27 @@ class TestAStream:
             request = Request(
                 {"type": "http", "headers": [], "path_params": {"id": here.supervisor.find_sessions()[0].id}}
             )
-            identity = Identity(EVERYBODY.find("ana"), over)
+            identity = Identity(EVERYBODY.find("ana"), over, "")
             for listen in (inbox_events, session_events):
                 stream = await listen(Call(here.site, request, identity, StreamQuery(), None))
                 await stream({"type": "http"}, anyio.sleep_forever, send)
         assert b"id: " not in b"".join(told)
+
+    async def test_what_another_process_revokes_ends_a_stream_soon(self, tmp_path):
+        """It does not wait for the next event, nor for the next comment."""
+        known, began = Revocations(tmp_path / "revoked"), anyio.current_time()
+        site = Site(Guard(None, b"", None, "x", known), {}, is_secure=False)
+
+        async def send(message):
+            if message.get("more_body"):
+                Revocations(tmp_path / "revoked").add(Revocation(token="sha256:x", at=datetime.now(UTC), by="olga"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(known.watch)
+            stream = EventStream(anyio.sleep_forever, site, lambda: "sha256:x" not in known)
+            await stream({"type": "http"}, anyio.sleep_forever, send)
+            tasks.cancel_scope.cancel()
+        assert anyio.current_time() - began <= LOOK
 
     async def serve(self, news, send, receive=anyio.sleep_forever):
         self.began = anyio.current_time()

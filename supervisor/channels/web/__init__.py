@@ -5,7 +5,7 @@
     api        sessions, approvals, decisions                    events    server-sent events
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
     problems   errors as RFC 9457                                pages     pages for browsers: models and routes
-    bounds     how much at once
+    bounds     how much at once                                  revocations  tokens and logins that ended early
     rendering  templates/ and static/ become pages, harmless
 
 How to add
@@ -21,12 +21,14 @@ How to add
 
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from supervisor.abc import Channel
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.channel import Web
+from supervisor.channels.web.revocations import Revocations
 from supervisor.channels.web.site import MAX_STREAMS, Site, make_app
 from supervisor.channels.web.webhooks import webhook_routes
 from supervisor.core.agent_spec import AgentSpec
@@ -46,15 +48,19 @@ def make_web(
     public_url: str | None = None,
     others: Sequence[Channel] = (),
     max_streams: int = MAX_STREAMS,
+    revoked: Path | None = None,
 ) -> Web:
     """Return the channel, wired: who is known, what is offered, where it listens and by which names.
 
     `secret`: signs cookies. `public_url`: how browsers reach it, if not directly. `others`: channels whose webhooks are
-    mounted here. `max_streams`: clients that may listen at once.
+    mounted here. `max_streams`: clients that may listen at once. `revoked`: the file that says which tokens and logins
+    ended early; without one that is forgotten with the channel. Raises StoreUnreadable if it cannot be read.
     """
     public = urlsplit(public_url or "").hostname or ""
     known = [*hosts, f"[{public}]" if ":" in public else public]
-    guard = Guard(people, secret, public_url, f"supervisor-{listener.getsockname()[1]}")
+    revocations = Revocations(revoked)
+    revocations.refresh()
+    guard = Guard(people, secret, public_url, f"supervisor-{listener.getsockname()[1]}", revocations)
     is_secure = public_url is not None and public_url.startswith("https:")
     site = Site(guard, agents, is_secure=is_secure, max_streams=max_streams)
     app = make_app(site, known, any_address=any_address, more=webhook_routes(others))

@@ -3,6 +3,7 @@
 Rules
 - A cookie is not kept anywhere: it names the person and until when, signed with a key that is made of the store's own
   secret and the hash of the token that was shown at the login. So it survives a restart, and dies with its token.
+- What is kept is what ended early: the login that was signed out, the token that was revoked (revocations.py).
 - What a browser sends along by itself proves nothing about who wanted it: whatever changes something under a cookie
   needs an Origin of ours and the token that our own pages carry (CSRF).
 - A token that counts is always heard, whoever else fails from the same address: behind a proxy all clients have one.
@@ -23,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.revocations import Revocation, Revocations
 from supervisor.core.people import People, Person, TokenHash
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
@@ -41,10 +43,13 @@ ADDRESSES: Final = 10_000
 
 class Identity(msgspec.Struct, frozen=True):
     """Who makes a request, and until when what they show counts, None: for ever; `csrf`: what their own pages send back
-    with whatever changes something, if by a cookie."""
+    with whatever changes something, if by a cookie; `login`: that cookie's nonce; `token`: the hash of the token that
+    they show, or logged in with."""
 
     person: Person
     until: datetime | None
+    token: str
+    login: str | None = None
     csrf: str | None = None
 
 
@@ -60,8 +65,16 @@ class Guard:
     """`secret`: the store's own, 32 random bytes. `public_url`: where browsers see us, if not where they ask. `cookie`:
     its name."""
 
-    def __init__(self, people: People, secret: bytes, public_url: str | None, cookie: str) -> None:
+    def __init__(
+        self,
+        people: People,
+        secret: bytes,
+        public_url: str | None,
+        cookie: str,
+        revocations: Revocations | None = None,
+    ) -> None:
         self.people = people
+        self.revocations = revocations if revocations is not None else Revocations()
         self.cookie = cookie
         self._public_origin = None if public_url is None else _origin(public_url)
         self._secret = secret
@@ -75,7 +88,7 @@ class Guard:
             if scheme.lower() != "bearer":
                 raise _unknown("show a token: Authorization: Bearer TOKEN")
             person, known = self.check_token(request, token.strip())
-            return Identity(person, known.expires_at)
+            return Identity(person, known.expires_at, known.hash)
         if (cookie := request.cookies.get(self.cookie)) is None:
             return None
         return self._read_cookie(cookie)
@@ -86,6 +99,17 @@ class Guard:
         if identity is None:
             raise _unknown("who are you? Authorization: Bearer TOKEN, or log in on the page")
         return identity
+
+    def still_counts(self, identity: Identity) -> bool:
+        """Whether what somebody has shown still counts: it has neither expired, nor was it revoked."""
+        if identity.until is not None and _now() >= identity.until:
+            return False
+        return identity.token not in self.revocations and identity.login not in self.revocations
+
+    def check_again(self, identity: Identity) -> None:
+        """Refuse who was known when a request began, and is no more now that all of it is there. Raises Problem 401."""
+        if not self.still_counts(identity):
+            raise _unknown("this token or login has just ended")
 
     def may_say(self, person: Person, text: str, pending: Iterable[Approval]) -> bool:
         """Return whether somebody is heard where this waits: operators are, others if they say a word that decides."""
@@ -110,9 +134,9 @@ class Guard:
         """Return whose token it is. Raises Problem: 401; 429 after too many failures."""
         now = _now()
         found = self.people.find_by_token(token, now)
-        if found is None:
+        if found is None or found[1].hash in self.revocations:
             self._note_failure(request.client.host if request.client else "", now)
-            raise _unknown("this token is not known here, or has expired")
+            raise _unknown("this token is not known here, has expired, or was revoked")
         return found
 
     def _note_failure(self, address: str, now: datetime) -> None:
@@ -141,7 +165,12 @@ class Guard:
         age = int((until - _now()).total_seconds())
         response.set_cookie(self.cookie, value, age, httponly=True, secure=is_secure, samesite="lax")
 
-    def log_out(self, response: Response) -> None:
+    async def log_out(self, response: Response, identity: Identity | None) -> None:
+        """End a login, if it is one that counts, and let a response take its cookie away."""
+        if identity is not None and identity.login is not None:
+            by = identity.person.name
+            ended = Revocation(login=identity.login, until=identity.until, at=_now(), by=by)
+            await self.revocations.add_soon(ended)
         response.delete_cookie(self.cookie, httponly=True, samesite="lax")
 
     def _read_cookie(self, cookie: str) -> Identity | None:
@@ -160,7 +189,9 @@ class Guard:
                     return None
                 assert person is not None
                 until = min(until, token.expires_at or until)
-                return Identity(person, until, _base64(self._sign(token, b"csrf", raw)))
+                csrf = _base64(self._sign(token, b"csrf", raw))
+                identity = Identity(person, until, token.hash, claims.nonce, csrf)
+                return identity if self.still_counts(identity) else None
         return None
 
     def _sign(self, token: TokenHash, purpose: bytes, body: bytes) -> bytes:

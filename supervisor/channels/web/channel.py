@@ -32,6 +32,7 @@ class Web(Channel):
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._serve_http, stop)
+            tasks.start_soon(self.site.guard.revocations.watch)
             try:
                 await anyio.sleep_forever()
             finally:

@@ -8,7 +8,6 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -75,10 +74,9 @@ class Call:
         assert self._identity is not None, "the table lets nobody in here who is not known"
         return self._identity.person
 
-    @property
-    def until(self) -> datetime | None:
-        """Until when what was shown counts; None: for ever."""
-        return None if self._identity is None else self._identity.until
+    def still_counts(self) -> bool:
+        """Whether what was shown still counts."""
+        return self._identity is None or self.site.guard.still_counts(self._identity)
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
@@ -101,6 +99,8 @@ class Resource:
         identity = await self._admit(request, endpoint)
         query = _query(request, endpoint.query)
         body = await _body(request, endpoint)
+        if identity is not None:
+            self._site.guard.check_again(identity)
         response = await endpoint.handle(Call(self._site, request, identity, query, body))
         await response(scope, receive, send)
 

@@ -7,13 +7,12 @@ misses nothing and gets nothing twice.
 Rules
 - A client that takes nothing for SLOW seconds is dropped; it comes back by itself, and goes on where it was.
 - A comment every BEAT seconds tells both ends that the other one lives.
-- A stream ends when its client goes, when what the client has shown counts no more, and when the server stops; nothing
-  of it is left behind.
+- A stream ends when its client goes, when what the client has shown expires or is revoked, and when the server stops;
+  nothing of it is left behind.
 - There are at most `site.streams` of them: whoever comes beyond gets a 503 before anything has begun.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -44,12 +43,12 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, next_event: Next, site: "Site", until: datetime | None = None) -> None:
+    def __init__(self, next_event: Next, site: "Site", still_counts: Callable[[], bool] = lambda: True) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._next = next_event
         self._site = site
-        self._until = until
+        self._still_counts = still_counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._site.streams.held():
@@ -69,6 +68,7 @@ class EventStream(Response):
 
             tasks.start_soon(end_with, left)
             tasks.start_soon(end_with, self._site.until_stopped)
+            tasks.start_soon(end_with, self._until_revoked)
             with anyio.CancelScope() as slow:
                 await self._write(send, f"retry: {RETRY}\n\n".encode(), slow)
                 while (chunk := await self._next_chunk()) is not None and self._still_counts():
@@ -77,9 +77,9 @@ class EventStream(Response):
         with anyio.move_on_after(1, shield=True):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _still_counts(self) -> bool:
-        """Whether its client may still hear: a chunk comes every BEAT seconds."""
-        return self._until is None or datetime.now(UTC) < self._until
+    async def _until_revoked(self) -> None:
+        while self._still_counts():
+            await self._site.guard.revocations.until_changed()
 
     async def _write(self, send: Send, chunk: bytes, slow: anyio.CancelScope) -> None:
         slow.deadline = anyio.current_time() + SLOW
@@ -103,7 +103,7 @@ async def inbox_events(call: Call) -> Response:
         approval = await anext(watch, None)
         return None if approval is None else ("approval", watch.cursor, approval_document(approval))
 
-    return EventStream(next_event, call.site, call.until)
+    return EventStream(next_event, call.site, call.still_counts)
 
 
 async def session_events(call: Call) -> Response:
@@ -113,7 +113,7 @@ async def session_events(call: Call) -> Response:
         row = await anext(rows, None)
         return None if row is None else ("journal", row.position, event_document(row))
 
-    return EventStream(next_event, call.site, call.until)
+    return EventStream(next_event, call.site, call.still_counts)
 
 
 def _cursor(call: Call) -> int | None:

@@ -5,7 +5,7 @@
                            Where another site's page led to it: the form, filled in; nobody is logged in, or counted as
                            one who guesses, by what they only look at
     POST /login            the form, sent: token=...
-    POST /logout           forgets the cookie
+    POST /logout           ends the login: its cookie, wherever it is, lets nobody in any more
 
 Where to go afterwards is a path on this server (`next`), never another site's address.
 """
@@ -58,7 +58,7 @@ def routes(site: "Site") -> list[BaseRoute]:
         if identity is not None:
             site.guard.check_csrf(request, identity, (await read_form(request)).get("csrf", ""))
         response = RedirectResponse("/login", 303)
-        site.guard.log_out(response)
+        await site.guard.log_out(response, identity)
         return response
 
     return [

@@ -21,6 +21,7 @@ from supervisor.core.errors import (
     SessionConflict,
     StoreDied,
     StoreRefused,
+    StoreUnreadable,
     SupervisorError,
     TreeOwned,
 )
@@ -37,6 +38,7 @@ _STATUS: Final[tuple[tuple[type[SupervisorError], int], ...]] = (
     (InvalidInput, 422),
     (StoreRefused, 507),
     (StoreDied, 503),
+    (StoreUnreadable, 503),
 )
 """The first that an error is an instance of counts."""
 

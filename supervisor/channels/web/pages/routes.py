@@ -352,6 +352,7 @@ def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]
                     refused = request.path_params["id"], identity.person.name, problem.detail
                     await site.supervisor.refuse_decision(*refused, "web")
                 raise
+            site.guard.check_again(identity)
             return await show(Visit(site, request, identity, form))
         except Exception as error:  # noqa: BLE001 # a page says what went wrong; the problem logs what nobody foresaw
             return _problem(error)

@@ -1,0 +1,134 @@
+"""What does not let anybody in any more, although it has not expired: tokens that were revoked, logins that were ended.
+
+Theory: a login is a signed cookie that is kept nowhere, and a token is a hash in the configuration, so that forgetting
+either needs a memory of its own. It is a file beside the store, one JSON line for each, appended and synced before
+anybody is told. Every process that serves the store reads what is new in it.
+
+Rules
+- What was revoked stays so, also if the file is taken away from a daemon that runs.
+- A line that cannot be read lets nobody in: it may be a revocation (fail closed).
+"""
+
+import fcntl
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from supervisor.core.errors import StoreUnreadable
+
+LOOK: Final = 0.5
+"""Seconds between two looks at the file on behalf of streams, which go on without asking."""
+
+
+class Revocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of the file: a token's hash, or what is unique to a login (its nonce) and until when its cookie counts."""
+
+    token: str | None = None
+    login: str | None = None
+    until: datetime | None = None
+    at: datetime
+    by: str
+
+
+class Revocations:
+    """Those of one store. `file`: None keeps them in memory."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._size = 0
+        self._known: set[str] = set()
+        self._changed = anyio.Event()
+
+    def __contains__(self, shown: str | None) -> bool:
+        """Whether a token's hash, or a login's nonce, was revoked. Raises StoreUnreadable."""
+        self.refresh()
+        return shown in self._known
+
+    def refresh(self) -> None:
+        """Take in what other processes have added. Raises StoreUnreadable."""
+        if self._file is None:
+            return
+        try:
+            size = self._file.stat().st_size
+            if size == self._size:
+                return
+            raw = self._file.read_bytes()
+        except FileNotFoundError:
+            return
+        *whole, torn = raw.split(b"\n")  # a torn end is of a revocation that nobody was told of
+        for number, line in enumerate(whole, 1):
+            self._learn(self._read(line, number))
+        self._size = size if not torn else 0
+
+    def add(self, revoked: Revocation) -> None:
+        """Write a revocation down; returns when it is on disk. Raises OSError, StoreUnreadable."""
+        if self._file is not None:
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "r+b") as file:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                size = file.seek(0, os.SEEK_END)
+                is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+                if is_torn:  # of somebody who was killed while writing: it was never told
+                    whole = os.pread(descriptor, size, 0).rfind(b"\n") + 1
+                    os.ftruncate(descriptor, whole)
+                os.write(descriptor, msgspec.json.encode(revoked) + b"\n")
+                os.fsync(descriptor)
+            _sync_folder(self._file.parent)
+        self._learn(revoked)
+
+    async def add_soon(self, revoked: Revocation) -> None:
+        """Do the same without holding up anybody else; a cancellation comes after it."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.add, revoked)
+        self._tell()
+
+    async def watch(self) -> None:
+        """Look for what other processes add, until cancelled."""
+        while self._file is not None:
+            await anyio.sleep(LOOK)
+            before = len(self._known)
+            try:
+                self.refresh()
+            except StoreUnreadable:
+                self._tell()  # nobody is let in
+            if len(self._known) > before:
+                self._tell()
+
+    async def until_changed(self) -> None:
+        """Wait until something more is revoked."""
+        await self._changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def _learn(self, revoked: Revocation) -> None:
+        if revoked.until is None or revoked.until > datetime.now(UTC):
+            self._known.update(each for each in (revoked.token, revoked.login) if each is not None)
+
+    def _read(self, line: bytes, number: int) -> Revocation:
+        try:
+            return msgspec.json.decode(line, type=Revocation)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise StoreUnreadable(
+                f"{self._file} says what was revoked, and its line {number} cannot be read, so nobody is let in; put "
+                "the line right, or move the file away and revoke again"
+            ) from None
+
+
+def revocations_of(store: Path) -> Path:
+    """Return where the revocations of a store are."""
+    return store.with_name(f"{store.name}.revoked")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
