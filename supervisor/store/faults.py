@@ -4,6 +4,8 @@ What decides is what is known about the disk:
 - Nothing was written: StoreRefused. A WAL frame that could not be written is never part of a commit, so that no room, a
   file too large, or a write that failed belong here; so does a file that we may not write to, or could not even open.
 - The file contradicts itself: StoreUnreadable, whatever was being done.
+- A value that no store can hold (a dict where text belongs) is the caller's mistake, and the disk's never: a read
+  raises InvalidInput, a write StoreRefused, and the store goes on.
 - Anything else, above all a sync that failed: StoreDied. The kernel may have dropped what it could not write, and will
   say so only once (fsync's error is not repeated), so nothing that follows could be trusted.
 """
@@ -13,7 +15,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from supervisor.core.errors import StoreDied, StoreError, StoreRefused, StoreUnreadable
+from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreRefused, StoreUnreadable
 
 _UNREADABLE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _NO_ROOM: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE}
@@ -27,6 +29,8 @@ _REFUSED: Final = {
     sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_CANTOPEN,
 }
+MISUSED: Final = (sqlite3.ProgrammingError, sqlite3.InterfaceError, OverflowError, UnicodeEncodeError)
+"""What is raised for a value that SQLite cannot hold; a ProgrammingError comes of a closed connection, too."""
 _PRIMARY: Final = 0xFF
 """Extended result codes carry the primary one in their low byte."""
 
@@ -44,8 +48,6 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
     """Translate an error of an open store."""
     what = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     extended = code(error)
-    if isinstance(error, sqlite3.ProgrammingError):
-        return StoreDied(f"{path} is not open any more: {error} Open it again to go on from what is there")
     if extended & _PRIMARY in _UNREADABLE:
         return StoreUnreadable(f"{path} is damaged: {what}. It was left untouched; restore it from a copy")
     if {extended, extended & _PRIMARY} & _NO_ROOM:
@@ -56,6 +58,18 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
         f"the disk under {path} failed: {what}. What was written before is safe; whether the last commit was written "
         "is not known. Check the disk, then start the program again: it goes on from what is there"
     )
+
+
+def closed(path: Path) -> StoreDied:
+    """Return what is to be said to whoever uses a store that was closed."""
+    return StoreDied(f"{path} is not open any more. Open it again to go on from what is there")
+
+
+def explain_misuse(error: Exception, path: Path, *, writing: bool) -> StoreRefused | InvalidInput:
+    """Translate what is raised for a value that no store can hold."""
+    if writing:
+        return StoreRefused(f"{path} cannot hold what it was given: {error}; nothing of it was written")
+    return InvalidInput(f"{path} cannot be asked for this: {error}")
 
 
 def explain_opening(error: sqlite3.Error | OSError, path: Path) -> StoreError:

@@ -33,7 +33,7 @@ from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
 from supervisor.store import columns, place, schema, wal
 from supervisor.store.compacting import compact
-from supervisor.store.faults import explain, explain_opening, is_busy
+from supervisor.store.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
 from supervisor.store.heads import Heads
 from supervisor.store.index import Index
 from supervisor.store.listing import read_operation
@@ -350,16 +350,21 @@ class SqliteStore(Store):
         return connection
 
     def _fault(self, error: sqlite3.Error, *, is_known: bool = True) -> StoreError:
-        fault = explain(error, self.path)
+        fault = explain(error, self.path) if self._connections else closed(self.path)
         if not is_known and isinstance(fault, StoreRefused):
             fault = StoreDied(str(fault))
         if isinstance(fault, StoreDied):
             self._died = fault
         return fault
 
+    def _misuse(self, error: Exception, *, writing: bool) -> Exception:
+        return explain_misuse(error, self.path, writing=writing) if self._connections else closed(self.path)
+
     def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
         try:
             return (self._writer if writing else self._reader).execute(QUERIES[query], parameters).fetchall()
+        except MISUSED as error:
+            raise self._misuse(error, writing=writing) from error
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 
@@ -377,6 +382,8 @@ class SqliteStore(Store):
         try:
             with closing(self._reader.execute(QUERIES[query], parameters)) as rows:
                 return list(islice(filter(keep, map(partial(convert, self._heads), rows)), limit))
+        except MISUSED as error:
+            raise self._misuse(error, writing=False) from error
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
         finally:
@@ -391,6 +398,8 @@ class SqliteStore(Store):
             self._writer.executemany(QUERIES[query], rows)
         except sqlite3.IntegrityError as error:
             raise IllegalEvent(f"the store has this already: {error}") from error
+        except MISUSED as error:
+            raise self._misuse(error, writing=True) from error
         except sqlite3.DatabaseError as error:
             raise self._fault(error) from error
 

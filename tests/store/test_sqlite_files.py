@@ -6,7 +6,8 @@ import stat
 import pytest
 from store_stories import append, asked, created, decided, everything, finished, python, started
 
-from supervisor.core.errors import NotFound, StoreUnreadable
+from supervisor.abc import Row
+from supervisor.core.errors import InvalidInput, NotFound, StoreDied, StoreRefused, StoreUnreadable
 from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.store import schema
 from supervisor.store.listing import UNREADABLE
@@ -260,3 +261,32 @@ store.commit()
     assert sorted(row.id for row in store.find_sessions()) == ["a", "b", "c", "d"]
     assert [found.name for found in path.parent.iterdir() if found.suffix == ".new"] == []
     store.close()
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, 2**70, "\ud800"], ids=["a dict", "a number", "a surrogate"])
+def test_a_value_that_no_store_can_hold_fails_its_caller_and_the_store_goes_on(path, value):
+    """It is no fault of the disk, and no end of the store: neither read nor written."""
+    store = SqliteStore(path)
+    store.open()
+    append(store, ("a", created()), ("a", started()), ("a", asked()))
+    for read in (store.get_session, store.get_approval, store.get_owner, store.rows, store.journal):
+        with pytest.raises(InvalidInput):
+            read(value)
+    assert store.begin()
+    for write in (lambda: store.claim(value), lambda: store.write([Row(2**70, "a", decided())])):
+        with pytest.raises(StoreRefused):
+            write()
+    store.rollback()
+    append(store, ("a", decided()))
+    assert store.get_approval("p").status == "approved"
+    store.close()
+
+
+def test_a_store_that_was_closed_says_so(path):
+    """Whatever it is asked."""
+    store = SqliteStore(path)
+    store.open()
+    store.close()
+    for use in (store.counts, store.begin, lambda: store.get_session("a"), store.find_approvals):
+        with pytest.raises(StoreDied):
+            use()
