@@ -2,7 +2,8 @@
 
 Rules
 - Secrets are never in the configuration: each is in an environment variable, or in a file that the configuration names.
-  A variable is taken out of the environment when it has been read, so that no tool inherits it.
+  A variable is taken out of the environment when it has been read, so that no tool inherits it. That does not hide it
+  from a process that can read this one's memory or /proc/PID/environ: a daemon is closed to those (runtime/closed.py).
 - All that can be seen to be wrong is found, each with its key and what to do, and with nothing of a secret. No platform
   is asked: whether it takes a token is seen when it is used.
 - A platform whose package is not installed is said by the name of the extra that brings it.

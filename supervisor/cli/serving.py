@@ -2,7 +2,8 @@
 
 The token is that of `--token-file` or SUPERVISOR_TOKEN; else one is made, and printed as a link. Such a one is kept
 nowhere: what was printed once, and may lie in a log, opens nothing after a restart. A given one is taken out of the
-environment at once, so that nothing that runs here can show it (T4).
+environment at once, so that no tool inherits it (T4). The process itself is closed to others of the same user where the
+system can do that (runtime/closed.py); root can always read it. A file is better than a variable.
 """
 
 import os
@@ -46,9 +47,11 @@ def serve(
     from supervisor.channels.terminal import login_name
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
     from supervisor.daemon import Daemon, settle
+    from supervisor.runtime.closed import close_to_others
     from supervisor.runtime.inside import refuse_inside_call
     from supervisor.stopping import bare, run_until_stopped
 
+    close_to_others()
     refuse_inside_call("serving")
     configuration, place = configured(config, store)
     token = read_token(token_file)

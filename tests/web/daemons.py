@@ -26,6 +26,8 @@ class DaemonProcess:
         self.port = 0
         self.url = ""
         self.process: subprocess.Popen[bytes] | None = None
+        self.prefix: list[str] | None = None
+        """What a command begins with that is executed, such as setpriv; None: a forked interpreter will do."""
 
     def start(self, *options: str, **env: str) -> None:
         log = self.folder / f"log-{time.monotonic_ns()}"
@@ -43,8 +45,9 @@ class DaemonProcess:
 
     def _run(self, *arguments: str, stderr: Any, **env: str) -> "subprocess.Popen[bytes]":
         ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
-        return preloaded.Popen(
-            [sys.executable, "-m", "supervisor", *arguments, "--store", str(self.store)],
+        popen = preloaded.Popen if self.prefix is None else subprocess.Popen
+        return popen(
+            [*(self.prefix or []), sys.executable, "-m", "supervisor", *arguments, "--store", str(self.store)],
             cwd=self.folder,
             env={name: value for name, value in {**ours, "SUPERVISOR_TOKEN": TOKEN, **env}.items() if value},
             stdin=subprocess.DEVNULL,

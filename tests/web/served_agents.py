@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from supervisor import Context, agent, tool
+from supervisor import Context, agent, shell, tool
 
 
 @tool
@@ -47,3 +47,9 @@ async def chief(ctx: Context, notes: dict[str, str]) -> str:
 async def counting(ctx: Context) -> int:
     """Asks for numbers."""
     return sum(await ctx.ask("Which ones?", schema=list[int]))
+
+
+@agent
+async def running(ctx: Context, command: str) -> str:
+    """Runs a command; a person is asked."""
+    return (await ctx.call(shell, command=command)).kind
