@@ -123,7 +123,7 @@ def _partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tu
     """Return what the next attempt has forgotten, what is kept for it outside the order, and which timers are open
     again."""
     if ended.kind == "stalled":
-        cut, late = ended.stopped_at, set(ended.asked_late)
+        cut, late = ended.stopped_at - 1, set(ended.asked_late)  # the last entry before it was told to stop
         cut_off = {name for name, record in state.operations.items() if record.kind == "step" and _has_failed(record)}
         failed = {name for name in cut_off if state.operations[name].answered > cut}
     else:

@@ -43,7 +43,6 @@ async def take_trees(runner: "Runner", roots: Iterable[str], *, only_one: bool =
     taken: list[str] = []
 
     def plan(view: View) -> list[Entry]:
-        taken.clear()
         for root in wanted:
             try:
                 view.claim(root)

@@ -206,6 +206,26 @@ def test_what_was_asked_for_early_and_journaled_late_is_asked_for_before_the_res
     assert memory.front(state) == "step:f:0#1"
 
 
+def test_what_was_asked_for_while_a_save_was_written_comes_before_the_results_given_since():
+    """The save forgets what the agent had been given by then. The result that it was given in between is not among
+    that: whoever replays gives it after the asking."""
+    first, second, third = (f"call:{name}:0#1" for name in "abc")
+    asked = [event_of("ToolCallRequested", name, given=0) for name in (first, second)]
+    state = replay("s", story(*asked, *(event_of("ToolCallFinished", name) for name in (first, second))))
+    memory = Memory(state)
+    for name in (first, second):
+        memory.claim(name)
+    memory.give(first)
+    place = memory.ask(state)
+    memory.give(second)
+    state.apply(event_of("StateSaved", counts={first.partition("#")[0]: 1}))
+    assert memory.given_when(place, state) == state.order.index(second) == 0
+    state.apply(event_of("ToolCallRequested", third, given=memory.given_when(place, state)))
+    again = Memory(state)
+    assert (again.claim(second), again.front(state)) == (None, None), "not before the third was asked for"
+    assert (again.claim(third), again.front(state)) == (None, second)
+
+
 def test_children_awaited_in_turn_that_end_in_reverse_do_not_wait_for_each_other():
     """What arrives unasked has its place in the order when it is delivered, not when it came."""
     spawned = [

@@ -79,6 +79,24 @@ def test_what_was_asked_for_before_the_first_failure_stays_and_what_came_after_i
     assert state.order == [CALLS[0]]
 
 
+def test_a_question_that_a_person_has_answered_behind_the_failure_stays_answered():
+    """Nobody is asked twice: not for what the agent was about to be told, nor for what somebody is about to say."""
+    asked = [event_of("QuestionAsked", f"ask:{which}:0#1", given=1) for which in "ab"]
+    state = replay("s", story(*failed_at(STEPS[0]), *asked, event_of("QuestionAnswered", "ask:a:0#1")))
+    event, _ = restart(state, transient, ended(STEPS[0]), AT, 0.0)
+    assert (event.forgotten, event.kept) == ((STEPS[0],), ())
+
+
+def test_after_a_stall_only_the_steps_are_forgotten_that_failed_by_being_stopped():
+    """The agent is told again of the failures that it was told of before; it went on by those."""
+    events = [*failed_at(STEPS[0]), event_of("ToolCallRequested", given=1), event_of("ToolCallFinished")]
+    state = replay("s", story(*events))
+    stopped_at = state.length
+    state.apply(event_of("OperationFinished", STEPS[1], error=("Cancelled", "stopped"), given=2))
+    event, _ = restart(state, transient, Ended(kind="stalled", cause="silence", stopped_at=stopped_at), AT, 0.0)
+    assert (event.forgotten, event.kept) == ((STEPS[1],), ())
+
+
 def test_what_touches_nothing_begins_anew_behind_the_failure():
     """Timers, `now` and `random`: what they said was said to a run that had failed."""
     late = [event_of("OperationFinished", f"{kind}::0#1", kind=kind, given=1) for kind in ("now", "send", "random")]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import anyio
 import pytest
-from scenes import events, fork, knowing_no_agents, opened
+from scenes import events, fork, knowing_no_agents, opened, replayed
 
 from supervisor import (
     Approve,
@@ -65,6 +65,18 @@ async def napper(ctx: Context) -> str:
 async def dozer(ctx: Context) -> str:
     await ctx.sleep(300)
     return "awake"
+
+
+async def mend() -> str:
+    if "mended" not in ran:
+        ran.append("mended")
+        raise ConnectionError
+    return "mended"
+
+
+@agent(restart="transient", restart_delay=60, restart_period=1e6)
+async def failing_once(ctx: Context) -> str:
+    return await ctx.step(mend)
 
 
 async def left_by_another_process(spec, *values, session: str = "left") -> MemoryStore:
@@ -145,6 +157,32 @@ async def test_what_is_silent_is_left_alone_unless_something_is_pending(spec, va
         await supervisor.resume()
         assert store.owns("left")
         await supervisor.cancel("left")
+
+
+async def test_what_was_decided_is_acted_upon_however_long_ago():
+    """R5: the decision is nobody's question any more, and no run has had it yet."""
+    ran.clear()
+    store = await left_by_another_process(worker, "decided")
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            (asked,) = supervisor.find_approvals()
+            await supervisor.decide(asked.id, Approve(by="ana"))
+    await anyio.sleep(SILENT.total_seconds() * 2)
+    async with opened(store, adopt=True) as supervisor:
+        with anyio.fail_after(5 * LOOK):
+            assert (await supervisor.outcome("left")).value == "decided"
+    assert ran == ["decided"]
+
+
+async def test_a_restart_that_was_due_is_made_however_long_ago():
+    """R5: the run has no operation that is open, and its next attempt has an instant."""
+    ran.clear()
+    store = await left_by_another_process(failing_once)
+    assert replayed(store, "left").next_due_at is not None
+    await anyio.sleep(SILENT.total_seconds() * 2)
+    async with opened(store, adopt=True) as supervisor:
+        with anyio.fail_after(5 * LOOK):
+            assert (await supervisor.outcome("left")).value == "mended"
 
 
 async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_ago():

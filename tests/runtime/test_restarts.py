@@ -8,7 +8,7 @@ import anyio
 import pytest
 from scenes import ForkingStore, events, fork, names, opened, replayed
 
-from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
+from supervisor import Approve, Context, Deny, MemoryStore, StepFailed, agent, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -258,6 +258,24 @@ async def test_a_stall_runs_again_what_was_in_flight_and_keeps_what_has_a_result
         await supervisor.decide(approval.id, Approve(by="ann"))
         assert await run.result() == ["before", "net", "ok"]
     assert effects == ["before", "beside"]
+
+
+async def test_a_failure_that_the_agent_got_over_before_it_stalled_is_not_made_again():
+    """It went on by that failure; only what the stall itself cut off is new."""
+
+    @agent(restart="transient", inactivity_timeout=50)
+    async def gets_over_it(ctx: Context) -> list[str]:
+        try:
+            first = await ctx.step(fragile, "net")
+        except StepFailed:
+            first = "no net"
+        return [first, await ctx.step(fragile, "other")]
+
+    troubles.update({"net": 1, "other hangs": 1})
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        assert await (await supervisor.start(gets_over_it, session="s")).result() == ["no net", "other"]
+    assert causes(store, "s") == ["stalled"]
 
 
 async def test_what_a_stalled_attempt_did_on_its_way_out_binds_no_later_one():
