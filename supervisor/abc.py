@@ -345,12 +345,22 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def hear(
-        self, session: str, text: str, by: str, shown_before: datetime, *, channel: str | None = None
+        self,
+        session: str,
+        text: str,
+        by: str,
+        shown_before: datetime,
+        *,
+        channel: str | None = None,
+        shown: Collection[str] | None = None,
     ) -> Heard:
         """Take what a person says where an agent works: a chat word decides, and everything else is sent (A12).
 
-        A bare "yes" or "no" decides what alone waits for them in the session or below it, if a card of it was shown
-        before `shown_before`, when they said it; by `channel`, if that is given. Raises as `decide` and `send` do.
+        A bare "yes" or "no" decides what alone waits for them in the session or below it, and "approve all" the calls
+        that wait for them there, if they had been shown it before they said so: by a card that was posted before
+        `shown_before`, on `channel` if that is given. `shown`: ids of the approvals that the caller itself showed them;
+        with a `channel` only those of its cards count, without one these count whatever cards there are. Raises as
+        `decide` and `send` do.
         """
 
     @abstractmethod

@@ -341,6 +341,8 @@ def heard_lines(heard: Heard, now: datetime) -> list[str]:
     if heard.kind == "decided":
         for rule in heard.rules:
             lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.scope)} [{rule.id}]")
+        for approval in heard.not_shown:
+            lines.append(f"not decided, since it was not shown to you before: {summary(approval)}  (yes {approval.id})")
         if heard.may_not_allow:
             lines.append("no tool is allowed for the session: you may not grant that here")
         return lines or ["nothing waits for you here"]

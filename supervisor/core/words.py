@@ -2,7 +2,7 @@
 
     yes, approve, no, reject                on the one approval that waits, if there is one
     yes ID, approve ID, no ID, reject ID    on that one
-    approve all                             on all that wait here and now
+    approve all                             on all that wait here and that its sender was shown before
     approve all for session                 and on what these tools are called with afterwards, in this session
 
 Rules
@@ -49,6 +49,8 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     """What each decision came to, in the order of `approvals`; one of kind unknown for an id that nothing here has."""
     rules: tuple[Rule, ...] = ()
     """Tools that are allowed from now on in the session's tree."""
+    not_shown: tuple[Approval, ...] = ()
+    """What else waits, and an "approve all" did not decide, since they had not been shown it; to be named by id."""
     may_not_allow: bool = False
     """They asked for that too, and may not grant it."""
 

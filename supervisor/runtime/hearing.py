@@ -6,15 +6,16 @@ Rules
   an id is explicit: it also decides what a card showed in part.
 - Here is the session and all below it. What waits for somebody else does not count, and nobody decides it here.
 - Yes and no answer a question of true or false; every other question wants its own answer.
-- "approve all" is on the calls that wait when it is heard, each decided by itself; questions are not among them, and
-  where nothing else waits they are listed.
+- "approve all" is on the calls that wait when it is heard and that this person was shown whole before, each decided by
+  itself; the others are listed. Questions are not among them, and where nothing else waits they are listed.
 - "for session" allows these tools with any arguments in the tree, by rules that are listed and can be revoked; where
   people have roles, for whoever may grant that (core/people.py). Rules that deny or ask still do.
 - Where nothing waits for this person, yes and no are chat.
 """
 
+from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from supervisor.core import events as e
 from supervisor.core.questions import is_yes_or_no
@@ -26,16 +27,30 @@ if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
 
 
-async def hear(
-    supervisor: "LocalSupervisor",
-    session: str,
-    text: str,
-    by: str,
-    shown_before: datetime,
-    channel: str | None,
-) -> Heard:
+class Seen(NamedTuple):
+    """What a person had been shown when they said something; see Supervisor.hear."""
+
+    before: datetime
+    channel: str | None = None
+    approvals: Collection[str] | None = None
+
+    def has(self, supervisor: "LocalSupervisor", approval: Approval, *, whole: bool) -> bool:
+        """Whether they had seen an approval; `whole`: all of it."""
+        if self.approvals is not None and (approval.id not in self.approvals or self.channel is None):
+            return approval.id in self.approvals
+        rows = supervisor.store.journal(approval.session)
+        posted = (
+            row.event for row in rows if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id
+        )
+        return any(
+            event.at <= self.before and self.channel in (None, event.channel) and (event.is_whole or not whole)
+            for event in posted
+        )
+
+
+async def hear(supervisor: "LocalSupervisor", session: str, text: str, by: str, seen: Seen) -> Heard:
     """Decide, list, or send; see Supervisor.hear."""
-    word, where = read_word(text), channel or "message"
+    word, where = read_word(text), seen.channel or "message"
     if word is None:
         return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
     root = supervisor.get_row(session).root
@@ -44,12 +59,12 @@ async def hear(
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
         may_allow = people is None or people.why_not_rule(by) is None
-        return await _approve_all(supervisor, root, by, waiting, may_allow if word.for_session else None, where)
+        return await _approve_all(supervisor, root, by, waiting, seen, may_allow if word.for_session else None, where)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
         return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
-    if len(waiting) > 1 or not _was_shown(supervisor, waiting[0], shown_before, channel, whole=word.is_yes):
+    if len(waiting) > 1 or not seen.has(supervisor, waiting[0], whole=word.is_yes):
         return Heard(kind="listed", approvals=waiting)
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
 
@@ -89,11 +104,13 @@ async def _approve_all(
     root: str,
     by: str,
     waiting: tuple[Approval, ...],
+    seen: Seen,
     may_allow: bool | None,
     where: str,
 ) -> Heard:
-    """Approve every call that waits; `may_allow`: and allow their tools, if this person may; None: nobody said so."""
-    calls = tuple(each for each in waiting if each.kind == "call")
+    """Approve every call that waits and was shown; `may_allow`: and allow their tools, if this person may; None: nobody
+    said so."""
+    calls = tuple(each for each in waiting if each.kind == "call" and seen.has(supervisor, each, whole=True))
     if waiting and not calls:
         return Heard(kind="listed", approvals=waiting)
     verdicts = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]
@@ -107,16 +124,6 @@ async def _approve_all(
         approvals=calls,
         verdicts=tuple(verdicts),
         rules=tuple(rules),
+        not_shown=tuple(each for each in waiting if each.kind == "call" and each not in calls),
         may_not_allow=may_allow is False and bool(tools),
-    )
-
-
-def _was_shown(
-    supervisor: "LocalSupervisor", approval: Approval, before: datetime, channel: str | None, *, whole: bool
-) -> bool:
-    """Whether a channel, or this one, held a card of it by then; `whole`: one that shows all of it."""
-    rows = supervisor.store.journal(approval.session)
-    posted = (row.event for row in rows if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id)
-    return any(
-        event.at <= before and channel in (None, event.channel) and (event.is_whole or not whole) for event in posted
     )

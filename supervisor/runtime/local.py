@@ -51,7 +51,7 @@ from supervisor.runtime.agents import find_declared, load_agent, locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
-from supervisor.runtime.hearing import hear
+from supervisor.runtime.hearing import Seen, hear
 from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.inside import Inside
@@ -270,9 +270,16 @@ class LocalSupervisor(Supervisor):
         await self._runner.journal.append(lambda view: list(rules.revoke(view, rule, who, self._runner.clock.now())))
 
     async def hear(
-        self, session: str, text: str, by: str, shown_before: datetime, *, channel: str | None = None
+        self,
+        session: str,
+        text: str,
+        by: str,
+        shown_before: datetime,
+        *,
+        channel: str | None = None,
+        shown: Collection[str] | None = None,
     ) -> Heard:
-        return await hear(self, session, text, check_identity(by), shown_before, channel)
+        return await hear(self, session, text, check_identity(by), Seen(shown_before, channel, shown))
 
     async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
         if (found := self.store.get_approval(approval)) is not None:

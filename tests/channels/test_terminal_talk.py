@@ -52,8 +52,8 @@ def test_yes_decides_the_one_card_that_was_shown(on_terminal, backend):
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_chat_is_kept_a_bare_word_for_two_decides_nothing_and_approve_all_both(on_terminal, backend):
-    """A12, R7: whoever says "do NOT run that" has sent a message; the cards still wait."""
+def test_chat_is_kept_a_bare_word_for_two_decides_nothing_and_approve_all_what_was_shown(on_terminal, backend):
+    """A12, R7: whoever says "do NOT run that" has sent a message; "approve all" is on the cards that were looked at."""
     program = on_terminal(backend, "first", "second")
     program.see("2 waiting")
     program.see("Ctrl-C")
@@ -64,6 +64,12 @@ def test_chat_is_kept_a_bare_word_for_two_decides_nothing_and_approve_all_both(o
         program.see(f"> {said}")
         program.see("Ctrl-C")
     assert "approved" not in program.text
+    program.press("t")
+    program.see("To asking:")
+    program.press("approve all\r")
+    program.see("not decided")
+    program.see("Ctrl-C")
+    assert program.text.count("approved by ana") == 1
     program.press("t")
     program.see("To asking:")
     program.press("approve all\r")
@@ -89,8 +95,28 @@ def test_a_word_that_was_begun_before_its_card_could_be_read_is_said_only_once_m
     assert desk.press(["enter"], 3.1) is None
     desk.whole.add(("p", None))
     assert desk.press(["enter"], 9.0) is None
-    assert desk.press(["enter"], 9.5) == Say("s", "yes", 9.0)
+    assert desk.press(["enter"], 9.5) == Say("s", "yes", 9.0, frozenset({"p"}))
     assert desk.talk is None
+
+
+def test_all_is_what_was_shown_whole_when_the_word_was_begun():
+    """A12: not a card that was never selected, or only just now, or that shows other arguments than were asked."""
+    cards = [make_approval(id=name, root_session="s", arguments={"x": name}) for name in "abcd"]
+    desk = make_desk(*cards)
+    desk.whole.discard(("d", None))
+    desk.edit("b", '{"x": "edited"}', 1.0)
+    desk.press(["tab"], 5.0)  # c: the one after b, which an edit selects
+    desk.talk = Talk("s", "", 5.1)
+    desk.press([*"approve all"], 5.1)
+    desk.whole.add(("d", None))
+    assert desk.press(["enter"], 9.0) is None
+    assert "again" in desk.message
+    assert desk.press(["enter"], 9.1) == Say("s", "approve all", 9.0, frozenset({"a", "c", "d"}))
+    desk.whole.discard(("d", None))
+    desk.talk = Talk("s", "", 10.0)
+    desk.press([*"approve all"], 10.0)
+    desk.whole.add(("d", None))
+    assert desk.press(["enter"], 11.0) == Say("s", "approve all", 10.0, frozenset({"a", "c"}))
 
 
 def test_what_is_typed_survives_cards_that_come_and_go():
@@ -100,7 +126,7 @@ def test_what_is_typed_survives_cards_that_come_and_go():
     desk.talk = Talk("s", "", 1.0)
     desk.press([*"no, w"], 1.0)
     desk.remove("p", 2.0)
-    assert desk.press([*"ait", "enter"], 3.0) == Say("s", "no, wait", 1.0)
+    assert desk.press([*"ait", "enter"], 3.0) == Say("s", "no, wait", 1.0, frozenset({"p", "q"}))
     desk.talk = Talk("s", "", 1.0)
     assert desk.press(["x"], 1.0) is None
     assert desk.press(["esc"], 1.0) is None
@@ -117,4 +143,4 @@ def test_a_paste_is_text_and_never_keys():
     assert desk.press([f"{PASTED}a"], 9.0) is None
     desk.talk = Talk("s", "", 1.0)
     assert desk.press([f"{PASTED}one\ntwo\n"], 2.0) is None
-    assert desk.press(["enter", "x", "enter"], 3.0) == Say("s", "one\ntwo\n\nx", 2.0)
+    assert desk.press(["enter", "x", "enter"], 3.0) == Say("s", "one\ntwo\n\nx", 2.0, frozenset({"p"}))

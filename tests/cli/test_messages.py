@@ -56,13 +56,14 @@ def test_nothing_that_a_call_runs_speaks_for_a_person(supervisor):
 
 
 def test_chat_words_decide_and_everything_else_is_sent(supervisor):
-    """A12: a bare word that nobody was shown a card for is answered with what waits; an id, and all of them, decide."""
+    """A12: a bare word, and "approve all", on what nobody was shown are answered with what waits; an id decides."""
     first, second = supervisor.ask("x", "y", session="s")
     listed = supervisor("send", "s", "yes")
     assert (listed.code, first in listed.out, second in listed.out) == (3, True, True)
     assert supervisor("send", "s", f"no {first}", "--by", "ana").code == 0
-    told = supervisor("send", "s", "approve all", "--json").json
-    assert [each["id"] for each in told["approvals"]] == [second]
+    told = supervisor("send", "s", "approve all", "--json")
+    assert (told.code, told.json["kind"], [each["id"] for each in told.json["approvals"]]) == (3, "listed", [second])
+    assert supervisor("send", "s", f"approve {second}").code == 0
     assert supervisor("send", "s", f"yes {first}").code == 4
     assert supervisor("send", "s", f"yes {'a' * 32}").code == 5
     every = supervisor("approvals", "--all", "--json").json

@@ -177,10 +177,11 @@ async def test_a_chat_word_to_a_sub_agent_decides_what_is_below_it():
         asked = {each.arguments["target"]: each for each in [await anext(reader) for _ in range(3)]}
         heard = await supervisor.hear(asked["a"].session, f"yes {asked['own'].id}", "ana", EVER)
         assert (heard.kind, heard.verdicts[0].kind, len(supervisor.find_approvals())) == ("listed", "unknown", 3)
-        heard = await supervisor.hear(asked["a"].session, "approve all", "ana", EVER)
+        shown = [each.id for each in asked.values()]
+        heard = await supervisor.hear(asked["a"].session, "approve all", "ana", EVER, shown=shown)
         assert [each.id for each in heard.approvals] == [asked["a"].id]
         await supervisor.hear("s", f"no {asked['b'].id}", "ana", EVER)
-        await supervisor.hear("s", "approve all", "ana", EVER)
+        await supervisor.hear("s", "approve all", "ana", EVER, shown=shown)
         assert await run.result() == ["ok", "ok", "denied"]
 
 

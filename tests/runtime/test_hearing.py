@@ -147,6 +147,35 @@ async def test_approve_all_is_on_what_waits_now():
         assert await run.result() == ["ok", "ok", "denied"]
 
 
+@pytest.mark.parametrize("text", ["approve all", "approve all for session"])
+async def test_approve_all_decides_what_was_shown_before_and_lists_the_rest(text):
+    """A12: not what was asked while it was typed, nor, replayed after a restart, what was asked since then."""
+    async with opened(channels=[Wall()]) as supervisor:
+        first = await supervisor.start(deploys, ["a"], session="s")
+        (early,) = await shown(supervisor, "s", 1)
+        said = events(supervisor.store, "s", e.CardPosted)[0].at
+        await anyio.sleep(1)
+        assert (await supervisor.hear("s", text, "ana", said - timedelta(seconds=1))).kind == "listed"
+        assert (await supervisor.hear("s", text, "ana", EVER, channel="elsewhere")).kind == "listed"
+        heard = await supervisor.hear("s", text, "ana", said)
+        assert [each.id for each in heard.approvals] == [early.id]
+        assert await first.result() == ["ok"]
+
+
+async def test_of_what_waits_approve_all_names_what_was_not_shown():
+    """By cards in part, by the caller's own record, and by both: the rest keeps waiting, and no rule covers it."""
+    async with opened(channels=[Wall()]) as supervisor:
+        await supervisor.start(deploys, ["a", "b", "c"], session="s")
+        a, b, c = await shown(supervisor, "s", 3)
+        heard = await supervisor.hear("s", "approve all", "ana", EVER, shown={a.id})
+        assert ([each.id for each in heard.approvals], [each.id for each in heard.not_shown]) == ([a.id], [b.id, c.id])
+        heard = await supervisor.hear("s", "approve all", "ana", EVER, channel="elsewhere", shown={b.id})
+        assert (heard.kind, len(heard.approvals)) == ("listed", 2)
+        heard = await supervisor.hear("s", "approve all", "ana", EVER, channel="wall", shown={b.id})
+        assert [each.id for each in heard.not_shown] == [c.id]
+        assert supervisor.find_approvals() == [c]
+
+
 async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
     """By a rule that is listed, and holds nowhere else."""
     async with opened(channels=[Wall()]) as supervisor:

@@ -123,6 +123,23 @@ async def test_words_decide_for_who_may_and_everything_else_needs_an_operator():
         assert (await ana.post(path, json={"text": "yes"})).status_code == 403
 
 
+@pytest.mark.parametrize("look", ["/api/sessions/{0.session}", "/api/approvals", "/api/approvals/{0.id}", "/", None])
+async def test_without_an_id_only_what_was_shown_to_its_sender_is_decided(look):
+    """A12: by a document or a page that this person asked for; otherwise the answer says what to name."""
+    async with world() as here, here.client("ana") as ana, here.client("cleo") as cleo:
+        asked = await here.ask()
+        path = f"/api/sessions/{asked.session}"
+        await cleo.get(path)
+        assert (await ana.post(f"{path}/approve")).status_code == 422
+        if look is None:
+            heard = (await ana.post(f"{path}/messages", json={"text": "approve all"})).json()
+            assert (heard["kind"], [each["id"] for each in heard["approvals"]]) == ("listed", [asked.id])
+        else:
+            assert (await ana.get(look.format(asked))).status_code == 200
+        assert here.supervisor.get_approval(asked.id).status == "pending"
+        assert (await ana.post(f"{path}/approve")).status_code == 200
+
+
 async def test_who_approves_all_for_the_session_and_may_not_allow_is_told_both():
     """A12: an approver without reservations decides, and makes no rule; nobody reads that nothing was decided."""
     async with (
@@ -130,6 +147,7 @@ async def test_who_approves_all_for_the_session_and_may_not_allow_is_told_both()
         here.client("ana") as ana,
     ):
         asked = await here.ask()
+        await ana.get(f"/api/sessions/{asked.session}")
         said = await ana.post(f"/api/sessions/{asked.session}/messages", json={"text": "approve all for session"})
         assert (said.status_code, said.json()["may_not_allow"], said.json()["rules"]) == (200, True, [])
         assert here.supervisor.get_approval(asked.id).status == "approved"

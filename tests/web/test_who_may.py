@@ -109,7 +109,7 @@ async def test_what_a_browser_sends_along_by_itself_decides_nothing(place):
         await log_in(client)
         (value,) = client.cookies.values()
         csrf = here.site.guard._read_cookie(value).csrf
-        path, body = f"/api/{place.format(asked)}", APPROVE if place.endswith("decision") else {}
+        path, body = f"/api/{place.format(asked)}", APPROVE if place.endswith("decision") else {"approval": asked.id}
         for headers in (
             {},
             {"origin": ORIGIN},

@@ -221,7 +221,9 @@ class Terminal(Channel):
         try:
             if (approval := self._desk.approval) is not None and approval.root_session == said.session:
                 await wait_until_noted(supervisor, approval, self.name)
-            heard = await supervisor.hear(said.session, said.text, self._desk.by, began_at, channel=self.name)
+            heard = await supervisor.hear(
+                said.session, said.text, self._desk.by, began_at, channel=self.name, shown=said.shown
+            )
         except SupervisorError as error:
             self._desk.message = visible(str(error))
             self._desk.talk = Talk(said.session, said.text, anyio.current_time())

@@ -187,19 +187,22 @@ class Desk:
     def _talk(self, talk: Talk, keys: list[str], now: float) -> Say | None:
         """Take keys of what is being said; a paste in it stays in it."""
         self.message = ""
+        if not talk.text:
+            talk.shown = self._read_by(now)
         done = talk.press(keys, now)
         if done is None or (done == "accept" and talk.text.strip() and not self._is_read(talk, now)):
             return None
         self.talk = None
-        return Say(talk.session, talk.text, talk.began) if done == "accept" and talk.text.strip() else None
+        return Say(talk.session, talk.text, talk.began, talk.shown) if done == "accept" and talk.text.strip() else None
 
     def _is_read(self, talk: Talk, now: float) -> bool:
         """Whether what is said decides nothing that the person could not have read when they began to say it."""
         word, approval = read_word(talk.text), self.approval
-        is_bare = word is not None and word.approval is None and not word.all
+        is_bare = word is not None and word.approval is None
         if not is_bare or approval is None or approval.root_session != talk.session or self._may_decide(talk.began):
             return True
         talk.began = now  # they have been told, so Enter says it once more
+        talk.shown = self._read_by(now + self.settle)
         return False
 
     def edit(self, approval: str, text: str, now: float) -> None:
@@ -285,6 +288,12 @@ class Desk:
         else:
             return True
         return False
+
+    def _read_by(self, now: float) -> frozenset[str]:
+        """Return the ids of what the person could have read by then: shown whole, as it was asked, and not only just
+        now."""
+        left_out = {*self.edited, self.selected if now - self._selected_at < self.settle else None}
+        return frozenset(each for each, granting in self.whole if granting is None) - left_out
 
     def _forget_shown(self, approval: str) -> None:
         self.whole = {face for face in self.whole if face[0] != approval}

@@ -34,6 +34,8 @@ class Say(msgspec.Struct, frozen=True):
     session: str
     text: str
     began: float
+    shown: frozenset[str] = frozenset()
+    """Ids of the approvals whose cards they had been shown whole by then."""
 
 
 class Talk:
@@ -43,6 +45,7 @@ class Talk:
         self.session = session
         self.line = Line(text)
         self.began = now
+        self.shown: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:

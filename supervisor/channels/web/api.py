@@ -63,6 +63,8 @@ async def list_sessions(call: Call) -> Response:
     if len(found) > query.limit:
         found = found[: query.limit]
         cursor = found[-1].position
+    for view in found:
+        call.show(*view.pending_approvals)
     return document({"items": [session_document(view) for view in found], "next": cursor})
 
 
@@ -78,7 +80,9 @@ async def start_session(call: Call) -> Response:
 
 
 async def get_session(call: Call) -> Response:
-    return document(session_document(call.supervisor.get_session(call.path("id"))))
+    view = call.supervisor.get_session(call.path("id"))
+    call.show(*view.pending_approvals)
+    return document(session_document(view))
 
 
 async def get_journal(call: Call) -> Response:
@@ -102,8 +106,11 @@ async def send_message(call: Call) -> Response:
         raise Problem(
             403, f"{call.person.name} is no operator: only words that decide are heard, where something waits"
         )
-    seen_at = min(body.shown_before or now, now)
-    return document(heard_document(await call.supervisor.hear(session, body.text, call.person.name, seen_at)))
+    seen_at, name = min(body.shown_before or now, now), call.person.name
+    shown = call.site.shown.to(name) if body.shown_before is None else None
+    heard = await call.supervisor.hear(session, body.text, name, seen_at, shown=shown)
+    call.show(*heard.approvals, *heard.not_shown)
+    return document(heard_document(heard))
 
 
 async def cancel_session(call: Call) -> Response:
@@ -113,7 +120,7 @@ async def cancel_session(call: Call) -> Response:
 
 
 async def approve_in_session(call: Call) -> Response:
-    """Approve what is pending in a session; which, where several are."""
+    """Approve what is pending in a session; which, where several are, or where its sender was not shown it (A12)."""
     body: ApproveBody = call.body
     pending = [approval.id for approval in call.supervisor.get_session(call.path("id")).pending_approvals]
     if body.approval is None and len(pending) > 1:
@@ -122,6 +129,9 @@ async def approve_in_session(call: Call) -> Response:
     if body.approval is None and not pending:
         raise Problem(409, "nothing is pending in this session")
     chosen = body.approval or pending[0]
+    if body.approval is None and chosen not in call.site.shown.to(call.person.name):
+        detail = "it was not shown to you before: look at it, and say it again, or say which you mean, with `approval`"
+        raise Problem(422, detail, members={"pending": pending})
     if chosen not in pending and not _is_asked_by(call, chosen, call.path("id")):
         raise Problem(404, f"{chosen} is no approval of this session")
     return await _decide(call, chosen, approval_by(call, body))
@@ -135,11 +145,14 @@ async def list_approvals(call: Call) -> Response:
     end = found[-1].position if len(found) == limit else None
     if query.session not in (None, root):
         found = [each for each in found if each.session == query.session]
+    call.show(*found)
     return document({"items": [approval_document(approval) for approval in found], "next": end})
 
 
 async def get_approval(call: Call) -> Response:
-    return document(approval_document(call.supervisor.get_approval(call.path("id"))))
+    found = call.supervisor.get_approval(call.path("id"))
+    call.show(found)
+    return document(approval_document(found))
 
 
 async def decide(call: Call) -> Response:

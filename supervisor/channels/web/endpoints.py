@@ -20,6 +20,7 @@ from supervisor.abc import Supervisor
 from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.problems import Problem
 from supervisor.core.people import Person
+from supervisor.core.values import Approval
 
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
@@ -80,6 +81,10 @@ class Call:
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
+
+    def show(self, *approvals: Approval) -> None:
+        """Note that whoever asks is shown these by the answer."""
+        self.site.shown.note(self.person.name, approvals)
 
 
 class Resource:

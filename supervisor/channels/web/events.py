@@ -101,7 +101,10 @@ async def inbox_events(call: Call) -> Response:
 
     async def next_event() -> tuple[str, int, Any] | None:
         approval = await anext(watch, None)
-        return None if approval is None else ("approval", watch.cursor, approval_document(approval))
+        if approval is None:
+            return None
+        call.show(approval)
+        return "approval", watch.cursor, approval_document(approval)
 
     return EventStream(next_event, call.site, call.still_counts)
 

@@ -55,7 +55,7 @@ class DecisionBody(In, frozen=True, kw_only=True):
 
 
 class ApproveBody(In, frozen=True, kw_only=True):
-    """Approve what is pending in a session. `approval`: which, where several are."""
+    """Approve what is pending in a session. `approval`: which, where several are, or you have not looked at it."""
 
     approval: str | None = None
     scope: Scope = "once"
@@ -140,7 +140,12 @@ ApprovalDocument = _document(Approval, position=...)
 SessionDocument = _document(SessionView, pending_approvals=list_of(ApprovalDocument), position=...)
 ReceiptDocument = _document(Receipt, waiting_for=list_of(ApprovalDocument))
 HeardDocument = _document(
-    Heard, receipt=ReceiptDocument | None, approvals=list_of(ApprovalDocument), verdicts=list[Verdict], rules=list[Rule]
+    Heard,
+    receipt=ReceiptDocument | None,
+    approvals=list_of(ApprovalDocument),
+    verdicts=list[Verdict],
+    rules=list[Rule],
+    not_shown=list_of(ApprovalDocument),
 )
 VerdictDocument = _document(Verdict)
 RuleDocument = _document(Rule)

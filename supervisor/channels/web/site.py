@@ -19,6 +19,7 @@ from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.shown import Shown
 from supervisor.core.agent_spec import AgentSpec
 
 MAX_STREAMS: Final = 500
@@ -45,6 +46,7 @@ class Site:
         self.serving: Supervisor | None = None
         """Whom it talks to, from the moment that the channel is served."""
         self.tally = metrics.Tally()
+        self.shown = Shown()
         self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
         self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
         """All that are under way, event streams too."""

@@ -98,6 +98,10 @@ class Visit:
         """Return why whoever asks may not decide an approval."""
         return self.site.guard.people.why_not_decide(self.person.name, approval)
 
+    def show(self, *approvals: Approval) -> None:
+        """Note that whoever asks is shown these by the page."""
+        self.site.shown.note(self.person.name, approvals)
+
     @property
     def pending(self) -> int:
         return self.supervisor.counts().pending_approvals
@@ -128,6 +132,7 @@ async def show_inbox(visit: Visit) -> Response:
     after = visit.supervisor.last_position()
     first = visit.supervisor.find_approvals(limit=inbox.MOST_CARDS)
     page = inbox.inbox(first, visit.pending, visit.now, visit.refusal)
+    visit.show(*first[: len(page.cards)])
     model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", after)}
     return visit.page("inbox.html", "inbox", model)
 
@@ -146,6 +151,7 @@ def _card(
     typed: dict[str, str] | None = None,
 ) -> Response:
     view = inbox.card_view(approval, visit.now, refusal=visit.refusal(approval))
+    visit.show(approval)
     stream = stream_url("/api/events", visit.supervisor.last_position())
     model = {"view": view, "told": told, "problem": problem, "typed": typed, "stream": stream}
     return visit.page("approval.html", "inbox", model, status=status)
@@ -228,6 +234,7 @@ def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = 
     lanes = [timeline.lane(session, found, visit.now) for session, found in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
     asked = view.pending_approvals[:MOST_ASKED]
+    visit.show(*asked)
     told = told or SAID.get(visit.request.query_params.get("said", ""), "")
     model = {
         "view": view,
