@@ -82,11 +82,14 @@ class ServerPart(_Part, frozen=True, kw_only=True):
 
 
 class SlackPart(_Part, frozen=True, kw_only=True):
-    """Slack: where cards go whose session has no thread, and the agent that a mention starts. The secrets are in
+    """Slack: where cards go whose session has no thread, and the agent that a mention starts. `app` (A...) and `team`
+    (T...): what comes from another app or workspace is refused. The secrets are in
     SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET and SLACK_APP_TOKEN, or in the files that are named here."""
 
     conversation: str
     agent: str | None = None
+    app: str | None = None
+    team: str | None = None
     bot_token_file: str | None = None
     signing_secret_file: str | None = None
     app_token_file: str | None = None

@@ -74,6 +74,9 @@ def _slack_problems(
     problems = _missing_packages("slack", "slack_sdk")
     if not re.fullmatch(_SLACK_ID, part.conversation):
         problems.append(".conversation: a channel's id, such as C012AB3CD, is at the end of its About; not its name")
+    for key, form in (("app", "A"), ("team", "[TE]")):
+        if (named := getattr(part, key)) is not None and not re.fullmatch(form + "[A-Z0-9]+", named):
+            problems.append(f".{key}: an id, such as {form[0] if key == 'app' else 'T'}012AB3CD, is no name")
     if part.agent is not None and part.agent not in agents:
         problems.append(
             f".agent: no agent {part.agent!r} is offered here; add [agents.{part.agent}], or name its file to serve"
@@ -142,6 +145,8 @@ def _slack(
         people=people,
         talk=None if part.agent is None else Talk(agents[part.agent]),
         link=link,
+        app=part.app,
+        team=part.team,
         base_url=part.base_url,
     )
 

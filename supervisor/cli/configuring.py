@@ -55,6 +55,7 @@ port = 8787
 # [channels.slack]
 # conversation = "C012AB3CD"         # where cards go whose session has no thread of its own
 # agent = "janitor"                  # what a mention of the app starts; it takes a text
+# app = "A012AB3CD"                  # optional, and team = "T012AB3CD": what comes from others is refused
 # bot_token_file = "slack.token"     # or SLACK_BOT_TOKEN (xoxb-...)
 # signing_secret_file = "slack.sign" # or SLACK_SIGNING_SECRET: Slack posts to https://HOST/channels/slack/requests
 # app_token_file = "slack.app"       # or SLACK_APP_TOKEN (xapp-...): Socket Mode, no public address needed

@@ -200,23 +200,27 @@ class Discord(Channel):
             return WebhookReply(401, b'{"error": "the signature is not Discord\'s, or it is too old"}')
         try:
             payload = msgspec.json.decode(body, type=Payload)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             return WebhookReply(400, msgspec.json.encode({"error": f"this is no interaction: {error}"}))
         if payload.get("type") == interactions.PING:
             return WebhookReply(body=msgspec.json.encode(interactions.PONG))
         try:
             return WebhookReply(body=msgspec.json.encode(await self.take(payload)))
+        except InvalidInput as error:
+            log.warning("request.refused", channel=self.name, reason=str(error))
+            return WebhookReply(400, msgspec.json.encode({"error": str(error)}))
         except anyio.ClosedResourceError:
             return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
 
     async def take(self, payload: Payload) -> Payload:
         """Take what somebody did, and return what Discord is answered: within ACK seconds, whatever is to be done.
 
-        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2).
+        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2), and InvalidInput
+        for what Discord would not send to us.
         """
         if self._tasks is None:
             raise anyio.ClosedResourceError
-        act = interactions.read(payload)
+        act = interactions.read(payload, self._application)
         if act is None:
             return interactions.told("This is nothing that this supervisor knows.")
         reply = Reply()

@@ -16,7 +16,6 @@ from typing import Any, Final
 from supervisor.channels.cards import decided, headline, make_card, page_of, remark, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
 from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of, unseen_presses
-from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval
 
 TITLE: Final = 256
@@ -117,12 +116,10 @@ def custom_id(code: str, approval: str) -> str:
     return f"{code}:{approval}"
 
 
-def read_custom_id(text: str) -> tuple[str, str]:
-    """Return press and approval; raises InvalidInput for what is no button of ours."""
+def read_custom_id(text: str) -> tuple[str, str] | None:
+    """Return press and approval; None for what is no button of ours."""
     code, _, approval = text.partition(":")
-    if not code or not approval:
-        raise InvalidInput("this button is none of ours")
-    return code, approval
+    return (code, approval) if code and approval else None
 
 
 def _that_fit(approval: Approval) -> tuple[list[Press], int]:

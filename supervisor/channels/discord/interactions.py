@@ -4,12 +4,13 @@ Rules
 - Nothing is parsed before the Ed25519 signature over the time and the body is verified; Discord sends forged requests
   on purpose, and drops an endpoint that takes them. What is not of the last five minutes is refused, too: anybody may
   have recorded it, and Discord gives up after three seconds.
-- What is none of ours is None.
+- What is none of ours is None. What has a value of another type where Discord has a text is refused, and what comes
+  from another application than the configured one.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -55,27 +56,50 @@ def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes, n
         signature, stamp = bytes.fromhex(named["x-signature-ed25519"]), named["x-signature-timestamp"]
         key.verify(signature, stamp.encode() + body)
         return abs(now.timestamp() - int(stamp)) <= WINDOW
-    except (KeyError, ValueError, InvalidSignature):
+    except (KeyError, ValueError, OverflowError, InvalidSignature):
         return False
 
 
-def read(payload: Payload) -> Press | Command | None:
-    """Return what an interaction says; None for what is none of ours."""
+def read(payload: Payload, application: str | None = None) -> Press | Command | None:
+    """Return what an interaction says; None for what is none of ours. `application`: the id that it must come from.
+
+    Raises InvalidInput for what Discord would not send, or not to us.
+    """
+    act = _read(payload)
+    if act is not None and application is not None and payload.get("application_id") != application:
+        raise InvalidInput(f"this comes from another application than the configured {application}")
+    return act
+
+
+def _read(payload: Payload) -> Press | Command | None:
     try:
         user = (payload.get("member") or payload)["user"]["id"]
         token, data = payload["token"], payload["data"]
         match payload["type"]:
             case 2:
                 options = {option["name"]: str(option["value"]) for option in data.get("options", ())}
-                return Command(name=data["name"], options=options, user=user, token=token)
+                return _typed(Command, name=data["name"], options=options, user=user, token=token)
             case 3 | 5 as kind:
-                code, approval = read_custom_id(data["custom_id"])
+                ids = read_custom_id(data["custom_id"])
                 text = _text(data) if kind == 5 else None
-                return Press(code=code, approval=approval, user=user, token=token, text=text, card=_card(payload))
+                if ids is None:
+                    return None
+                code, approval = ids
+                card = _card(payload)
+                return _typed(Press, code=code, approval=approval, user=user, token=token, text=text, card=card)
             case _:
                 return None
-    except (KeyError, TypeError, IndexError, AttributeError, InvalidInput):
+    except (KeyError, IndexError):
         return None
+    except (TypeError, AttributeError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"this is no interaction of Discord's: {error}") from None
+
+
+T = TypeVar("T")
+
+
+def _typed(kind: type[T], **fields: Any) -> T:
+    return msgspec.convert(fields, kind)
 
 
 def _text(data: Payload) -> str:

@@ -70,7 +70,7 @@ class Slack(Channel):
     `people`: who is who (identity "slack": the member id) and who may decide. `signing_secret`: verifies what comes
     over HTTP; without it nothing is taken that way. `app_token`: (xapp-) for Socket Mode, which needs no public
     address. `talk`: how sessions begin and go on in threads; None: cards only. `link`: the web inbox, for what is too
-    long here.
+    long here. `app` (A...), `team` (T...): the ids of the app and the workspace; what comes from others is refused.
     """
 
     name = "slack"
@@ -87,6 +87,8 @@ class Slack(Channel):
         app_token: str | None = None,
         talk: Talk | None = None,
         link: str | None = None,
+        app: str | None = None,
+        team: str | None = None,
         base_url: str = "https://slack.com/api/",
     ) -> None:
         self._web = SlackWeb(token, base_url)
@@ -96,6 +98,8 @@ class Slack(Channel):
         self._app_token = app_token
         self._talk = talk
         self._link = link
+        self._app = app
+        self._team = team
         self._supervisor: Supervisor | None = None
         self._tasks: TaskGroup | None = None
 
@@ -196,6 +200,9 @@ class Slack(Channel):
             return WebhookReply(body=msgspec.json.encode({"challenge": payload.get("challenge")}))
         try:
             answer = await self.take(payload)
+        except InvalidInput as error:
+            log.warning("request.refused", channel=self.name, reason=str(error))
+            return WebhookReply(400, msgspec.json.encode({"error": str(error)}))
         except anyio.ClosedResourceError:
             return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
         return WebhookReply(body=b"" if answer is None else msgspec.json.encode(answer))
@@ -203,11 +210,12 @@ class Slack(Channel):
     async def take(self, payload: Payload) -> Payload | None:
         """Take what somebody did, and return what Slack is answered: within ACK seconds, whatever is to be done.
 
-        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2).
+        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2), and InvalidInput
+        for what Slack would not send to us.
         """
         if self._tasks is None:
             raise anyio.ClosedResourceError
-        act = read(payload)
+        act = read(payload, app=self._app, team=self._team)
         if act is None:
             return None
         reply = Reply()

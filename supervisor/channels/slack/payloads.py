@@ -2,17 +2,24 @@
 
 Rules
 - Whatever Slack sends, and whatever it adds one day: what is not one of these is None, and acknowledged.
+- What is one of these, and has a value of another type where Slack has a text, is refused: nothing but text of the
+  right form leaves this module. So is what comes from another app or workspace than the configured one: ids of people
+  are unique in a workspace only.
 - Bots' own messages, edits in threads and joins are nobody's words.
 - Only a mention of this app is not part of what was said: "@bob yes" is said to bob, and decides nothing (A12).
 - Files cannot be read here: the words that came with them say that there were some, and are no chat word any more.
 """
 
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from supervisor.core.errors import InvalidInput
+
 Payload = dict[str, Any]
+Time = Annotated[str, msgspec.Meta(pattern=r"^\d{1,12}\.\d{1,12}$")]
+"""When a message was written, which is its id in its conversation."""
 
 AGAIN: Final = "delivered_again"
 """Set in a payload by those who know it from around the payload: a header, an envelope."""
@@ -43,8 +50,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     text: str
     conversation: str
-    message: str
-    thread: str
+    message: Time
+    thread: Time
     is_mention: bool
     is_again: bool = False
 
@@ -58,8 +65,31 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     reply_to: str = ""
 
 
-def read(payload: Payload) -> Press | Words | Command | None:
-    """Return what a payload says; None for what is none of ours."""
+def read(payload: Payload, *, app: str | None = None, team: str | None = None) -> Press | Words | Command | None:
+    """Return what a payload says; None for what is none of ours. `app`, `team`: the ids that it must come from.
+
+    Raises InvalidInput for what Slack would not send, or not to us.
+    """
+    act = _read(payload)
+    if act is not None:
+        for name, ours, theirs in (("app", app, payload.get("api_app_id")), ("workspace", team, _team_of(payload))):
+            if ours is not None and theirs != ours:
+                raise InvalidInput(f"this comes from another {name} than the configured {ours}")
+    return act
+
+
+def _team_of(payload: Payload) -> Any:
+    """Return the workspace of the person who acts."""
+    match payload:
+        case {"user": {"team_id": str(team)}} | {"event": {"user_team": str(team)}} | {"team_id": team}:
+            return team
+        case {"team": {"id": team}}:
+            return team
+        case _:
+            return None
+
+
+def _read(payload: Payload) -> Press | Words | Command | None:
     try:
         match payload:
             case {"type": "block_actions", "actions": [action, *_]}:
@@ -69,7 +99,8 @@ def read(payload: Payload) -> Press | Words | Command | None:
             case {"type": "event_callback", "event": {"type": "app_mention" | "message"} as event}:
                 return _words(payload, event)
             case {"command": str(), "user_id": str()}:
-                return Command(
+                return _typed(
+                    Command,
                     user=payload["user_id"],
                     text=payload.get("text", ""),
                     conversation=payload["channel_id"],
@@ -77,14 +108,24 @@ def read(payload: Payload) -> Press | Words | Command | None:
                 )
             case _:
                 return None
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError):
+    except KeyError:
         return None
+    except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"this is no request of Slack's: {error}") from None
+
+
+T = TypeVar("T")
+
+
+def _typed(kind: type[T], **fields: Any) -> T:
+    return msgspec.convert(fields, kind)
 
 
 def _press(payload: Payload, action: Payload) -> Press | None:
     if not action["block_id"].startswith("approval:"):
         return None
-    return Press(
+    return _typed(
+        Press,
         code=action["action_id"],
         approval=action["value"],
         user=payload["user"]["id"],
@@ -100,7 +141,8 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
     if kind != "form":
         return None
     place = msgspec.json.decode(view["private_metadata"], type=dict[str, str])
-    return Press(
+    return _typed(
+        Press,
         code=code,
         approval=place["approval"],
         user=payload["user"]["id"],
@@ -121,7 +163,8 @@ def _words(payload: Payload, event: Payload) -> Words | None:
     if mention is not None and (mention[1] in apps or (is_mention and not apps)):
         text = text[mention.end() :]
     files = [f"[a file that cannot be read here: {file.get('name', 'unnamed')}]" for file in event.get("files") or ()]
-    return Words(
+    return _typed(
+        Words,
         user=event["user"],
         text="\n".join([plain_text(text).strip(), *files]).strip(),
         conversation=event["channel"],

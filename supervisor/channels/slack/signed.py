@@ -21,7 +21,7 @@ def is_genuine(verifier: SignatureVerifier, headers: Mapping[str, str], body: by
     """Whether Slack signed the request, within the last five minutes. Never raises for what a stranger sent."""
     try:
         return verifier.is_valid_request(body, dict(headers))
-    except (ValueError, TypeError):  # a time that is no number, a body that is no text, a signature that is not ASCII
+    except (ValueError, TypeError, OverflowError):  # no number, or no time; no text; a signature that is not ASCII
         return False
 
 
@@ -33,5 +33,5 @@ def payload_of(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
             return {**msgspec.json.decode(body, type=dict[str, Any]), AGAIN: "x-slack-retry-num" in named}
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
         return msgspec.json.decode(fields["payload"], type=dict[str, Any]) if "payload" in fields else fields
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"this is no request of Slack's: {error}") from None

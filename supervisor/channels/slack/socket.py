@@ -20,6 +20,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
 from supervisor.channels.slack.payloads import AGAIN as DELIVERED_AGAIN
+from supervisor.core.errors import InvalidInput
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -41,6 +42,9 @@ async def listen(app_token: str, web: WebClient, take: Take) -> None:
                 answer = portal.call(take, {**request.payload, DELIVERED_AGAIN: bool(request.retry_attempt)})
             except (CancelledError, RuntimeError, anyio.ClosedResourceError):  # we are leaving: Slack is not told that
                 return  # it was taken
+            except InvalidInput as error:
+                log.warning("request.refused", channel="slack", reason=str(error))
+                answer = None  # delivered again it would be no better
             connection.send_socket_mode_response(
                 SocketModeResponse(envelope_id=request.envelope_id, payload=answer or None)
             )

@@ -129,6 +129,7 @@ async def test_simcord_keeps_a_card_takes_the_answer_and_the_retired_card(simcor
         button = card["components"][0]["components"][0]
         made = (await peer.post("/_interaction", json={"type": 3, "user": simcord["user"]})).json()
         press = {"type": 3, "token": made["token"], "data": {"custom_id": button["custom_id"]}, "message": card}
+        press |= {"application_id": simcord["application"]}
         reply = await chat.webhooks()[0].receive(*signed(press | {"member": {"user": {"id": simcord["user"]}}}))
         callback = f"/interactions/{made['id']}/{made['token']}/callback"
         assert (await peer.post(callback, json=json.loads(reply.body))).status_code == 200

@@ -274,6 +274,13 @@ def test_no_forged_code_decides_what_was_not_offered(approval, code):
             assert approval.choices is None or decision.value in approval.choices
 
 
+@pytest.mark.parametrize("place", ["\u0660", "\u00b2", "+0", "-0", " 0", "0x0", "1", "", "0.0"])
+def test_a_place_is_written_as_this_program_writes_it(place):
+    """Digits of other scripts are no places; nor is what int() would read."""
+    with pytest.raises(InvalidInput):
+        decision_of(f"approve.{place}", call({}), "ana")
+
+
 @given(st.text(alphabet=st.characters(), max_size=300), st.integers(2, 200))
 def test_what_is_cut_fits(text, limit):
     """The limit holds in UTF-16 units, also for what lies outside the basic plane."""
