@@ -1,14 +1,20 @@
 """Slack's Web API, from either backend.
 
 The SDK's asynchronous client needs aiohttp and fails on trio; its synchronous one runs in worker threads, a few at a
-time. Slack says how fast is too fast: a call that is limited (429) waits as long as it was told to, and is made again.
+time.
+
+Rules
+- Somebody waits in front of the screen for a form, and for an answer: these have threads of their own, and never wait
+  for cards that hang.
+- Slack says how fast is too fast, method by method: when a call is limited (429), the method pauses for as long as
+  Slack says, then its calls are made one after the other until one is taken.
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from http.client import HTTPException
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.error import URLError
 
 import anyio
@@ -19,9 +25,14 @@ from slack_sdk.webhook import WebhookClient
 
 from supervisor.core.errors import SupervisorError
 
+T = TypeVar("T")
+
 REQUEST_TIMEOUT: Final = 10  # seconds that one request may take
 AT_ONCE: Final = 4
-"""Requests under way at the same time: Slack allows about one message a second and conversation, and short bursts."""
+"""Requests under way at the same time: Slack allows about one message a second and conversation, and short bursts. As
+many again for what somebody waits for."""
+AWAITED: Final = ("views.open", "chat.postEphemeral")
+"""Methods that somebody waits for in front of the screen."""
 
 
 class SlackRefused(SupervisorError):
@@ -46,12 +57,24 @@ _PASSING: Final = ("internal_error", "fatal_error", "service_unavailable", "requ
 """What Slack's servers say of themselves, not of the request."""
 
 
+class _Pace:
+    """How fast a method may be called."""
+
+    def __init__(self) -> None:
+        self.is_limited = False
+        self.resumes_at = 0.0
+        self.door = anyio.Lock()
+
+
 class SlackWeb:
     """Calls methods of the Web API by name, with the app's bot token."""
 
     def __init__(self, token: str, base_url: str = "https://slack.com/api/") -> None:
         self.client = WebClient(token=token, base_url=base_url, timeout=REQUEST_TIMEOUT, retry_handlers=[])
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._turns = {True: anyio.Semaphore(AT_ONCE), False: anyio.Semaphore(AT_ONCE)}
+        """Of what somebody waits for, and of all else."""
+        self._threads: anyio.CapacityLimiter | None = None
+        self._paces: dict[str, _Pace] = {}
 
     async def write(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method that takes JSON. Raises SlackRefused, ConnectionRefusedError if Slack cannot be reached, or
@@ -67,7 +90,8 @@ class SlackWeb:
         answer = WebhookClient(url, timeout=REQUEST_TIMEOUT)
         send = partial(answer.send, text=text, response_type="ephemeral", replace_original=False)
         try:
-            response = await anyio.to_thread.run_sync(send)
+            async with self._turns[True]:
+                response = await self._in_thread(send)
         except _BROKEN as error:
             raise OSError(f"Slack's answer broke off: {error!r}") from error
         if response.status_code != 200:
@@ -91,31 +115,51 @@ class SlackWeb:
             if not where["cursor"]:
                 return
 
+    async def _in_thread(self, request: Callable[[], T]) -> T:
+        """Make a request. What was sent cannot be taken back: it is waited for, and a request is bounded."""
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(2 * AT_ONCE)
+        return await anyio.to_thread.run_sync(request, limiter=self._threads)
+
     async def _call(self, method: str, **how: Any) -> dict[str, Any]:
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(AT_ONCE)
+        pace = self._paces.setdefault(method, _Pace())
         while True:
-            try:
-                # What was sent cannot be taken back: it is waited for, and a request is bounded.
-                call = partial(self.client.api_call, method, **how)
-                response = await anyio.to_thread.run_sync(call, limiter=self._limiter)
-            except SlackApiError as error:
-                wait = _seconds_to_wait(error)
-                reason = str(error.response.get("error", error))
-                is_slack = _CODE.fullmatch(reason) is not None  # and not a page of something between Slack and us
-                if wait is None and (error.response.status_code >= 500 or reason in _PASSING or not is_slack):
-                    raise OSError(f"Slack cannot answer now: {error.response.status_code} {reason[:100]}") from None
-                if wait is None:
-                    raise SlackRefused(method, reason) from None
-            except URLError as error:  # while it was connected to, or sent the request
-                raise ConnectionRefusedError(f"Slack cannot be reached: {error.reason!r}") from error
-            except _BROKEN as error:
-                raise OSError(f"Slack's answer broke off: {error!r}") from error
+            if pace.is_limited:
+                async with pace.door:
+                    await anyio.sleep_until(pace.resumes_at)
+                    answer = await self._request(method, pace, how)
             else:
-                answer = response.data
-                assert isinstance(answer, dict)
+                answer = await self._request(method, pace, how)
+            if answer is not None:
                 return answer
-            await anyio.sleep(wait)
+
+    async def _request(self, method: str, pace: _Pace, how: dict[str, Any]) -> dict[str, Any] | None:
+        """Make a request; returns None if the method is limited, and has to pause."""
+        call = partial(self.client.api_call, method, **how)
+        try:
+            async with self._turns[method in AWAITED]:
+                if anyio.current_time() < pace.resumes_at:  # it was limited while this call waited for its turn
+                    return None
+                response = await self._in_thread(call)
+        except SlackApiError as error:
+            wait = _seconds_to_wait(error)
+            if wait is not None:
+                pace.is_limited = True
+                pace.resumes_at = max(pace.resumes_at, anyio.current_time() + wait)
+                return None
+            reason = str(error.response.get("error", error))
+            is_slack = _CODE.fullmatch(reason) is not None  # and not a page of something between Slack and us
+            if error.response.status_code >= 500 or reason in _PASSING or not is_slack:
+                raise OSError(f"Slack cannot answer now: {error.response.status_code} {reason[:100]}") from None
+            raise SlackRefused(method, reason) from None
+        except URLError as error:  # while it was connected to, or sent the request
+            raise ConnectionRefusedError(f"Slack cannot be reached: {error.reason!r}") from error
+        except _BROKEN as error:
+            raise OSError(f"Slack's answer broke off: {error!r}") from error
+        pace.is_limited = False
+        answer = response.data
+        assert isinstance(answer, dict)
+        return answer
 
 
 def _seconds_to_wait(error: SlackApiError) -> float | None:

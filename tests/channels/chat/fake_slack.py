@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import itertools
 import json
+import math
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ class FakeSlack:
         self.calls = []
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
+        self.allowed_at = {}  # method -> from when on it may be called; until then a 429, which says how long it is
         self.refusals = {}  # method -> error
         self.unwell = 0  # how many of the next requests are done, and then answered with `page`
         self.page = 502, b"<html>Bad Gateway"
@@ -142,6 +144,9 @@ def serving(slack):
             if slack.limited > 0:
                 slack.limited -= 1
                 status, headers, answer = 429, {"Retry-After": "0"}, {"ok": False, "error": "ratelimited"}
+            elif (wait := slack.allowed_at.get(url.path.rsplit("/", 1)[1], 0) - time.monotonic()) > 0:
+                slack.calls.append(url.path.rsplit("/", 1)[1])
+                status, headers, answer = 429, {"Retry-After": math.ceil(wait)}, {"ok": False, "error": "ratelimited"}
             elif self.headers.get("authorization") != f"Bearer {TOKEN}" and not url.path.endswith("/respond"):
                 answer = {"ok": False, "error": "invalid_auth"}
             else:

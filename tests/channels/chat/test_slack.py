@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import anyio
 import pytest
@@ -12,6 +13,7 @@ from platform_scenes import ANA, EVE, STRANGER, asker, deployer, failer, opened,
 
 from supervisor import Approve, Deny, MemoryStore
 from supervisor.channels.slack import Slack, Talk, payloads
+from supervisor.channels.slack.web import SlackWeb
 from supervisor.core.errors import StoreUnreadable
 
 pytestmark = pytest.mark.anyio
@@ -213,6 +215,44 @@ async def test_slack_is_called_again_when_it_says_too_fast(slack):
         await card_of(slack)
         await supervisor.decide(supervisor.find_approvals()[0].id, Approve(by="ana"))
         assert await run.result() == ["ok", "deployed x"]
+
+
+async def test_a_form_opens_and_a_person_is_told_while_cards_hang(slack):
+    """Slack lets a form be opened for 3 s: it waits for none of the posts that are under way."""
+    chat, gate = channel(slack), threading.Event()
+    async with opened(chat, platform="slack") as supervisor:
+        await supervisor.start(deployer, "x")
+        card = await card_of(slack)
+        await until(lambda: supervisor.find_approvals()[0].shown)
+        slack.taken = lambda method, when: gate.wait(60) if method == "chat.postMessage" else None
+        try:
+            for number in range(6):
+                await supervisor.start(deployer, str(number))
+            await until(lambda: slack.calls.count("chat.postMessage") >= 5)
+            await give(chat, slack.press(card, "edit", ANA))
+            assert len(slack.views) == 1
+            await give(chat, slack.press(card, "deny", EVE))
+            assert [user for user, _ in slack.whispers] == [EVE]
+        finally:
+            gate.set()
+        for approval in supervisor.find_approvals():
+            await supervisor.decide(approval.id, Deny(by="ana"))
+
+
+async def test_a_method_that_is_limited_pauses_and_the_others_go_on(slack):
+    """429: whoever calls it next waits, too, rather than being told so again."""
+    web = SlackWeb(TOKEN, slack.url)
+    slack.chat_postMessage("C1", "x", [])
+    update = {"channel": "C1", "ts": slack.messages["C1"][0]["ts"], "text": "y", "blocks": []}
+    slack.allowed_at["chat.update"] = time.monotonic() + 1.5
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(partial(web.write, "chat.update", **update))
+        await until(lambda: "chat.update" in slack.calls)
+        await web.write("chat.postMessage", channel="C1", text="z", blocks=[])
+        assert time.monotonic() < slack.allowed_at["chat.update"]
+    assert slack.calls.count("chat.update") <= 20 + 4 + 1
+    assert len(slack.messages["C1"]) == 2
 
 
 async def test_slack_is_answered_in_time_whatever_the_store_does(slack, monkeypatch):
