@@ -30,6 +30,7 @@ class Seen(NamedTuple):
     group: int
     session: int
     is_zombie: bool
+    is_stopped: bool = False
 
     @property
     def identity(self) -> tuple[int, float]:
@@ -123,7 +124,9 @@ def _read_stat(pid: int) -> Seen | None:
     if len(fields) < 20:
         return None
     parent, group, session, ticks = (int(fields[index]) for index in (1, 2, 3, 19))
-    return Seen(pid, float(_boot() + ticks), parent, group, session, fields[0] in (b"Z", b"X"))
+    return Seen(
+        pid, float(_boot() + ticks), parent, group, session, fields[0] in (b"Z", b"X"), fields[0] in (b"T", b"t")
+    )
 
 
 _boots: list[int] = []
@@ -155,7 +158,9 @@ def _ask_ps(selection: list[str]) -> dict[int, Seen]:
         pid, parent, group, state, *start = line.split()
         began = calendar.timegm(time.strptime(" ".join(start), "%a %b %d %H:%M:%S %Y"))
         session = _session_of(int(pid), int(group))
-        found[int(pid)] = Seen(int(pid), float(began), int(parent), int(group), session, state.startswith("Z"))
+        found[int(pid)] = Seen(
+            int(pid), float(began), int(parent), int(group), session, state.startswith("Z"), state.startswith("T")
+        )
     return found
 
 

@@ -16,6 +16,7 @@ Rules:
 import errno
 import math
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -26,9 +27,11 @@ import anyio
 from anyio import AsyncContextManagerMixin, CancelScope
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.finished import Finished, LaunchFailed, LeftBehind
 from supervisor.tools.launcher import fork_warden
+from supervisor.tools.orphans import GRACE as ORPHANS_GRACE
 from supervisor.tools.output import HeadAndTail, Output
 from supervisor.tools.survivors import end_survivor
 from supervisor.tools.warden import GO, pack, unpack
@@ -91,7 +94,7 @@ class Process(AsyncContextManagerMixin):
         self._output = output
         self._watcher = watcher
         self._watcher_error: Exception | None = None
-        self._guard: tuple[Any, ...] = ()  # of a background job: pid and start time of its warden
+        self._guard: tuple[Any, ...] = ()  # pid and start time of its warden
         self._has_begun = False
         self._wire: socket.socket | None = None
         self._reader = -1
@@ -241,14 +244,14 @@ class Process(AsyncContextManagerMixin):
             case "done", rows, count:
                 self._left = rows, count
             case "broken", trouble:
-                self._trouble = trouble
+                self._trouble = self._trouble or trouble
 
     async def _receive_exit(self) -> None:
         while self._exit is None and self._failure is None and await self._receive():
             pass
 
     async def _receive_all(self) -> None:
-        while await self._receive():
+        while self._left is None and await self._receive():
             pass
 
     async def _reading_output(self, until: Callable[[], Awaitable[None]]) -> None:
@@ -287,10 +290,13 @@ class Process(AsyncContextManagerMixin):
             return
         self._is_concluding = True
         try:
-            with anyio.move_on_after(self._grace + GIVE_UP_AFTER + _MARGIN, shield=True):
-                with suppress(OSError):
-                    self._wire.shutdown(socket.SHUT_WR)
-                await self._reading_output(self._receive_all)
+            with suppress(OSError):
+                self._wire.shutdown(socket.SHUT_WR)
+            is_heard = await self._hear_out(self._grace + GIVE_UP_AFTER)
+            if not is_heard and not _is_stopped(self._guard):
+                is_heard = await self._hear_out(_MARGIN)
+            if not is_heard:
+                await self._end_warden()
             if self._left is None and self._released_at is not None and self._failure is None:
                 await self._end_without_warden()
         finally:
@@ -299,11 +305,25 @@ class Process(AsyncContextManagerMixin):
             if self._released_at is not None and self._failure is None:
                 self.finished = self._sum_up(self._released_at)
 
+    async def _hear_out(self, seconds: float) -> bool:
+        """Take in all that is still said; False if that does not end in time."""
+        with anyio.move_on_after(seconds, shield=True):
+            await self._reading_output(self._receive_all)
+            return True
+        return False
+
+    async def _end_warden(self) -> None:
+        """Kill a warden that was stopped, or does not come to an end; the launcher then ends what it guarded."""
+        warden = find(self._guard[0]) if self._guard else None
+        if warden is not None and warden.identity == self._guard:
+            send(warden, signal.SIGKILL)
+            await self._hear_out(ORPHANS_GRACE + GIVE_UP_AFTER + _MARGIN)
+
     async def _end_without_warden(self) -> None:
         self._trouble = self._trouble or "the process that guards the command was killed or stopped"
         with anyio.move_on_after(self._grace + GIVE_UP_AFTER + _MARGIN, shield=True):
             answer = await end_survivor(self.pid, self.started_at, self._grace)
-            self._trouble += f"; the command itself: {answer}"
+            self._trouble += f"; the command itself: {answer}; what it had daemonized may still run"
 
     def _drain(self) -> None:
         drained = 0
@@ -321,8 +341,8 @@ class Process(AsyncContextManagerMixin):
             timed_out=self._is_overdue and was_ended,
             output=self._output.output(),
             left_behind=tuple(
-                LeftBehind(pid=pid, command=command, has_escaped=has_escaped, how=how)
-                for pid, command, has_escaped, how in rows
+                LeftBehind(pid=pid, command=command, has_escaped=session != self.pid, how=how)
+                for pid, command, session, how in rows
             ),
             left_behind_count=count,
             trouble=self._trouble,
@@ -335,6 +355,11 @@ class Process(AsyncContextManagerMixin):
         if self._reader >= 0:
             os.close(self._reader)
             self._reader = -1
+
+
+def _is_stopped(guard: tuple[Any, ...]) -> bool:
+    seen = find(guard[0]) if guard else None
+    return seen is not None and seen.identity == guard and seen.is_stopped
 
 
 def _try_fork(wire: socket.socket, output: int) -> bool:

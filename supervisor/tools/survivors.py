@@ -27,8 +27,8 @@ async def end_survivor(pid: int, started_at: float | None, grace: float = 2.0) -
     that nobody can tell). "ended": SIGTERM, and after `grace` seconds SIGKILL, and nobody is left. "refused": some of
     it may not be signalled, or did not die. On cancellation, what got no signal yet gets none.
 
-    What had left the session *and* lost its parent before is not found: its warden ends that, unless that was killed
-    as well. The same holds for what a process that is gone left behind.
+    What had left the session *and* lost its parent before is not found: its warden ends that, or the launcher, unless
+    that was killed as well. The same holds for what a process that is gone left behind.
     """
     meant = await anyio.to_thread.run_sync(find, pid)
     if meant is None:

@@ -13,7 +13,8 @@ Rules:
   of the owner's may hold the wire open after its death, the death itself is watched as well (a pidfd, on Linux).
 - Until `GO` the forked command waits at the gate, a pipe. If owner or warden die, it exits; it never runs.
 - Warden to owner: `started` | `failed`; after `GO`: `failed` | `exited`; last `done`. Then the wire ends.
-- A warden never outlives the end of its command by more than grace + `GIVE_UP_AFTER`, and ignores polite signals.
+- A warden never outlives the end of its command by more than grace + `GIVE_UP_AFTER`, and ignores polite signals. If it
+  is killed all the same, the launcher ends what it guarded (see `orphans`).
 - A background job's warden lets go of its owner once the command has begun (`begun`), and lives as long as the job:
   `END_JOB` (a signal) asks for the end, and the last thing it does is to write down how the job ended (`record`),
   since whoever wants to know may be a later process. What it needs for that is loaded before: the interpreter's files
@@ -38,6 +39,7 @@ from typing import Any, NoReturn
 from supervisor.tools.descendants import PROC, Seen, below, started_at, table
 from supervisor.tools.ending import Ending
 from supervisor.tools.log_limit import LOOK_EVERY, Punch, find_punch, reopen, trim
+from supervisor.tools.orphans import Orphans
 
 GO = b"g"
 READY = b"r"
@@ -66,21 +68,51 @@ def unpack(buffer: bytearray) -> Any:
     return message
 
 
-def serve(requests: socket.socket, owner: int | None) -> None:
-    """Be the launcher: fork a warden for each wire that arrives, until the owner (its pidfd) is gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens need no reaping
-    libc = _find_libc()
-    punch = None if libc is None else find_punch(libc)
-    gc.disable()  # no cycles worth collecting, and a collection would copy every page that a fork shares
-    poll = select.poll()
-    poll.register(requests.fileno(), select.POLLIN)
-    if owner is not None:
-        poll.register(owner, select.POLLIN)
-    while not any(fd == owner for fd, _ in poll.poll()):
+class Launcher:
+    """Forks a warden for each wire that arrives, until the owner (its pidfd) is gone."""
+
+    def __init__(self, requests: socket.socket, owner: int | None) -> None:
+        self._requests = requests
+        self._owner = owner
+        self._libc = _find_libc()
+        self._punch = None if self._libc is None else find_punch(self._libc)
+        self._is_subreaper = _become_subreaper(self._libc)
+        self._poll = select.poll()
+        self._orphans = Orphans(self._poll, _tell)
+        self._wakeup, writer = os.pipe()
+        for fd in (self._wakeup, writer):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for fd in (requests.fileno(), self._wakeup, *([] if owner is None else [owner])):
+            self._poll.register(fd, select.POLLIN)
+        gc.disable()  # no cycles worth collecting, and a collection would copy every page that a fork shares
+
+    def serve(self) -> None:
+        """Return when the owner is gone, and all that killed wardens left is ended."""
+        is_wanted = True
+        while is_wanted or self._orphans.pause is not None:
+            pause = self._orphans.pause
+            ready = {fd for fd, _ in self._poll.poll(None if pause is None else max(1, int(pause * 1000)))}
+            if self._wakeup in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wakeup, 4096)
+            self._orphans.leave(ready)
+            self._orphans.reap()
+            self._orphans.step()
+            if is_wanted:
+                is_wanted = self._owner not in ready
+                if is_wanted and self._requests.fileno() in ready:
+                    is_wanted = self._fork()
+                if not is_wanted:
+                    for fd in (self._requests.fileno(), *([] if self._owner is None else [self._owner])):
+                        self._poll.unregister(fd)
+
+    def _fork(self) -> bool:
         # One byte at a time: each carries the two descriptors of one command.
-        _, fds, _, _ = socket.recv_fds(requests, 1, 2)
+        _, fds, _, _ = socket.recv_fds(self._requests, 1, 2)
         if len(fds) < 2:
-            return
+            return False
         for fd in fds:
             os.set_inheritable(fd, False)  # received descriptors are not close-on-exec by themselves
         wire, output = socket.socket(fileno=fds[0]), fds[1]
@@ -88,12 +120,22 @@ def serve(requests: socket.socket, owner: int | None) -> None:
             child = os.fork()
         except OSError as error:
             _tell(wire, "failed", error.errno, b"fork")
+            wire.close()
         else:
             if child == 0:
-                requests.close()
-                _guard(wire, output, owner, libc, punch)
-        wire.close()
+                self._requests.close()
+                self._orphans.close_all()
+                _guard(wire, output, self._owner, self._libc, self._punch)
+            if self._is_subreaper:
+                self._orphans.keep(child, wire)
+            else:
+                wire.close()
         os.close(output)
+        return True
+
+
+def _become_subreaper(libc: Any) -> bool:
+    return libc is not None and libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def _find_libc() -> Any:
@@ -108,15 +150,16 @@ def _find_libc() -> Any:
 
 
 def _guard(wire: socket.socket, output: int, owner: int | None, libc: Any, punch: Punch | None) -> NoReturn:
+    code = 1  # for the launcher, which ends what is left then
     try:
-        is_subreaper = libc is not None and libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        Warden(wire, output, owner, punch, is_subreaper=is_subreaper).run()
+        Warden(wire, output, owner, punch, is_subreaper=_become_subreaper(libc)).run()
+        code = 0
     except BaseException:  # noqa: BLE001 - this process has nobody else to tell
         import traceback  # slow, and needed never
 
         _tell(wire, "broken", traceback.format_exc())
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def _tell(wire: socket.socket, *message: object) -> None:
@@ -210,8 +253,7 @@ class Warden:
         if news != READY:
             self._report_failure(news)
             return False
-        guard = () if self._record is None else (os.getpid(), started_at(os.getpid()))
-        _tell(self._wire, "started", self._leader, started_at(self._leader), *guard)
+        _tell(self._wire, "started", self._leader, started_at(self._leader), os.getpid(), started_at(os.getpid()))
         while not (ready := self._wait(None, *self._owner) & self._owner):
             if self._has_exited():
                 _tell(self._wire, "failed", errno.ECHILD, os.fsencode("the gate"))
@@ -303,7 +345,7 @@ class Warden:
         if self._status is not None and not is_told:
             self._report_exit(time.monotonic(), is_ended=was_signalled)
         rows = [
-            (each.pid, each.command, each.session != self._leader, each.how)
+            (each.pid, each.command, each.session, each.how)
             for each in ending.ended()
             # Ended together with its command: worth a word only if it had run away, or would not go.
             if not is_ended or each.session != self._leader or each.how in ("refused", "stuck")
@@ -369,7 +411,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     requests = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    serve(requests, _watch_owner(int(sys.argv[2])))
+    Launcher(requests, _watch_owner(int(sys.argv[2]))).serve()
 
 
 def _watch_owner(pid: int) -> int | None:

@@ -135,7 +135,7 @@ async def test_a_kill_at_any_append_loses_no_job(anyio_backend_name, marker, tmp
 
 
 async def die_during_call(backend, path, given, folder):
-    """Kill a process in the middle of its command, and the warden with it; returns how the call began."""
+    """Kill a process in the middle of its command, launcher and warden with it; returns how the call began."""
     owner = start(backend, path, "long_call", given)
     while not (folder / "first").exists():
         await anyio.sleep(0.02)
@@ -145,7 +145,9 @@ async def die_during_call(backend, path, given, folder):
     store.close()
     owner.send_signal(signal.SIGSTOP)  # or it would end the command itself
     assert owner.stops()
-    os.kill(find(began.process).parent, signal.SIGKILL)
+    warden = find(find(began.process).parent)
+    for pid in (warden.parent, warden.pid):
+        os.kill(pid, signal.SIGKILL)
     owner.kill()
     owner.wait()
     return began

@@ -1,0 +1,116 @@
+"""What a command had daemonized is ended when its warden is killed, or stopped, and its owner is told."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from real_processes import (  # noqa: F401 - fixtures
+    marked_env,
+    new_marker,
+    no_descriptor_left,
+    processes_with,
+    real_backend,
+    run,
+)
+
+from supervisor.tools.background import BackgroundProcess, make_job_folder
+from supervisor.tools.descendants import find
+from supervisor.tools.launcher import launcher_pid
+from supervisor.tools.process import open_process
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")]
+
+DAEMON = "setsid -f sh -c 'trap \"\" TERM; touch ready; sleep 1000'; while [ ! -e ready ]; do sleep 0.01; done; "
+
+
+async def test_a_killed_warden_frees_nothing(env, tmp_path):
+    """What left its session and ignores SIGTERM is ended and named, as with the warden; the command, too."""
+    finished = await run(DAEMON + "kill -9 $PPID; sleep 1000", env=env, cwd=tmp_path)
+    assert (finished.exit_code, finished.signal, finished.timed_out) == (None, None, False)
+    assert finished.trouble
+    assert "killed" in {each.how for each in finished.escaped}
+
+
+async def test_a_stopped_warden_is_killed_and_frees_nothing(env, tmp_path, monkeypatch):
+    """It does not stay for ever, nor does what it guarded, and it does not take the margin of a busy machine."""
+    monkeypatch.setattr("supervisor.tools.process._MARGIN", 1000.0)
+    with anyio.fail_after(60):
+        async with open_process(DAEMON + "sleep 1000", env=env, cwd=tmp_path, grace=0.1) as process:
+            await process.release()
+            while not (tmp_path / "ready").exists():
+                await anyio.sleep(0.01)
+            warden = find(process.pid).parent
+            os.kill(warden, signal.SIGSTOP)
+            finished = await process.wait(0.1)
+    assert finished.timed_out
+    assert "killed" in {each.how for each in finished.escaped}
+    assert find(warden) is None
+
+
+async def test_a_stopped_warden_of_a_command_that_never_began_is_killed(env, tmp_path):
+    """The gate stays shut."""
+    with anyio.fail_after(60):
+        async with open_process("touch ran", env=env, cwd=tmp_path, grace=0.1) as process:
+            warden = find(process.pid).parent
+            os.kill(warden, signal.SIGSTOP)
+    assert find(warden) is None
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_killed_warden_takes_no_other_command_along(env, tmp_path):
+    """Children of living wardens are theirs."""
+    with anyio.fail_after(60):
+        async with open_process("setsid -f sleep 1; sleep 1; echo whole", env=env) as other:
+            await other.release()
+            assert (await run(DAEMON + "kill -9 $PPID; sleep 1000", env=env, cwd=tmp_path)).trouble
+            finished = await other.wait(30)
+    assert (finished.exit_code, finished.output.text, finished.trouble) == (0, "whole\n", None)
+
+
+async def test_a_killed_launcher_and_warden_are_said_to_free_what_was_daemonized(env, marker, tmp_path):
+    """Nobody is left who could find it; its owner does not claim that all is ended."""
+    command = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); " + DAEMON + "kill -9 $PPID; sleep 1000"
+    finished = await run(command, env=env, cwd=tmp_path)
+    assert "may still run" in finished.trouble
+    for pid in map(int, (line.split()[0] for line in processes_with(marker))):
+        os.kill(pid, signal.SIGKILL)
+    with anyio.fail_after(60):
+        while processes_with(marker):
+            await anyio.sleep(0.02)
+
+
+async def test_a_job_whose_warden_is_killed_ends_with_it(env, marker, tmp_path):
+    """Nothing would bound its log, nor write down how it ended; it is found lost."""
+    _, folder = make_job_folder(str(tmp_path / "jobs"), "s")
+    with anyio.fail_after(60):
+        async with BackgroundProcess(DAEMON + "sleep 1000", folder, cwd=str(tmp_path), env=env) as process:
+            assert await process.begin()
+        while not (tmp_path / "ready").exists():
+            await anyio.sleep(0.01)
+        os.kill(process.guard, signal.SIGKILL)
+        while processes_with(marker):
+            await anyio.sleep(0.02)
+    assert not (Path(folder) / "end").exists()
+
+
+async def test_the_launcher_keeps_no_wire_of_a_command_that_is_over(env, marker, tmp_path):
+    """Nor of a job that has begun: its descriptors do not grow with what it served."""
+
+    def held():
+        return len(list(Path(f"/proc/{launcher_pid()}/fd").iterdir()))
+
+    await run("true", env=env)
+    before = held()
+    for number in range(20):
+        await run("true", env=env)
+        _, folder = make_job_folder(str(tmp_path), str(number))
+        async with BackgroundProcess("sleep 1", folder, cwd=str(tmp_path), env=env) as process:
+            assert await process.begin()
+    with anyio.fail_after(60):
+        while held() > before:
+            await anyio.sleep(0.02)
+        while processes_with(marker):
+            await anyio.sleep(0.02)
