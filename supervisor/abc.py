@@ -148,7 +148,10 @@ class Context(ABC):
 
     @abstractmethod
     async def sleep(self, seconds: float, /) -> None:
-        """Sleep; durable: a passivated or restarted run wakes at the same instant. No inactivity (W5)."""
+        """Sleep; durable: a passivated or restarted run wakes at the same instant. No inactivity (W5).
+
+        A process goes by its monotonic clock, whatever the wall clock is set to; after a restart only wall time is
+        known."""
 
     @abstractmethod
     def move_on_after(self, seconds: float, /) -> AbstractAsyncContextManager[Timer]:

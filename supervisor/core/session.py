@@ -127,12 +127,11 @@ class SessionState(msgspec.Struct, kw_only=True):
         return found
 
     @property
-    def next_due_at(self) -> datetime | None:
-        """When the earliest of the run's timers is due, or the first of what it asks expires; in a back-off, when that
-        is over."""
+    def due_at(self) -> list[datetime]:
+        """When the run's timers are due, and what it asks expires; in a back-off, when that is over."""
         if self.back_off_until is not None:
-            return self.back_off_until
-        return min((due_at for record in self.operations.values() if (due_at := record.due_at)), default=None)
+            return [self.back_off_until]
+        return [due_at for record in self.operations.values() if (due_at := record.due_at)]
 
     def is_answered(self, key: str) -> bool:
         """Whether what a passivated run waits for under this key has come."""

@@ -43,7 +43,7 @@ def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, Non
 
 
 async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime) -> None:
-    deadline = attempt.host.clock.deadline(expires_at)
+    deadline = attempt.host.clock.timer(expires_at)
     attempt.timers[operation] = expires_at
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:

@@ -10,7 +10,7 @@ Rules
 - An agent that cannot be imported leaves its session untouched, and says so.
 """
 
-from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -51,7 +51,7 @@ class Launcher:
             if not row.is_asleep:
                 self.launch(row.id)
             elif row.due_at is not None:
-                self.wake_at(row.id, self._runner.clock.deadline(row.due_at))
+                self.wake_at(row.id, self._runner.clock.timer(row.due_at))
 
     def wake_at(self, session: str, deadline: float) -> None:
         """Launch a passivated session at an instant of the loop's clock."""
@@ -156,7 +156,7 @@ class Launcher:
             now = self._runner.clock.now()
             if self._runner.is_closed or not state.is_open or state.cancel is not None:
                 return []
-            if self._must_sleep(session, state, now):
+            if self._must_sleep(session, state):
                 return []
             if state.barren >= BARREN_ATTEMPTS:
                 cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
@@ -174,11 +174,11 @@ class Launcher:
             self._runner.alarm.take_back(self.sleepers.pop(session, None))
             self._runner.begin(session, spec)
 
-    def _must_sleep(self, session: str, state: SessionState, now: datetime) -> bool:
+    def _must_sleep(self, session: str, state: SessionState) -> bool:
         """Whether nothing that a passivated run waits for has come, and none of its timers is due."""
-        due_at = state.next_due_at
-        if state.waiting_for is None or (due_at is not None and due_at <= now):
+        deadline = min(map(self._runner.clock.timer, state.due_at), default=inf)
+        if state.waiting_for is None or deadline <= anyio.current_time():
             return False
-        if due_at is not None:
-            self.wake_at(session, self._runner.clock.deadline(due_at))
+        if deadline < inf:
+            self.wake_at(session, deadline)
         return True

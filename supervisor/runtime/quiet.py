@@ -84,7 +84,7 @@ class Quiet:
             is_same = attempt.is_quiet and attempt.rest == rest
             if not is_same or state.cancel is not None or any(state.is_answered(key) for key in keys):
                 return []
-            due_at = min(attempt.timers.values(), default=None)
+            due_at = min(attempt.timers.values(), key=self._runner.clock.timer, default=None)
             return [e.RunPassivated(at=self._runner.clock.now(), waiting_for=keys, due_at=due_at)]
 
         await self._append(attempt, plan)

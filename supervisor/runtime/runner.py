@@ -374,7 +374,7 @@ class Runner:
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
                 # Not before it has left, since a live attempt cannot be woken; and by what is on disk, since a note
                 # that came after the passivation goes with the attempt.
-                self.launcher.wake_at(session, self.clock.deadline(row.due_at))
+                self.launcher.wake_at(session, self.clock.timer(row.due_at))
         self.note_change()
 
 

@@ -7,7 +7,6 @@ A block may stand in another of the same length, and a save may put the inner on
 goes on: so each knows how many it is in, and is counted among its equals only.
 """
 
-from datetime import timedelta
 from functools import partial
 
 import anyio
@@ -27,9 +26,9 @@ FOREVER = 100 * 365 * 86_400.0
 async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: float) -> None:
     """Journal when the timer is due; it is one that the attempt has from now on."""
     if await attempt.enter(operation) is None:
-        now = attempt.host.clock.now()
-        due_at = now + timedelta(seconds=min(seconds, FOREVER))
-        event = e.OperationStarted(at=now, operation=operation, kind=kind, due_at=due_at)
+        clock = attempt.host.clock
+        due_at = clock.after(min(seconds, FOREVER))
+        event = e.OperationStarted(at=clock.now(), operation=operation, kind=kind, due_at=due_at)
         await attempt.append(lambda view, state: [event])
 
 
@@ -70,7 +69,7 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
 async def _wait_until_due(attempt: Attempt, operation: str) -> None:
     request = attempt.state.operations[operation].request
     assert isinstance(request, e.OperationStarted)
-    deadline = attempt.host.clock.deadline(request.due_at)
+    deadline = attempt.host.clock.timer(request.due_at)
     attempt.timers[operation] = request.due_at
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
@@ -112,7 +111,7 @@ class DurableTimer:
         elif record.is_open:
             assert isinstance(record.request, e.OperationStarted)
             attempt.timers[self._operation] = record.request.due_at
-            deadline = attempt.host.clock.deadline(record.request.due_at)
+            deadline = attempt.host.clock.timer(record.request.due_at)
             self._due = attempt.host.alarm.at(deadline, self._come_due)
 
     def _come_due(self) -> None:

@@ -114,4 +114,4 @@ async def test_a_block_that_is_left_as_a_scope_around_it_is_cancelled_leaves_no_
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(leaves_both)
         await anext(run.approvals())
-        assert supervisor._runner.journal.states[run.session].next_due_at is None
+        assert supervisor._runner.journal.states[run.session].due_at == []

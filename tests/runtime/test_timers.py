@@ -2,6 +2,8 @@
 
 import time
 from contextlib import suppress
+from datetime import timedelta
+from functools import partial
 
 import anyio
 import pytest
@@ -9,6 +11,7 @@ from scenes import ForkingStore, events, fork, names, opened, sessions_in_memory
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, SqliteStore, agent, tool
 from supervisor.core import events as e
+from supervisor.runtime import clock
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
@@ -283,6 +286,60 @@ async def test_a_block_that_expired_has_expired_wherever_the_run_was_killed():
         assert after[: len(known)] == known
         assert [flag for flag in result if isinstance(flag, bool)] == after
         assert len(effects) == len(set(effects))
+
+
+@pytest.fixture
+def set_wall_clock(monkeypatch):
+    """Set the wall clock: by so many seconds from now on."""
+    real, ahead = clock.datetime, [0.0]
+
+    class Wall:
+        @staticmethod
+        def now(zone):
+            return real.now(zone) + timedelta(seconds=ahead[0])
+
+    monkeypatch.setattr(clock, "datetime", Wall)
+    return partial(ahead.__setitem__, 0)
+
+
+@agent
+async def listener(ctx: Context, seconds: float) -> str:
+    async with ctx.move_on_after(seconds):
+        while True:
+            effects.append(await ctx.receive())
+    return "rested"
+
+
+@pytest.mark.parametrize("timed", [sleeper, listener])
+@pytest.mark.parametrize("passivate_after", [1.0, 5000.0])
+@pytest.mark.parametrize("by", [-3600.0, 2 * DAY])
+async def test_a_wall_clock_that_is_set_moves_no_timer_of_this_process(set_wall_clock, timed, passivate_after, by):
+    """W11: whether its run is in memory or passivated, also if something else wakes it meanwhile."""
+    async with opened(passivate_after=passivate_after) as supervisor:
+        started = now()
+        run = await supervisor.start(timed, 1000.0)
+        await anyio.sleep(500)
+        set_wall_clock(by)
+        await supervisor.send(run.session, "wake up")
+        assert await run.result() == "rested"
+        assert_took(started, 1000, 1001)
+        assert set(effects) == ({"wake up"} if timed is listener else set())
+
+
+async def test_the_next_process_goes_by_the_wall_clock_that_it_finds(set_wall_clock):
+    """R1: only wall time outlives a process."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(sleeper, 1000.0, session="s")
+        await anyio.sleep(500)
+        killed = fork(store)
+        await supervisor.cancel("s")
+    set_wall_clock(400)
+    async with opened(killed) as supervisor:
+        started = now()
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == "rested"
+        assert_took(started, 100, 101)
 
 
 def _expiries(store) -> list[bool]:
