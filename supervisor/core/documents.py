@@ -59,6 +59,7 @@ def heard_document(heard: Heard) -> dict[str, Any]:
     document["receipt"] = None if heard.receipt is None else receipt_document(heard.receipt)
     document["approvals"] = [approval_document(approval) for approval in heard.approvals]
     document["not_shown"] = [approval_document(approval) for approval in heard.not_shown]
+    document["rules"] = [rule_document(rule) for rule in heard.rules]
     return document
 
 

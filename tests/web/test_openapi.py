@@ -1,5 +1,8 @@
 """What /openapi.json promises is what the API does."""
 
+import json
+import re
+
 import pytest
 import schemathesis
 from daemons import TOKEN, pending_of, until
@@ -14,6 +17,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.site import endpoints
 
 STREAMS = {"/api/events", "/api/sessions/{id}/events"}
@@ -32,6 +36,15 @@ def test_every_endpoint_is_described():
     names = [endpoint.name for endpoint in endpoints()]
     assert len(names) == len({*names})
     assert all(endpoint.summary for endpoint in endpoints())
+
+
+def test_every_type_has_one_name_that_a_generator_can_use():
+    """Of two types of one name a client could be made for neither, and a decision would fail after it was counted."""
+    described = openapi(endpoints())
+    names = described["components"]["schemas"]
+    assert [name for name in names if not re.fullmatch(r"[A-Z][A-Za-z]*", name)] == []
+    used = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(described)))
+    assert used <= names.keys()
 
 
 @pytest.mark.slow

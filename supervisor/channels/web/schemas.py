@@ -139,16 +139,16 @@ def list_of(kind: Any) -> Any:
 ApprovalDocument = _document(Approval, position=...)
 SessionDocument = _document(SessionView, pending_approvals=list_of(ApprovalDocument), position=...)
 ReceiptDocument = _document(Receipt, waiting_for=list_of(ApprovalDocument))
+VerdictDocument = _document(Verdict)
+RuleDocument = _document(Rule)
 HeardDocument = _document(
     Heard,
     receipt=ReceiptDocument | None,
     approvals=list_of(ApprovalDocument),
-    verdicts=list[Verdict],
-    rules=list[Rule],
+    verdicts=list_of(VerdictDocument),
+    rules=list_of(RuleDocument),
     not_shown=list_of(ApprovalDocument),
 )
-VerdictDocument = _document(Verdict)
-RuleDocument = _document(Rule)
 MessageDocument = _document(Message)
 
 
