@@ -277,6 +277,9 @@ class Supervisor(ABC):
     the store open; what needs the tree's owner is recorded and says so.
     """
 
+    decided: Mapping[str, int]
+    """How many decisions people have made through this process since it opened the store, by `Verdict.kind`."""
+
     @overload
     @abstractmethod
     async def start(

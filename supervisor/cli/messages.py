@@ -69,7 +69,7 @@ def send(
         _report(receipt, view, place)
     else:
         print("\n".join(heard_lines(heard, datetime.now().astimezone())))
-        if not all(verdict.running for verdict in heard.verdicts):
+        if any(not verdict.running and verdict.kind != "unknown" for verdict in heard.verdicts):
             answers.say_kept(view.root, place.option)
     return _exit_of(heard)
 

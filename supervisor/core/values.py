@@ -66,8 +66,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     rule: str | None = None
     """The id of the rule that the decision which stands has made, or found to hold already."""
-    running: bool = True
-    """False: nobody runs the tree now; the decision is kept, and counts when somebody does."""
+    running: bool = False
+    """Whether somebody runs the tree now. If not, a decision that counts is kept until somebody does."""
 
 
 class Option(msgspec.Struct, frozen=True, gc=False):

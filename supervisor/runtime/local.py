@@ -108,6 +108,7 @@ class LocalSupervisor(Supervisor):
         self.people: People | None = None
         """Who may decide; None: whoever can open the store, which is its operator (A4)."""
         self._inside = Inside(self.store)
+        self.decided: Counter[str] = Counter()
         self.began_to_wait: Callable[[str], None] = lambda root: None
 
     # -- commands ----------------------------------------------------------------------------------------------------
@@ -226,6 +227,7 @@ class LocalSupervisor(Supervisor):
         if not verdict.running and verdict.kind in ("won", "same"):
             root = self.get_row(self.get_approval(approval).session).root
             verdict = msgspec.structs.replace(verdict, running=await self._take_up_declared(root))
+        self.decided[verdict.kind] += 1
         return verdict
 
     async def _take_up_declared(self, root: str) -> bool:

@@ -141,7 +141,8 @@ async def test_the_first_decision_wins_and_every_later_one_is_told():
         assert [verdict.kind for verdict in verdicts] == ["won", "same", "conflict", "conflict"]
         assert {verdict.by for verdict in verdicts} == {"ana"}
         assert len({verdict.decided_at for verdict in verdicts}) == 1
-        assert (await supervisor.decide("nosuch", Deny(by="ana"))).kind == "unknown"
+        unknown = await supervisor.decide("nosuch", Deny(by="ana"))
+        assert (unknown.kind, unknown.running) == ("unknown", False)
         await run.outcome()
         assert (await supervisor.decide(asked, Approve(by="eve"))).kind == "same"
         assert ran == [("x", 1)]

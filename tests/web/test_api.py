@@ -218,14 +218,14 @@ async def test_rules_are_listed_added_and_revoked():
 async def test_numbers_for_prometheus_say_what_waits():
     """Gauges of the store, counters of this process."""
     async with world() as here, here.client("olga") as client:
-        asked = await here.ask()
+        asked, said, _ = [await here.ask() for _ in range(3)]
         await client.post(f"/api/approvals/{asked.id}/decision", json={"decision": "deny"})
-        await here.ask()
+        await client.post(f"/api/sessions/{said.session}/messages", json={"text": f"no {said.id}"})
         text = (await client.get("/metrics")).text
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         assert values["supervisor_approvals_pending"] == "1"
-        assert values['supervisor_decisions_total{verdict="won"}'] == "1"
-        assert values['supervisor_http_requests_total{method="POST",status="200"}'] == "1"
+        assert values['supervisor_decisions_total{verdict="won"}'] == "2"
+        assert values['supervisor_http_requests_total{method="POST",status="200"}'] == "2"
 
 
 async def test_a_path_knows_its_methods():

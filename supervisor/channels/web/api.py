@@ -180,7 +180,6 @@ def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
 async def _decide(call: Call, approval: str, decision: Decision) -> Response:
     await _check_may_decide(call, approval, decision)
     verdict = await call.supervisor.decide(approval, decision, channel="web")
-    call.site.tally.decisions[verdict.kind] += 1
     status = _STATUS[verdict.kind]
     if status < 400:
         return document(verdict_document(verdict), status)

@@ -22,7 +22,6 @@ class Tally:
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
-        self.decisions: Counter[str] = Counter()
 
     def answered(self, method: str, status: int) -> None:
         self.requests[method if method in _METHODS else "other", status] += 1
@@ -35,7 +34,7 @@ async def show_metrics(call: Call) -> Response:
     requests = {
         f'method="{method}",status="{status}"': count for (method, status), count in sorted(tally.requests.items())
     }
-    decisions = {f'verdict="{kind}"': count for kind, count in sorted(tally.decisions.items())}
+    decisions = {f'verdict="{kind}"': count for kind, count in sorted(call.supervisor.decided.items())}
     version = f'version="{metadata.version("subagent-supervisor")}"'
     lines = [
         *_family("supervisor_info", "gauge", "This program.", {version: 1}),
@@ -44,7 +43,12 @@ async def show_metrics(call: Call) -> Response:
         *_family("supervisor_approvals_pending", "gauge", "What waits for people.", {"": counts.pending_approvals}),
         *_family("supervisor_approval_oldest_seconds", "gauge", "Since when the oldest waits.", {"": waited}),
         *_family("supervisor_event_streams", "gauge", "Clients that listen.", {"": call.site.streams.count}),
-        *_family("supervisor_decisions_total", "counter", "Decisions made here, by what became of them.", decisions),
+        *_family(
+            "supervisor_decisions_total",
+            "counter",
+            "Decisions made here, by what came of them.",
+            decisions,
+        ),
         *_family("supervisor_http_requests_total", "counter", "Requests answered.", requests),
     ]
     return Response("\n".join([*lines, ""]), media_type=MEDIA_TYPE)
