@@ -18,7 +18,7 @@ from typing import Any
 
 import trio
 
-HANGS = 10.0  # seconds without any progress; no program waits for as long by itself
+HANGS = 8.0  # seconds without any progress; no program waits for as long by itself
 KINDS = {99: "hang", 98: "diverged", 97: "asleep"}
 """Exit codes. diverged: an agent does not ask for what its journal holds; asleep: all runs wait, or left memory."""
 
