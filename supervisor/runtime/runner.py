@@ -348,7 +348,9 @@ class Runner:
                 f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.fate.kind}: {attempt.fate.cause})"
             )
             attempt.has_ended = True
-            self.start_soon(self.concluding.conclude, attempt, Ending(kind="abandoned", cause=cause))
+            ending = Ending(kind="abandoned", cause=cause)
+            self.concluding.endings[attempt.session] = ending  # known before its task ends: then its state stays
+            self.start_soon(self.concluding.conclude, attempt, ending)
 
     def _leave(self, attempt: Attempt, *, sleeps: bool) -> None:
         """The attempt's task has ended: it leaves memory, and goes on at once if something came meanwhile."""

@@ -267,3 +267,20 @@ async def test_a_run_that_was_cancelled_may_still_sleep_and_save_while_it_ends()
         await run.cancel("enough")
         outcome = await run.outcome()
         assert (outcome.kind, outcome.partial, done) == ("cancelled", "tidied", ["tidied"])
+
+
+async def test_a_run_that_ends_at_last_as_it_is_abandoned_is_abandoned_once():
+    """W13: sealing it ends what it waits for behind its shield, so that it leaves before its outcome is written."""
+
+    @agent(stop_timeout=10)
+    async def sleeps_on(ctx: Context) -> None:
+        with anyio.CancelScope(shield=True):
+            await ctx.sleep(1000)
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(sleeps_on, session="s")
+        await anyio.sleep(1)
+        await run.cancel()
+        assert (await run.outcome()).kind == "abandoned"
+    assert len(events(store, "s", e.RunFinished)) == 1
