@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from supervisor import Context, QuestionUnanswered, StepFailed, agent, tool
+from supervisor import Context, QuestionUnanswered, StepFailed, ToolCall, agent, tool
 
 PATIENCE = 20.0  # seconds: no program is silent for so long by itself
 
@@ -95,7 +95,13 @@ async def flaky(name: str, failures: int) -> str:
 # -- agents ------------------------------------------------------------------------------------------------------------
 
 
-@agent(inactivity_timeout=PATIENCE)
+@agent(inactivity_timeout=PATIENCE, tools=[*TOOLS.values()])
+async def helper(ctx: Context, program: list[Any]) -> list[Any]:
+    """What models call as a tool."""
+    return await _run(ctx, program)
+
+
+@agent(inactivity_timeout=PATIENCE, tools=[*TOOLS.values(), helper])
 async def worker(ctx: Context, program: list[Any]) -> list[Any]:
     return await _run(ctx, program)
 
@@ -106,18 +112,26 @@ async def worker(ctx: Context, program: list[Any]) -> list[Any]:
     restart_delay=0.01,
     max_restart_delay=0.02,
     max_restarts=1000,
+    tools=[*TOOLS.values(), helper],
 )
 async def restarter(ctx: Context, program: list[Any]) -> list[Any]:
     """Its steps that fail are not caught: the next attempt takes them again."""
     return await _run(ctx, program)
 
 
-@agent(inactivity_timeout=0.3)
+@agent(inactivity_timeout=0.3, tools=[*TOOLS.values(), helper])
 async def silent(ctx: Context, program: list[Any]) -> list[Any]:
     """Falls silent when its program is done."""
     await _run(ctx, program)
     await anyio.sleep_forever()
     return []
+
+
+@agent(inactivity_timeout=PATIENCE)
+async def talker(ctx: Context, text: str) -> list[str]:
+    """A conversation: each message begins a turn, unless the turn before it has received it."""
+    kinds = [(await ctx.call(safe, x=text)).kind, (await ctx.call(risky, x=f"{text}risky")).kind]
+    return [*kinds, await ctx.receive()] if text.endswith(("1", "2", "3")) else kinds
 
 
 AGENTS = {each.name: each for each in (worker, restarter, silent)}
@@ -152,7 +166,14 @@ async def _do(ctx: Context, op: dict[str, Any]) -> Any:
 
 
 async def _call(ctx: Context, op: dict[str, Any], suffix: str = "") -> str:
-    return (await ctx.call(TOOLS[op["tool"]], x=op["id"] + suffix, seconds=op.get("seconds", 0.0))).kind
+    arguments = {"x": op["id"] + suffix, "seconds": op.get("seconds", 0.0)}
+    if op.get("emitted"):
+        return (await ctx.call(ToolCall(op["id"], op["tool"], arguments))).kind
+    return (await ctx.call(TOOLS[op["tool"]], **arguments)).kind
+
+
+async def _hire(ctx: Context, op: dict[str, Any]) -> str:
+    return (await ctx.call(ToolCall(op["id"], "helper", {"program": op["program"]}))).kind
 
 
 async def _step(ctx: Context, op: dict[str, Any]) -> str:
@@ -276,6 +297,7 @@ _DO = {
     "call": _call,
     "step": _step,
     "child": _child,
+    "hire": _hire,
     "sleep": _sleep,
     "now": _now,
     "random": _random,

@@ -50,7 +50,7 @@ def run_case(case: dict[str, Any], *, keep: bool = True) -> Found:
             continue
         story = Story(str(folder), case, codes)
         problems += after_life(story, life, ended)
-        if number == len(lives) - 1:
+        if number == len(lives) - 1 and not problems:
             problems += at_the_end(story)
         if problems:
             break

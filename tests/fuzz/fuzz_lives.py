@@ -38,7 +38,7 @@ from live_states import differences
 
 from supervisor import InvalidInput, NotFound, SqliteStore, TreeOwned, open_supervisor
 
-ROOT = "root"
+ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
 LEAVING = 0.5  # seconds that it may take to be left
 FELL = 70  # the exit code of a life that raised what it should not have
@@ -133,6 +133,8 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
             store.runner = supervisor._runner
             try:
                 run = await supervisor.start(fuzz_agents.AGENTS[case["agent"]], case["program"], session=ROOT)
+                if case.get("talks"):
+                    await supervisor.start(fuzz_agents.talker, "m0", session=TALK)
             except TreeOwned:  # another one has taken it up, and does as it likes with it
                 await anyio.sleep(LONGEST)
                 return
@@ -141,13 +143,22 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
                 if life["person"] is not None or life["end"] in ("natural", "final"):
                     tasks.start_soon(_person, supervisor, chance, life["person"] or 0.0)
                 if life["end"] != "leave":
-                    await _until_end(supervisor, run, life)
+                    await _until_end(run, life)
+                    if life["end"] == "final":
+                        await _end_all(supervisor)
                 else:
                     await anyio.sleep(life["at"])
                 tasks.cancel_scope.cancel()
 
 
-async def _until_end(supervisor: Any, run: Any, life: dict[str, Any]) -> None:
+async def _end_all(supervisor: Any) -> None:
+    """End what else was begun by what was said."""
+    await supervisor.resume()
+    while open_ones := supervisor.find_sessions(is_open=True):
+        await supervisor.outcome(open_ones[0].id)
+
+
+async def _until_end(run: Any, life: dict[str, Any]) -> None:
     outcome = await run.outcome()
     _tell("outcome", outcome.kind)
     if life["end"] not in ("natural", "final"):
@@ -255,7 +266,7 @@ async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
 
 
 async def _send(supervisor: Any, session: str) -> None:
-    text = f"m{time.time_ns()}.{os.getpid()}"
+    text = f"m{time.time_ns()}p{os.getpid()}"
     with suppress(InvalidInput):  # it has just ended, or is being cancelled
         receipt = await supervisor.send(session, text, by="ana")
         _tell("sent", session, receipt.message, receipt.kind)
@@ -297,11 +308,13 @@ async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random)
                 await _decide(supervisor, approval, 0.0)
         case "send":
             await _send(supervisor, chance.choice(views).id)
+        case "talk" if any(view.id == TALK for view in views):
+            await _send(supervisor, TALK)
         case "cancel":
             session = chance.choice(views).id
             await supervisor.cancel(session, "enough", by="bob")
             _tell("cancelled", session)
-        case _:
+        case "adopt":
             with anyio.move_on_after(0.4):
                 await _person(supervisor, chance, 0.01)
 

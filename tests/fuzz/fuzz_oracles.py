@@ -17,6 +17,8 @@ from supervisor import MemoryStore, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.session import SessionState, replay
 
+RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
+CANCELLED = (e.CancelRequested, e.RunFinished)  # of what has ended there is nothing to cancel
 IDEMPOTENT = ("idem", "risky_idem")
 DURABLE = ("call", "step", "send")
 """Operations whose results are on disk before they are given."""
@@ -61,7 +63,7 @@ class Story:
         for event in self.events[session]:
             match event:
                 case e.ToolCallRequested():
-                    x = json.loads(bytes(event.arguments))["x"]
+                    x = json.loads(bytes(event.arguments)).get("x")
                     by_operation[event.operation] = Call(session, x, event)
                 case e.ToolCallStarted():
                     by_operation[event.operation].starts.append(event)
@@ -71,7 +73,15 @@ class Story:
                     by_operation[event.operation].abandoned = event
                 case _:
                     pass
-        yield from by_operation.values()
+        yield from (
+            call for call in by_operation.values() if call.x is not None
+        )  # a sub-agent has no effect of its own
+
+    def op(self, x: str) -> dict[str, Any]:
+        """The operation that an effect is of."""
+        if x.startswith("m"):
+            return {"id": x, "tool": "risky" if x.endswith("risky") else "safe"}
+        return self.ops[x.partition(".")[0]]
 
 
 class Call:
@@ -131,7 +141,7 @@ def _wrong_effects(story: Story) -> Iterator[str]:
     for x, times in story.effects.items():
         name = x.partition(".")[0]
         paths[name].add(x)
-        if times > 1 and story.ops[name]["tool"] not in IDEMPOTENT:
+        if times > 1 and story.op(x)["tool"] not in IDEMPOTENT:
             yield f"twice: the effect of {x} happened {times} times"
         if x not in story.calls or not story.calls[x].starts:
             yield f"unasked: the effect of {x} happened, and the journal knows nothing of it"
@@ -162,7 +172,7 @@ def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C90
         case "sent", _, message, kind:
             if not any(isinstance(each, e.MessageReceived) and each.message == message for each in events):
                 yield f"lost: message {message} was {kind}, and is not in the journal"
-        case "cancelled", session if not ((state := story.states[session]).cancel or state.outcome):
+        case "cancelled", session if not any(type(each) in CANCELLED for each in story.events[session]):
             yield f"lost: the cancel of {session}"
         case _:
             pass
@@ -193,19 +203,21 @@ def _wrong_outcome(story: Story, name: str, state: SessionState) -> Iterator[str
         yield f"diverged: {who}: {cause}"
         return
     allowed = {"stalled"} if agent == "silent" else {"succeeded"}
+    if agent == "talker":
+        program = []
     if program and program[-1]["op"] == "raise":
         allowed = {"failed"}
     if state.cancel is not None:
         allowed |= {"cancelled"}
     if kind not in allowed:
         yield f"outcome: {who} {kind} ({cause}), allowed {allowed}"
-    elif kind == "succeeded":
+    elif kind == "succeeded" and program:
         yield from _wrong_values(story, name, program, json.loads(bytes(state.outcome.value)))
 
 
 def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # one case per kind
     """A result is the one that the tool gives, and says what happened."""
-    times, op = story.effects[call.x], story.ops[call.x.partition(".")[0]]
+    times, op = story.effects[call.x], story.op(call.x)
     wanted = {"fails": "error", "late": "error"}.get(op["tool"], "ok")
     if op["tool"] in ("risky", "risky_idem") and is_denied(call.x):
         wanted = "denied"
@@ -314,6 +326,10 @@ def _wrong_value(  # noqa: C901 # one case per kind
                 yield from _wrong_values(story, session, branch, found)
         case "guard":
             yield from _wrong_values(story, session, op["body"], value)
+        case "hire":
+            wanted = {RESULTS[outcome.kind] for outcome in _outcomes(story, session, op)}
+            if value not in wanted:
+                yield f"{wrong}, not one of {wanted}"
         case "child":
             yield from _wrong_values(story, session, op.get("beside", []), value["beside"])
             if op["how"] != "leave":
@@ -332,9 +348,14 @@ def _wrong_then(story: Story, op: dict[str, Any], what: Any, kind: Any) -> Itera
         yield from _wrong_kind(story, f"{op['then']['id']}.{what}", kind)
 
 
+def _outcomes(story: Story, session: str, op: dict[str, Any]) -> list[Any]:
+    """How the sub-agent of an operation has ended."""
+    found = [name for name, program in story.programs.items() if program == op["program"]]
+    states = [story.states[name] for name in found if story.states[name].facts.parent == session]
+    return [state.outcome for state in states if state.outcome is not None]
+
+
 def _wrong_child(story: Story, session: str, op: dict[str, Any], value: Any) -> Iterator[str]:
-    found = [name for name in story.states if name != ROOT and story.programs[name] == op["program"]]
-    outcomes = [story.states[name].outcome for name in found if story.states[name].facts.parent == session]
-    told = [(each.kind, json.loads(bytes(each.value))) for each in outcomes if each is not None]
+    told = [(each.kind, json.loads(bytes(each.value))) for each in _outcomes(story, session, op)]
     if (value["kind"], value["value"]) not in told:
         yield f"value: {op['id']} gave {value}, and its outcome is {told}"

@@ -19,7 +19,7 @@ from supervisor import Answer, Approval, Approve, Decision, Deny
 
 FOR_PEOPLE = ("call", "receive", "ask")
 LEAVES = ("call", "call", "call", "call", "step", "sleep", "now", "random", "receive", "send", "ask", "ticks", "model")
-BLOCKS = ("timer", "race", "race", "all", "child", "child", "guard")
+BLOCKS = ("timer", "race", "race", "all", "child", "child", "hire", "guard")
 SPANS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave", "natural")
 UNDECIDED = "u"  # what ids begin with that nobody decides
@@ -33,11 +33,12 @@ def make_case(seed: int, backend: str) -> dict[str, Any]:
     maker = _Maker(chance)
     agent = chance.choice(["worker", "worker", "restarter"])
     program = maker.program(agent, 0, chance.randint(2, 6))
-    lives = [_life(chance) for _ in range(chance.randint(1, 4))]
-    return {"seed": seed, "backend": backend, "agent": agent, "program": program, "lives": lives}
+    talks = chance.random() < 0.25
+    lives = [_life(chance, talks=talks) for _ in range(chance.randint(1, 4))]
+    return {"seed": seed, "backend": backend, "agent": agent, "program": program, "talks": talks, "lives": lives}
 
 
-def _life(chance: random.Random) -> dict[str, Any]:
+def _life(chance: random.Random, *, talks: bool) -> dict[str, Any]:
     end = chance.choice(ENDS)
     life: dict[str, Any] = {"end": end, "at": round(chance.uniform(0.0, 0.5) ** 1.5, 4)}
     if end == "commit":
@@ -45,11 +46,13 @@ def _life(chance: random.Random) -> dict[str, Any]:
     life["passivate_after"] = chance.choice([0.0, 0.0, 0.01, 0.01, 60.0])
     life["disk"] = list(chance.choice(DISKS))
     life["person"] = chance.choice([None, 0.0, 0.01, 0.05])
-    life["others"] = [_other(chance) for _ in range(chance.choice([0, 0, 1, 2]))]
+    life["others"] = [_other(chance, talks=talks) for _ in range(chance.choice([0, 0, 1, 2]) + talks)]
     return life
 
 
-def _other(chance: random.Random) -> dict[str, Any]:
+def _other(chance: random.Random, *, talks: bool) -> dict[str, Any]:
+    if talks and chance.random() < 0.5:
+        return {"do": "talk", "at": round(chance.uniform(0.0, 0.3), 4)}
     do = chance.choice(["decide", "decide", "send", "send", "adopt", "cancel" if chance.random() < 0.3 else "decide"])
     return {"do": do, "at": round(chance.uniform(0.0, 0.3), 4)}
 
@@ -86,7 +89,11 @@ class _Maker:
         is_block = self._left > 0 and chance.random() < (0.45, 0.35, 0.2, 0.0)[min(nesting, 3)]
         leaves = FOR_PEOPLE if is_raced and chance.random() < 0.4 else LEAVES
         kind = chance.choice(BLOCKS if is_block else leaves)
-        if (kind == "child" and depth == 3) or (kind == "model" and is_raced):
+        if (
+            (kind in ("child", "hire") and depth == 3)
+            or (kind == "hire" and agent == "helper")
+            or (kind == "model" and is_raced)
+        ):
             kind = "call"
         op: dict[str, Any] = {"op": kind, "id": self._id(kind[0])}
         match kind:
@@ -115,6 +122,8 @@ class _Maker:
             case "guard":
                 op["body"] = self._ops(agent, depth, nesting, 2, is_raced=is_raced)
                 op["cleanup"] = [{"op": "call", "id": self._id("c"), "tool": "safe"}]
+            case "hire":
+                op["program"] = self.program("helper", depth + 1, chance.randint(1, 3))
             case "child":
                 op |= self._child(agent, depth, nesting, is_raced=is_raced)
         if kind == "race":
@@ -132,7 +141,7 @@ class _Maker:
 
     def _call(self) -> dict[str, Any]:
         tool = self._chance.choice(["safe", "safe", "safe", "idem", "risky", "risky", "risky_idem", "fails", "late"])
-        return {"tool": tool, "seconds": self._chance.choice(SPANS)}
+        return {"tool": tool, "seconds": self._chance.choice(SPANS), "emitted": self._chance.random() < 0.2}
 
     def _child(self, agent: str, depth: int, nesting: int, *, is_raced: bool) -> dict[str, Any]:
         child = self._chance.choice(["worker", "worker", "restarter", "silent"])
