@@ -2,11 +2,12 @@
 
 import anyio
 import pytest
-from scenes import ForkingStore, deploy, effects, events, fork, opened, sessions_in_memory
+from scenes import ForkingStore, HeldStore, deploy, effects, events, fork, opened, sessions_in_memory
 
 from supervisor import Approve, Context, MemoryStore, NotFound, RunStopping, agent, tool
 from supervisor.core import events as e
 from supervisor.runtime.ending import Ending
+from supervisor.runtime.host import Fate
 
 pytestmark = pytest.mark.anyio
 
@@ -16,6 +17,11 @@ async def slow(name: str, seconds: float) -> str:
     await anyio.sleep(seconds)
     effects.append(name)
     return name
+
+
+@agent
+async def asking_once(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
 
 
 @agent
@@ -156,6 +162,63 @@ async def test_nothing_that_needs_a_person_or_a_child_begins_during_a_cancel():
         assert raised == [RunStopping] * 2
         assert effects == ["cleaned"]
         assert len(supervisor.find_sessions()) == 1
+
+
+@tool(approval="never", timeout=None)
+async def shielded(seconds: float) -> str:
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep(seconds)
+    return "late"
+
+
+async def test_a_call_that_ends_after_its_run_was_abandoned_has_one_result(caplog):
+    """T1: it was given its result with the run's outcome; what comes later is nobody's any more, and no error."""
+
+    @agent(stop_timeout=10)
+    async def calls(ctx: Context) -> None:
+        await ctx.call(shielded, 100.0)
+
+    async with opened() as supervisor:
+        run = await supervisor.start(calls, session="s")
+        await anyio.sleep(1)
+        await run.cancel()
+        assert (await run.outcome()).kind == "abandoned"
+        await anyio.sleep(200)
+        assert [event.kind for event in events(supervisor.store, "s", e.ToolCallFinished)] == ["interrupted"]
+        assert "s" not in supervisor._runner.refusals
+    assert [record.getMessage() for record in caplog.records if "refused" in record.getMessage()] == []
+
+
+async def test_no_sub_agent_begins_whose_entry_comes_after_the_stop():
+    """W8: it was on its way, behind another process; meanwhile the run was stopped."""
+    store = HeldStore()
+
+    @agent(inactivity_timeout=60)
+    async def spawns(ctx: Context) -> None:
+        store.is_held = True
+        await ctx.spawn(top)
+
+    async with opened(store) as supervisor:
+        run = await supervisor.start(spawns, session="s")
+        await anyio.sleep(30)
+        supervisor._runner.live["s"].stop(Fate("stalled", "a test"))
+        store.is_held = False
+        assert (await run.outcome()).kind == "stalled"
+        assert [view.id for view in supervisor.find_sessions()] == ["s"]
+
+
+async def test_a_run_that_is_being_cancelled_is_not_put_to_sleep():
+    """W8: the cancel was committed just before, in the same batch."""
+    store = HeldStore()
+    async with opened(store, passivate_after=50) as supervisor, anyio.create_task_group() as tasks:
+        run = await supervisor.start(asking_once, "x", session="s")
+        await anyio.sleep(49)
+        store.is_held = True
+        tasks.start_soon(run.cancel)
+        await anyio.sleep(5)
+        store.is_held = False
+        assert (await run.outcome()).kind == "cancelled"
+    assert events(store, "s", e.RunPassivated) == []
 
 
 async def test_a_clean_up_that_takes_too_long_is_abandoned():

@@ -53,6 +53,31 @@ def assert_took(started, least, most):
     assert least - real <= virtual <= most
 
 
+async def test_a_block_that_is_left_at_once_when_its_time_was_over_before_holds_nothing_up():
+    """W5: the world has changed since, and an error leaves the block before it could be cut off again."""
+
+    @agent
+    async def looks_first(ctx: Context) -> str:
+        try:
+            async with ctx.move_on_after(10):
+                if effects:
+                    raise LookupError
+                await anyio.sleep_forever()
+        except LookupError:
+            pass
+        return (await ctx.call(asked, "x")).kind
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(looks_first, session="s")
+        approval = await anext(run.approvals())
+    effects.append("the world has changed")
+    async with opened(store) as supervisor:
+        (run,) = await supervisor.resume("s")
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "ok"
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_a_sleep_survives_passivation_and_wakes_on_time(kind, tmp_path):
     """W2: the run leaves memory, and its timer brings it back."""

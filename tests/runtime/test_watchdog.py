@@ -469,6 +469,19 @@ async def test_a_pending_approval_does_not_switch_off_the_deadline_of_a_sibling_
         assert (await run.outcome()).kind == "succeeded"
 
 
+async def test_an_operation_that_waits_for_nothing_is_progress_too():
+    """W5: whatever the agent asks for and is given."""
+
+    @agent(inactivity_timeout=60)
+    async def asks_the_time(ctx: Context) -> None:
+        for _ in range(3):
+            await anyio.sleep(40)
+            await ctx.now()
+
+    async with opened() as supervisor:
+        assert (await (await supervisor.start(asks_the_time)).outcome()).kind == "succeeded"
+
+
 async def test_resuming_an_unknown_reason_is_a_loud_error():
     """W2: the set of pauses is never clamped."""
     inactivity = Inactivity(0.0, 60.0, 1800.0, None)

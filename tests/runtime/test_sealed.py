@@ -1,0 +1,108 @@
+"""A sealed attempt: whatever waits behind a shield of the agent's own is let go, and nothing that it does counts."""
+
+from functools import partial
+
+import anyio
+import pytest
+from scenes import HeldStore, deploy, effects, events, names, opened
+
+from supervisor import Context, MemoryStore, agent, open_supervisor
+from supervisor.core import events as e
+from supervisor.core.errors import Suspended
+
+pytestmark = pytest.mark.anyio
+
+
+class Left(Exception):
+    """What the body of a supervisor raises to leave it in the middle of things."""
+
+
+@agent
+async def asks_in_both_branches(ctx: Context) -> None:
+    """When it runs again, its first branch waits for something else than before."""
+
+    async def first(inner: Context) -> None:
+        if "again" in effects:
+            await anyio.sleep_forever()
+        await inner.call(deploy, "first")
+
+    async def second(inner: Context) -> None:
+        if "again" in effects:
+            with anyio.move_on_after(50, shield=True):
+                await inner.call(deploy, "second")
+        await anyio.sleep_forever()
+
+    async with ctx.task_group() as group:
+        group.start_soon(first)
+        group.start_soon(second)
+
+
+async def test_who_waits_at_the_barrier_behind_a_shield_holds_nobody_up():
+    """R8: the rest of the journal will not be asked for any more."""
+    store = MemoryStore()
+    for _ in range(2):
+        with pytest.raises(Left):  # noqa: PT012 # what is tested is how the block is left
+            async with open_supervisor(store) as supervisor:
+                if effects:
+                    await supervisor.resume("s")
+                else:
+                    await supervisor.start(asks_in_both_branches, session="s")
+                await anyio.sleep(5)
+                effects.append("again")
+                left = anyio.current_time()
+                raise Left
+        assert anyio.current_time() - left < 1
+    assert len(events(store, "s", e.ToolCallRequested)) == 1
+    assert events(store, "s", e.RunFinished) == []
+
+
+@agent
+async def waits(ctx: Context) -> None:
+    await ctx.call(deploy, "x")
+
+
+@pytest.mark.parametrize("how", ["append", "deliver"])
+async def test_what_a_sealed_attempt_would_journal_is_refused(how):
+    """W8: also what was on its way when it was sealed."""
+    async with opened() as supervisor:
+        await supervisor.start(waits, session="s")
+        await anyio.sleep(1)
+        attempt, journal = supervisor._runner.live["s"], names(supervisor.store, "s")
+        attempt.seal()
+        said = e.MessageSent(at=attempt.host.clock.now(), text="said")
+        acts = {
+            "append": partial(attempt.append, lambda view, state: [said]),
+            "deliver": partial(attempt.deliver, lambda: said),
+        }
+        with pytest.raises(Suspended):
+            await acts[how]()
+        assert names(supervisor.store, "s") == journal
+        assert not supervisor._runner.journal.has_notes("s")
+
+
+@agent
+async def gives_up_waiting(ctx: Context) -> None:
+    with anyio.move_on_after(5):
+        await ctx.call(deploy, "x")
+    await anyio.sleep_forever()
+
+
+async def test_a_call_that_is_given_up_as_the_run_is_suspended_stays_as_it_was():
+    """W8: the entry that would say so was on its way, behind another process; the approval stays pending."""
+    store = HeldStore()
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(Left):  # noqa: PT012 # what is tested is how the block is left
+            async with open_supervisor(store) as supervisor:
+                await supervisor.start(gives_up_waiting, session="s")
+                await anyio.sleep(4)
+                store.is_held = True
+                await anyio.sleep(2)
+                tasks.start_soon(let_go_after, store, 2)
+                raise Left
+    assert events(store, "s", (e.OperationAbandoned, e.ApprovalWithdrawn)) == []
+    assert [approval.status for approval in store.find_approvals()] == ["pending"]
+
+
+async def let_go_after(store, seconds: float) -> None:
+    await anyio.sleep(seconds)
+    store.is_held = False
