@@ -68,8 +68,8 @@ def test_chat_is_kept_a_bare_word_for_two_decides_nothing_and_approve_all_what_w
     program.see("To asking:")
     program.press("approve all\r")
     program.see("not decided")
+    program.see("─ waiting for you ─")  # the other one, alone
     program.see("Ctrl-C")
-    assert program.text.count("approved by ana") == 1
     program.press("t")
     program.see("To asking:")
     program.press("approve all\r")
