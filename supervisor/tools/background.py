@@ -147,6 +147,11 @@ def look_at(job: JobStarted) -> Seen:
     return Seen(state="lost", by=_read_by(folder))
 
 
+def is_guarded(job: JobStarted) -> bool:
+    """Say whether a job's warden lives, which finds whatever the job has started. Blocks like `look_at`."""
+    return _is_alive(job.guard, job.guard_started_at)
+
+
 async def end_job(job: JobStarted, by: str) -> Answer:
     """End a job and all it started; returns when that is done, or nothing more can be done (see `end_survivor`)."""
     folder = Path(job.log).parent
@@ -159,10 +164,10 @@ async def end_job(job: JobStarted, by: str) -> Answer:
             return "refused"
         give_up_at = time.monotonic() + GRACE + GIVE_UP_AFTER + _MARGIN
         while answer == "sent" and time.monotonic() < give_up_at:
-            is_guarded = await anyio.to_thread.run_sync(_is_alive, job.guard, job.guard_started_at)
+            has_guard = await anyio.to_thread.run_sync(is_guarded, job)
             if (await anyio.to_thread.run_sync(look_at, job)).state != "running":
                 return "ended"
-            if not is_guarded:
+            if not has_guard:
                 break
             await anyio.sleep(_PAUSE)
     return await end_survivor(job.process, job.process_started_at, GRACE)

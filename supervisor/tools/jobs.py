@@ -19,7 +19,8 @@ from supervisor.core.session import Job
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import ToolResult
-from supervisor.tools.background import Piece, end_job, look_at, read_log
+from supervisor.core.visible import visible
+from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
 from supervisor.tools.output import without_split_end, without_split_start
 
 OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns, unless it says otherwise
@@ -59,7 +60,8 @@ async def job_output(
     """Return what a job has put out: the last `limit` bytes (1 MiB at most), or those from `offset` on.
 
     Of a long log the middle is not kept. `details`: state, exit_code, signal, offset (of the first byte returned),
-    next_offset, omitted (bytes before it that were asked for, and are gone), size (bytes that were ever put out).
+    next_offset, omitted (bytes before it that were asked for, and are gone), size (bytes that were ever put out). For
+    those who get the content alone, its last line says state, exit code, size and next_offset.
     """
     view = await view_of(_find(context, job))
     if limit <= 0 or (offset is not None and offset < 0):
@@ -80,7 +82,10 @@ async def job_output(
         "omitted": piece.omitted,
         "size": piece.size,
     }
-    return ToolResult(kind="ok", content=gone + text if piece.omitted else text, value=text, details=details)
+    content = (gone if piece.omitted else "") + text
+    content += "\n" if content and not content.endswith("\n") else ""
+    content += f"[{_how(view)}; {piece.size} bytes so far; next offset {details['next_offset']}]"
+    return ToolResult(kind="ok", content=content, value=text, details=details)
 
 
 def _whole_characters(piece: Piece, *, is_complete: bool, is_end: bool) -> tuple[bytes, int]:
@@ -100,17 +105,21 @@ def _whole_characters(piece: Piece, *, is_complete: bool, is_end: bool) -> tuple
 async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     """End a job and everything it started: SIGTERM, and SIGKILL after 2 seconds.
 
-    A job that has ended already stays as it was. `details`: found (ended, gone, refused or not ours).
+    A job that has ended already stays as it was. `details`: found (ended, gone, refused or not ours), guarded (False:
+    its guard was gone, and what it had daemonized may still run).
     """
     record = _find(context, job)
     before = await view_of(record)
     if before.state != "running":
         return ToolResult(kind="ok", content=line_of(before), value=before, details={"found": "gone", "effect": "none"})
+    guarded = await anyio.to_thread.run_sync(is_guarded, record.started)
     found = await end_job(record.started, f"job_kill in session {context.session}")
     after = await view_of(record)
     if after.state == "running":
         raise ToolFailed(f"job {job} could not be ended: {found}", reason="refused", found=found)
-    return ToolResult(kind="ok", content=line_of(after), value=after, details={"found": found})
+    remark = "" if guarded else "\n[its guard was gone before: what it had daemonized may still run]"
+    details = {"found": found, "guarded": guarded}
+    return ToolResult(kind="ok", content=line_of(after) + remark, value=after, details=details)
 
 
 async def view_of(job: Job) -> JobView:
@@ -142,10 +151,13 @@ def _over(
 
 def line_of(view: JobView) -> str:
     """Return one line about a job."""
-    how = "" if view.exit_code is None else f" with exit code {view.exit_code}"
+    return f"{view.job}  {_how(view)}  process {view.pid}  {visible(view.command)}"
+
+
+def _how(view: JobView) -> str:
     if view.signal is not None:
-        how = f" by signal {view.signal}"
-    return f"{view.job}  {view.state}{how}  process {view.pid}  {view.command}"
+        return f"{view.state} by signal {view.signal}"
+    return view.state if view.exit_code is None else f"{view.state} with exit code {view.exit_code}"
 
 
 def _find(context: ToolContext, job: str) -> Job:

@@ -22,6 +22,7 @@ from supervisor.core.marker import CALL_MARKER
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import NewJob, ToolContext
 from supervisor.core.values import ToolResult
+from supervisor.core.visible import visible
 from supervisor.tools.ampersand import without_ampersand
 from supervisor.tools.background import BackgroundProcess, make_job_folder
 from supervisor.tools.finished import Finished, LaunchFailed
@@ -29,6 +30,9 @@ from supervisor.tools.process import Process, open_process
 
 OUR_SECRETS: Final = ("SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE", "SLACK_", "DISCORD_")
 """Names, or beginnings of names, of variables that no command gets to see (T4)."""
+
+NAMED: Final = 10  # processes that a result's content names; its details have more of them
+SHOWN: Final = 80  # characters of each one's command
 
 
 @tool(name="shell", timeout=None, starts_process=True)
@@ -50,9 +54,9 @@ async def shell(
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
     they came, UTF-8, what is not escaped; capped, head and tail). Otherwise it is an error that keeps the output.
-    `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, left_behind, refused_kills;
-    and of output that is not text output_base64, its bytes as far as they were kept (of a cut one its end, too:
-    output_tail_base64).
+    `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, refused_kills, left_behind
+    (100 at most) and left_behind_count; and of output that is not text output_base64, its bytes as far as they were
+    kept (of a cut one its end, too: output_tail_base64).
     A job's result is ok once it has begun; `details`: job (its id), pid, log (path of the file that gets its output).
     On macOS a process that leaves its session cannot be found once its parent has ended, and is not ended.
     """
@@ -147,6 +151,7 @@ def _result(finished: Finished, pid: int, timeout: float) -> ToolResult[str]:
             {"pid": each.pid, "command": each.command, "escaped": each.has_escaped, "how": each.how}
             for each in finished.left_behind
         ],
+        "left_behind_count": finished.left_behind_count,
         "refused_kills": list(finished.refused_kills),
     }
     if not output.is_text:
@@ -179,8 +184,11 @@ def _remarks(finished: Finished, timeout: float) -> list[str]:
     elif finished.exit_code not in (0, None):
         remarks.append(f"[exit code {finished.exit_code}]")
     if finished.left_behind_count:
-        names = ", ".join(f"{each.pid} ({each.command}, {each.how})" for each in finished.left_behind)
-        remarks.append(f"[left behind and ended: {names}; use background=True for what shall go on]")
+        named = finished.left_behind[:NAMED]
+        names = ", ".join(f"{each.pid} ({visible(each.command[:SHOWN])}, {each.how})" for each in named)
+        more = finished.left_behind_count - len(named)
+        rest = f", and {more} more" if more else ""
+        remarks.append(f"[left behind and ended: {names}{rest}; use background=True for what shall go on]")
     if finished.trouble:
         remarks.append(f"[{finished.trouble}]")
     return remarks

@@ -18,7 +18,7 @@ from supervisor import Context, MemoryStore, SqliteStore, agent, job_kill, job_o
 from supervisor.core import events as e
 from supervisor.tools import log_limit
 from supervisor.tools.ampersand import without_ampersand
-from supervisor.tools.background import BackgroundProcess, end_job, make_job_folder
+from supervisor.tools.background import BackgroundProcess, end_job, is_guarded, make_job_folder
 from supervisor.tools.descendants import find
 from supervisor.tools.jobs import LARGEST_OUTPUT
 
@@ -250,7 +250,7 @@ async def test_the_log_of_a_chatty_job_is_bounded_and_says_so(call):
     talk = {**call, "command": "yes 0123456789abcde | head -c 83886080; echo last"}
     (head, middle, tail), found = await read_log_of(talk, (head_size - 100, 1000), (head_size, 1000), (None, 5))
     assert (found.st_size, found.st_blocks * 512 <= log_limit.LIMIT) == (83886085, True)
-    assert head["content"].encode().endswith(log_limit.NOTE)
+    assert head["value"].encode().endswith(log_limit.NOTE)
     start, gone = middle["details"]["offset"], middle["details"]["omitted"]
     assert (gone > 0, start - gone) == (True, head_size)
     assert (middle["value"][:16], str(gone) in middle["content"]) == ("0123456789abcde\n", True)
@@ -262,6 +262,16 @@ async def test_a_cursor_in_a_log_never_splits_a_character(call):
     pieces, _ = await read_log_of({**call, "command": "printf 'a€😀b€'"}, (0, 5), (4, 5), (9, 5), (None, 5))
     assert [piece["value"] for piece in pieces] == ["a€", "😀b", "€", "b€"]
     assert [piece["details"]["next_offset"] for piece in pieces] == [4, 9, 12, 12]
+
+
+async def test_what_a_job_put_out_ends_with_how_it_is_and_where_to_read_on(call):
+    """For a model, which gets the content alone: on a line of its own, whatever the output ends with."""
+    (piece, empty), _ = await read_log_of({**call, "command": "printf abc; exit 3"}, (0, 2), (3, 5))
+    line = piece["content"].splitlines()[-1]
+    assert (piece["value"], piece["content"].splitlines()[0]) == ("ab", "ab")
+    for said in ("exit code 3", "3 bytes", "offset 2"):
+        assert said in line
+    assert "offset 3" in empty["content"]
 
 
 async def test_nobody_reads_more_of_a_log_at_once_than_there_is_room_for(call):
@@ -368,6 +378,9 @@ async def test_a_job_whose_warden_was_killed_goes_on_and_can_be_ended(anyio_back
     """By its own pid and start time."""
     began = crash_with_job(anyio_backend_name, str(tmp_path / "state.db"), call)
     os.kill(began.guard, signal.SIGKILL)
+    with anyio.fail_after(60):
+        while is_guarded(began):  # it is being killed
+            await anyio.sleep(0.01)
     assert await end_job(began, "a test") == "ended"
     assert process_state(began.process) in ("Z", None)
 
