@@ -31,6 +31,7 @@ class FakeDiscord:
         self.taken = lambda method, when: None  # told "before" and "after" it does what it is asked
         self.limited = 0  # how many of the next requests are answered with 429
         self.unwell = 0  # how many of the next requests are done, and then answered with 502 and a page
+        self.is_out = False  # everything is answered with 500: nothing is done
         self.url = ""
         self._ids = itertools.count(1000)
         self._tokens = itertools.count(1)
@@ -118,7 +119,9 @@ def serving(discord):
         def handle_any(self):
             url = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            if discord.limited > 0:
+            if discord.is_out:
+                status, answer = 500, {"message": "Internal Server Error", "code": 0}
+            elif discord.limited > 0:
                 discord.limited -= 1
                 status, answer = 429, {"message": "You are being rate limited.", "retry_after": 0.01}
             elif self.headers.get("authorization") != f"Bot {TOKEN}":

@@ -29,6 +29,7 @@ class FakeSlack:
         self.refusals = {}  # method -> error
         self.unwell = 0  # how many of the next requests are done, and then answered with `page`
         self.page = 502, b"<html>Bad Gateway"
+        self.out = None  # status and page that everything is answered with while it is not well: nothing is done
         self.ahead = 0  # seconds by which its clock is ahead of ours
         self._clock = itertools.count(1)
         self.url = ""
@@ -141,7 +142,9 @@ def serving(slack):
             is_json = self.headers.get("content-type", "").startswith("application/json")
             arguments = dict(parse_qsl(url.query)) | (json.loads(body) if is_json and body else dict(parse_qsl(body)))
             status, headers = 200, {}
-            if slack.limited > 0:
+            if slack.out is not None:
+                answer = None
+            elif slack.limited > 0:
                 slack.limited -= 1
                 status, headers, answer = 429, {"Retry-After": "0"}, {"ok": False, "error": "ratelimited"}
             elif (wait := slack.allowed_at.get(url.path.rsplit("/", 1)[1], 0) - time.monotonic()) > 0:
@@ -152,7 +155,9 @@ def serving(slack):
             else:
                 answer = slack.answer(url.path.rsplit("/", 1)[1], arguments)
             raw = json.dumps(answer).encode()
-            if slack.unwell > 0:
+            if slack.out is not None:
+                status, raw = slack.out
+            elif slack.unwell > 0:
                 slack.unwell -= 1
                 status, raw = slack.page
             self.send_response(status)

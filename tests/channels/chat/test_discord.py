@@ -154,6 +154,21 @@ async def test_a_late_press_is_answered(discord):
     assert ran == []
 
 
+@pytest.mark.parametrize("how", ["500", "no access"])
+async def test_a_card_comes_when_discord_is_well_again(discord, monkeypatch, how):
+    """A11: one card, whatever it was that it failed of, and its buttons work."""
+    monkeypatch.setattr("supervisor.runtime.targets.AGAIN", 0.05)
+    chat = channel(discord)
+    discord.is_out, discord.refused = how == "500", "/channels/77/"
+    async with opened(chat, platform="discord") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await until(lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.journal(run.session)])
+        discord.is_out, discord.refused = False, ""
+        await give(chat, discord.press(await card_of(discord), "approve.0", ANA))
+        assert await run.result() == ["ok", "deployed x"]
+        assert len(discord.messages) == 1
+
+
 async def test_cards_are_found_again_or_posted_anew(discord):
     """Posted and not recorded: found. Deleted: posted anew. Limited: asked again."""
     store = MemoryStore()

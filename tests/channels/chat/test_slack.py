@@ -193,6 +193,27 @@ async def test_a_card_that_nobody_noted_is_found_in_its_conversation(slack):
         await supervisor.decide(approval.id, Approve(by="ana"))
 
 
+PORTAL = 200, b"<html>Sign in"
+
+
+@pytest.mark.parametrize("how", ["500", "portal", "revoked", "not there"])
+async def test_a_card_comes_when_slack_is_well_again(slack, monkeypatch, how):
+    """A11: one card, whatever it was that it failed of, and its buttons work."""
+    monkeypatch.setattr("supervisor.runtime.targets.AGAIN", 0.05)
+    chat, url = channel(slack), slack.url
+    if how == "not there":
+        chat._web.client.base_url = "http://127.0.0.1:9/api/"
+    slack.out = {"500": (500, b"{}"), "portal": PORTAL}.get(how)
+    slack.refusals = {"chat.postMessage": "token_revoked"} if how == "revoked" else {}
+    async with opened(chat, platform="slack") as supervisor:
+        run = await supervisor.start(deployer, "x")
+        await until(lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.journal(run.session)])
+        slack.out, slack.refusals, chat._web.client.base_url = None, {}, url
+        await give(chat, slack.press(await card_of(slack), "approve.0", ANA))
+        assert await run.result() == ["ok", "deployed x"]
+        assert len(slack.messages["C1"]) == 1
+
+
 @pytest.mark.parametrize("refusals", [{}, {"chat.update": "not_in_channel"}])
 async def test_a_card_that_was_deleted_is_posted_anew(slack, refusals):
     """A11: a card that is not there any more cannot be renewed, nor can one where the app was removed."""
@@ -424,6 +445,18 @@ async def test_who_is_no_operator_starts_nothing_and_says_nothing_to_an_agent(sl
         assert [told for told, _ in slack.whispers] == [user] * 5
         refused = [row.event for row in supervisor.audit() if type(row.event).__name__ == "DecisionRefused"]
         assert ([each.approval for each in refused], supervisor.find_approvals()) == ([asked.id] * 3, [asked])
+        await supervisor.cancel(asked.session)
+
+
+async def test_approve_all_that_is_heard_again_approves_nothing_that_was_asked_since(slack):
+    """A12: the signed bytes, sent once more to the next process; the message's own time says what stood above it."""
+    request = slack.say("approve all", ANA, f"{time.time() - 10:.6f}", thread=THREAD)
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (asked,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        await give(chat, request)
+        assert (ran, supervisor.find_approvals()) == ([], [asked])
         await supervisor.cancel(asked.session)
 
 
