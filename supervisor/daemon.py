@@ -26,11 +26,15 @@ from supervisor.channels.web.server import listen
 from supervisor.channels.web.site import MAX_STREAMS
 from supervisor.config import Configuration, is_loopback, make_rule
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import People, Person
 from supervisor.core.rules import Rule
+from supervisor.logs import FactLog
 from supervisor.platforms import make_channels
 from supervisor.runtime.agents import configure, load_agent, load_agents
+from supervisor.store.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
+
+log = FactLog(__name__)
 
 SECRET: Final = 32
 """Bytes of the secret that signs cookies."""
@@ -156,7 +160,12 @@ def settle(  # one parameter for each thing that a command may say
 
 
 def store_secret(store: Path) -> bytes:
-    """Return the secret beside a store, made when it is needed first. Raises InvalidInput for one that is none."""
+    """Return the secret beside a store, made when it is needed first. Raises StoreUnreadable for one that is none, for
+    one that others may know, and for a store of another user: a daemon runs what it names."""
+    if store.exists() and (why := why_not_ours(store, OTHERS_WRITE)) is not None:
+        raise StoreUnreadable(f"{why}. It was left untouched")
+    if store.exists() and (why := why_not_ours(store, OTHERS_USE)) is not None:
+        log.warning("store.open_to_others", problem=why)
     path = store.with_name(f"{store.name}.secret")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
@@ -172,10 +181,10 @@ def store_secret(store: Path) -> bytes:
             pass
         finally:
             made.unlink()
-    secret = path.read_bytes()
-    if len(secret) != SECRET or path.stat().st_mode & 0o077:
-        problem = f"{path} signs logins, and others may know it: it is {SECRET} bytes that nobody else can read"
-        raise InvalidInput(f"{problem}; remove it, and everybody signs in once more")
+    secret, why = path.read_bytes(), why_not_ours(path, OTHERS_USE)
+    if len(secret) != SECRET or why is not None:
+        problem = why or f"{path} has {len(secret)} bytes instead of {SECRET}"
+        raise StoreUnreadable(f"{problem}. It signs logins: remove it, and everybody signs in once more")
     return secret
 
 

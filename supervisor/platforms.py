@@ -20,6 +20,10 @@ from supervisor.config import Configuration, DiscordPart, SlackPart
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.people import People
+from supervisor.logs import FactLog
+from supervisor.store.access import OTHERS_USE, why_not_ours
+
+log = FactLog(__name__)
 
 
 class _Secret(NamedTuple):
@@ -176,5 +180,8 @@ def _take(configuration: Configuration, part: SlackPart | DiscordPart, secret: _
     """Return a secret that was checked, and take it out of the environment; "" if it is not given."""
     given = os.environ.pop(secret.variable, "")
     if (file := getattr(part, secret.key)) is not None:
-        given = configuration.path(file).read_text(encoding="utf-8")
+        path = configuration.path(file)
+        given = path.read_text(encoding="utf-8")
+        if (readers := why_not_ours(path, OTHERS_USE)) is not None:
+            log.warning("secret.open_to_others", key=secret.key, problem=readers)
     return given.strip()

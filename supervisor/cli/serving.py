@@ -20,6 +20,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import BackendOption, StoreOption
 from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
+from supervisor.store.access import OTHERS_USE, why_not_ours
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
 GUESSABLE = 16
@@ -84,6 +85,8 @@ def read_token(file: Path | None) -> str | None:
     else:
         try:
             token = file.read_text(encoding="utf-8")
+            if (readers := why_not_ours(file, OTHERS_USE)) is not None:
+                say(f"warning: {readers}")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise InvalidInput(f"cannot read the token in {file}: {why}; make one with: openssl rand -hex 32") from None

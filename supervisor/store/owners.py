@@ -8,6 +8,7 @@ Rules
 - The descriptor is not inherited by programs that we run, nor by processes that are forked: what outlives us must not
   look like us.
 - Who cannot be asked counts as living: a tree that nobody runs can wait, one that two run is run twice.
+- A folder that others can write, or that belongs to another user than the store, is refused.
 - What root makes beside somebody's store is given to them, as SQLite does with its log: they have to ask it.
 """
 
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from supervisor.abc import Owner
+from supervisor.core.errors import StoreUnreadable
+from supervisor.store.access import OTHERS_WRITE, why_not_ours
 
 _held: Final[set[int]] = set()
 """The descriptors of the locks that this process holds."""
@@ -49,6 +52,9 @@ class LockFolder:
         if self.mine is None:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             self._give(self.folder)
+            why = why_not_ours(self.folder, OTHERS_WRITE, [self._store.stat().st_uid])
+            if why is not None:
+                raise StoreUnreadable(f"{why}. Who can write there decides who runs which session; nothing was changed")
             for path in self.folder.iterdir():
                 self.bury(path.name)
             while self.mine is None:

@@ -5,6 +5,7 @@ file with two names is two stores to those who use them: neither sees what the o
 The same holds for a file that was moved away or replaced while it is open.
 
 Rules
+- A file that others can write, or that belongs to another user, is refused (root may open it).
 - A file that has a second name is refused. One that a killed process left behind when it made the store is removed.
 - Whoever has a store open looks several times a second whether its name still leads to it (Store.has_changed).
 - A log whose store is gone is left alone: it would be read into whatever took the store's place.
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from supervisor.core.errors import StoreDied, StoreUnreadable
+from supervisor.store.access import OTHERS_WRITE, why_not_ours
 
 Identity = tuple[int, int]
 """Which file it is, whatever its name: device and inode."""
@@ -42,6 +44,9 @@ def find(path: Path) -> Identity | None:
             f"{path} has another name, too (a hard link): who uses that one would not see what is written here, and "
             "run the same sessions. It was left untouched; replace one of the two by a copy"
         )
+    everybody_of_roots = (found.st_uid,) if os.geteuid() == 0 else ()
+    if (why := why_not_ours(path, OTHERS_WRITE, everybody_of_roots)) is not None:
+        raise StoreUnreadable(f"{why}. Whoever can write a store decides everything in it; it was left untouched")
     return found.st_dev, found.st_ino
 
 

@@ -30,6 +30,7 @@ import anyio.to_thread
 import msgspec
 
 from supervisor.core.events import JobStarted
+from supervisor.store.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.log_limit import read_kept
@@ -80,8 +81,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_job_folder(parent: str, session: str) -> tuple[str, str]:
-    """Return the id of a new job of a session, and its folder. Raises OSError."""
+    """Return the id of a new job of a session, and its folder. Raises OSError; PermissionError for a place where others
+    could put a log or an end of their own."""
     Path(parent).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (why := why_not_ours(Path(parent), OTHERS_WRITE)) is not None:
+        raise PermissionError(why)
     while True:
         job = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
         folder = Path(parent, job)

@@ -14,7 +14,7 @@ from daemons import AGENTS, TOKEN, until
 from supervisor.cli.configuring import EXAMPLE
 from supervisor.cli.serving import read_token
 from supervisor.config import read_configuration
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import hash_token
 from supervisor.daemon import store_secret
 
@@ -167,7 +167,7 @@ def test_a_secret_that_others_may_know_signs_no_logins(tmp_path):
     for content, mode in ((b"", 0o600), (made, 0o644)):
         file.write_bytes(content)
         file.chmod(mode)
-        with pytest.raises(InvalidInput, match=r"state\.db\.secret"):
+        with pytest.raises(StoreUnreadable, match=r"state\.db\.secret"):
             store_secret(tmp_path / "state.db")
 
 

@@ -20,6 +20,7 @@ import anyio.to_thread
 import msgspec
 
 from supervisor.core.errors import StoreUnreadable
+from supervisor.store.access import OTHERS_WRITE, why_not_ours
 
 LOOK: Final = 0.5
 """Seconds between two looks at the file on behalf of streams, which go on without asking."""
@@ -57,6 +58,8 @@ class Revocations:
             size = self._file.stat().st_size
             if size == self._size:
                 return
+            if (why := why_not_ours(self._file, OTHERS_WRITE)) is not None:
+                raise StoreUnreadable(f"{why}. It says who is let in no more, so nobody is let in now")
             raw = self._file.read_bytes()
         except FileNotFoundError:
             return
@@ -78,6 +81,7 @@ class Revocations:
                     os.ftruncate(descriptor, whole)
                 os.write(descriptor, msgspec.json.encode(revoked) + b"\n")
                 os.fsync(descriptor)
+                self._give(descriptor)
             _sync_folder(self._file.parent)
         self._learn(revoked)
 
@@ -106,6 +110,13 @@ class Revocations:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+    def _give(self, descriptor: int) -> None:
+        """Let what root writes belong to whom the store belongs to, who has to read it."""
+        assert self._file is not None
+        store = self._file.with_suffix("")
+        if os.geteuid() == 0 and store.exists():
+            os.fchown(descriptor, store.stat().st_uid, store.stat().st_gid)
 
     def _learn(self, revoked: Revocation) -> None:
         if revoked.until is None or revoked.until > datetime.now(UTC):

@@ -1,0 +1,90 @@
+"""What others can change, or own, is not used: whoever can write it decides what is in it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from supervisor import SqliteStore, StoreUnreadable
+from supervisor.channels.web.revocations import Revocations
+from supervisor.cli.serving import read_token
+from supervisor.daemon import store_secret
+from supervisor.store.access import OTHERS_WRITE, why_not_ours
+from supervisor.tools.background import make_job_folder
+
+
+def use_store(store):
+    opened = SqliteStore(store)
+    opened.open()
+    opened.close()
+
+
+def use_owners(store):
+    opened = SqliteStore(store)
+    opened.open()
+    try:
+        assert opened.begin()
+        opened.claim("a")
+        opened.commit()
+    finally:
+        opened.close()
+
+
+USES = {
+    "": use_store,
+    ".owners": use_owners,
+    ".jobs": lambda store: make_job_folder(f"{store}.jobs", "s"),
+    ".secret": store_secret,
+    ".revoked": lambda store: Revocations(Path(f"{store}.revoked")).refresh(),
+}
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with all that may lie beside it."""
+    path = tmp_path / "state.db"
+    for use in USES.values():
+        use(path)
+    (tmp_path / "state.db.revoked").touch(0o600)
+    return path
+
+
+@pytest.mark.parametrize("name", USES)
+@pytest.mark.parametrize("bits", [0o020, 0o002])
+def test_what_others_can_write_is_refused_until_they_cannot(store, name, bits):
+    """The store and what lies beside it; nothing else is wrong with it."""
+    path = Path(f"{store}{name}")
+    if name == ".revoked":
+        path.write_text('{"token": "x", "at": "2026-01-01T00:00:00Z", "by": "olga"}\n')
+    was = path.stat().st_mode
+    path.chmod(was | bits)
+    with pytest.raises((StoreUnreadable, PermissionError)):
+        USES[name](store)
+    path.chmod(was)
+    USES[name](store)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("owner", [0, 1000, 1001])
+def test_what_another_user_owns_is_refused(store, monkeypatch, owner):
+    """Ours are our own files, and root's; root opens anybody's store, and serves its own ones only."""
+    os.chown(store, owner, owner)
+    use_store(store)
+    if owner != 0:
+        with pytest.raises(StoreUnreadable):
+            store_secret(store)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert (why_not_ours(store, OTHERS_WRITE) is None) == (owner != 1001)
+    if owner == 1001:
+        with pytest.raises(StoreUnreadable):
+            use_store(store)
+
+
+def test_a_token_file_that_others_can_read_is_said(tmp_path, capsys):
+    """It is taken: many systems hand secrets out in this way."""
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef")
+    for mode, is_said in ((0o600, False), (0o644, True)):
+        file.chmod(mode)
+        assert read_token(file) == "0123456789abcdef"
+        assert (str(file) in capsys.readouterr().err) == is_said
