@@ -63,6 +63,10 @@ class Context(ABC):
     """How an agent touches the world. Every method that is awaited is an operation: its result is in the journal, and a
     resumed agent gets it from there (README.md "What an agent does").
 
+    - The agent takes the same path in every attempt, if it does its I/O in operations. It may race them: all that
+      follows from one result without waiting for I/O has happened before the next one is given. Not ordered: what a
+      task does after a wait that is no operation; two tasks that the same result wakes; the clean-up of a cancelled
+      tool that waits for I/O; and of steps that follow each other without a wait what comes after the first thousand.
     - After a cancel or a stall: `spawn`, `ask` and calls that need a person raise RunStopping.
     - Identical operations, and task groups, of two tasks that are alive at once are refused: use `branch` or
       `task_group`.

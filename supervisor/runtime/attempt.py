@@ -5,7 +5,9 @@ Two scopes, external outside and watchdog inside, and one fate, None until someb
 (W1).
 
 Every operation goes the same way: `enter` (is it known? may it begin?), then either its result is in the journal, or it
-is done and appended, or waited for (`wait`); then `take` gives it to the agent when its turn has come (core/memory.py).
+is done and appended, or waited for (`wait`); then `take` gives it to the agent when its turn has come (core/memory.py)
+and everything that follows from the result before it has happened (runtime/settling.py). All of this is one state,
+which is why the module is longer than 400 lines.
 
 Rules
 - An operation that is cancelled while the fate is None was cancelled by a scope of the agent's own.
@@ -34,6 +36,7 @@ from supervisor.runtime.bell import Bell
 from supervisor.runtime.host import Fate, Host
 from supervisor.runtime.journal import Entry, Plan, View
 from supervisor.runtime.naming import Names
+from supervisor.runtime.settling import Settling
 from supervisor.runtime.watchdog import Watch
 
 E = TypeVar("E", bound=Any)
@@ -72,6 +75,7 @@ class Attempt:
         "quiet_spells",
         "run",
         "session",
+        "settling",
         "spec",
         "stopped_at",
         "timers",
@@ -117,6 +121,7 @@ class Attempt:
         self._turns: dict[str | None, anyio.Event] = {}
         """Who waits for the turn of an operation; under None, for that of what has no place in the order yet."""
         self._held = Bell()
+        self.settling = Settling(self)
 
     def __repr__(self) -> str:
         return f"<attempt of {self.spec.name} on {self.session}, fate {self.fate}>"
@@ -249,7 +254,7 @@ class Attempt:
             return [(to, self._stamped(event, state) if to == self.session else event) for to, event in plan(view)]
 
         try:
-            await self.host.journal.append(unless_sealed)
+            await self.host.journal.append(unless_sealed, self.goes_on if self._gives_more else None)
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error
@@ -271,7 +276,8 @@ class Attempt:
             ended = msgspec.structs.replace(event, approval=record.pending_approval)
             return [(self.session, ended), *follow(view)]
 
-        await self.append_to_many(plan, bound=False)
+        with self.settling.holding():
+            await self.append_to_many(plan, bound=False)
         record = self.state.operations.get(event.operation)
         if record is not None and record.state == "finished":
             self._pass_over(event.operation)  # its result came in the meantime, a denial for example; nobody takes it
@@ -323,7 +329,7 @@ class Attempt:
         """Return an operation with its result, when its turn has come. A cancelled waiter marks it as taken, and gets
         nothing even if the result is there by now: a re-run would be cancelled before its turn."""
         try:
-            while self.memory.front(self.state) != operation:
+            while not (self.settling.may_go_on and self.memory.front(self.state) == operation):
                 self._check_sealed()
                 event = self._turns[operation] = anyio.Event()
                 with self._blocking():
@@ -336,8 +342,9 @@ class Attempt:
 
     @property
     def has_place(self) -> bool:
-        """Whether what is delivered now is given to the agent at once: no result stands before it."""
-        return self.memory.front(self.state) is None
+        """Whether what is delivered now is given to the agent at once: no result stands before it, and all that
+        follows from the last one has happened."""
+        return self.settling.may_go_on and self.memory.front(self.state) is None
 
     async def wait_for_place(self) -> None:
         """Wait until the agent was given all results that there are."""
@@ -365,13 +372,34 @@ class Attempt:
             self.blocked -= 1
 
     def _pass_over(self, operation: str) -> None:
-        """Its turn is taken: the result behind it may be given."""
+        """Its turn is taken: the next result may be given when all that follows from this one has happened."""
         self.memory.give(operation)
+        self.settling.begin()
         self._wake_front()
 
     def _wake_front(self) -> None:
-        if self._turns and (front := self.memory.front(self.state)) in self._turns:
+        if self._turns and not self.settling.hot and (front := self.memory.front(self.state)) in self._turns:
             self._turns.pop(front).set()
+
+    def has_settled(self) -> None:
+        """All that follows from what the agent was given has happened."""
+        if not self.has_ended and (self._turns or self.waiting):
+            self._wake_front()
+            self.check_quiet()
+
+    def fell(self, error: Exception) -> None:
+        """`has_settled` raised this: nobody knows whether the agent can go on."""
+        self.host.suspend_tree(self, StoreError(f"its next result could not be given: {error!r}"))
+
+    @property
+    def _gives_more(self) -> bool:
+        """Whether another result is given to the agent as soon as it waits."""
+        return not self.settling.held and bool(self._turns) and self.memory.front(self.state) in self._turns
+
+    def goes_on(self) -> bool:
+        """Whether the agent has more to do before it waits for anything but results that there are: what it appends
+        meanwhile may be committed together."""
+        return not self.has_ended and not self.settling.held and (bool(self.settling.hot) or self._gives_more)
 
     # -- quiet -------------------------------------------------------------------------------------------------------
 
@@ -379,7 +407,9 @@ class Attempt:
     def is_quiet(self) -> bool:
         """Whether all that the attempt does is wait for people, messages, children, or timers, and the agent was given
         every result that there is."""
-        if self.fate is not None or not self.waiting or self.watch.is_working or not self.has_place:
+        if self.fate is not None or not self.waiting or self.watch.is_working or self.settling.hot:
+            return False
+        if self.memory.front(self.state) is not None:
             return False
         return self.in_flight == sum(self.waiting.values()) + self.blocked - self.is_finishing
 

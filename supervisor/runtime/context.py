@@ -228,7 +228,8 @@ class LocalContext(Context):
         try:
             await attempt.check()
             await attempt.pass_barrier()
-            await attempt.append(plan)
+            with attempt.settling.holding():
+                await attempt.append(plan)
         finally:
             if attempt.to_save is latest:
                 attempt.to_save = None

@@ -11,7 +11,8 @@ Rules
 - A plan that raises fails only its caller. A plan may span sessions, and may run twice.
 - The caller waits under a shield without a bound: a commit is never given up half-way.
 - Whoever finds nobody committing commits at once, in its own task, without an await. Others gather behind the writer's
-  task, and so does who comes in a tick that has seen a few commits: more are coming (group commit).
+  task, and so does who comes in a tick that has seen a few commits: more are coming (group commit). So does an agent
+  that is going to be given more results at once; the writer waits for what follows from them, for MORE at most.
 - Only COMMIT ever leaves the loop, and only while commits are slow: a thread is starved by a busy loop, a slow disk in
   the loop stops everybody.
 - A note is an entry that needs no sync of its own: it counts at once in this process and is written with the session's
@@ -40,6 +41,7 @@ from supervisor.runtime.worker import in_thread
 log = FactLog(__name__)
 
 SLOW_COMMIT = 0.004  # seconds from which on commits are sent to a thread
+MORE = 0.005  # seconds for which what has gathered waits for more
 FEW = 2  # commits in one tick of the loop: a decision, and the call that goes on by it
 RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
 
@@ -101,6 +103,8 @@ class Journal:
         self._refuse = refuse
         self._die = die
         self._gathering = _Batch()
+        self._more: set[Callable[[], bool]] = set()
+        """Each says whether one that has gathered something is going to append more without waiting for this."""
         self._work = anyio.Event()
         self._is_committing = False
         self._in_flight: dict[str, SessionState] = {}
@@ -110,15 +114,16 @@ class Journal:
         counts anew. Whoever comes behind FEW gathers, since more are coming."""
         self._commit_time = 0.0
 
-    async def append(self, plan: Plan) -> None:
-        """Run a plan, commit what it returns, and return when that is on disk and live.
+    async def append(self, plan: Plan, more: Callable[[], bool] | None = None) -> None:
+        """Run a plan, commit what it returns, and return when that is on disk and live. `more`: says as long as it is
+        true that the caller's other tasks are going to append, too.
 
         Raises what the plan raises; StoreRefused if the commit was rolled back; StoreDied if the store cannot be
         trusted any more.
         """
         self._check_alive()
         slot = _Slot(plan)
-        if self._may_commit_now() and self._begin():
+        if more is None and self._may_commit_now() and self._begin():
             self._in_this_tick += 1
             self._work.set()  # before anybody is told: then a new tick has begun for whoever goes on by it
             batch = _Batch(slot)
@@ -127,6 +132,8 @@ class Journal:
                 self._sync(view)
         else:
             landed = self._gathering.gather(slot)
+            if more is not None:
+                self._more.add(more)
             self._work.set()
             await _wait_whatever_comes(landed)
         if slot.error is not None:
@@ -183,11 +190,24 @@ class Journal:
         await self._work.wait()
         if self._gathering.slots:
             await checkpoint()
+            await self._wait_for_more()
             with anyio.CancelScope(shield=True):
                 await self._commit_gathered()
         else:
             self._work = anyio.Event()
         self._in_this_tick = 0
+
+    async def _wait_for_more(self) -> None:
+        """Let those that have gathered something, and go on without waiting for it, gather the rest: an agent is given
+        its results one by one, and asks for the next thing after each."""
+        until = duration() + MORE
+        while self._more and duration() < until:
+            goes_on = next(iter(self._more))
+            if goes_on():
+                await checkpoint()
+            else:
+                self._more.discard(goes_on)
+        self._more.clear()
 
     async def _commit_gathered(self) -> None:
         self._is_committing = True

@@ -42,6 +42,7 @@ from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.restarting import restart_or_end
 from supervisor.runtime.results import denial
 from supervisor.runtime.ruling import Ruling
+from supervisor.runtime.settling import disowned, own
 from supervisor.runtime.stray import is_own_doing
 from supervisor.runtime.watchdog import Watchdog
 
@@ -99,7 +100,8 @@ class Runner:
         """Start a task that enters the runner."""
         assert self._tasks is not None, "the runner has not been opened"
         self._running += 1
-        self._tasks.start_soon(task, *args)
+        with disowned():  # whichever agent's task this is
+            self._tasks.start_soon(task, *args)
 
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
         with self:
@@ -305,6 +307,8 @@ class Runner:
             raised: BaseException | None = None
             try:
                 with attempt.external, attempt.inner:
+                    own(attempt.settling)
+                    attempt.settling.begin()
                     given = attempt.spec.decode_input(attempt.state.input)
                     returned.append(await attempt.spec.fn(LocalContext(attempt), *given))
                     await wait_for_children(attempt)

@@ -17,6 +17,7 @@ from supervisor.core.errors import InvalidInput, StoreError, Suspended
 from supervisor.core.events import WaitKind
 from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.settling import own
 from supervisor.runtime.stray import is_own_doing
 
 FOREVER = 100 * 365 * 86_400.0
@@ -29,7 +30,8 @@ async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: floa
         clock = attempt.host.clock
         due_at = clock.after(min(seconds, FOREVER))
         event = e.OperationStarted(at=clock.now(), operation=operation, kind=kind, due_at=due_at)
-        await attempt.append(lambda view, state: [event])
+        with attempt.settling.holding():
+            await attempt.append(lambda view, state: [event])
 
 
 def _check_seconds(seconds: float) -> None:
@@ -121,6 +123,7 @@ class DurableTimer:
     async def _fire(self) -> None:
         """Cut the block off, at the place in the order of results that the journal gives to it."""
         attempt = self._attempt
+        own(attempt.settling)
         try:
             with self._firing:
                 if self._firing.cancel_called or attempt.has_ended:
