@@ -13,13 +13,10 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
-import anyio
 import fake_discord
 import fake_slack
 import pytest
 from platform_life import ANA, TOKEN
-
-from supervisor import Approve, open_supervisor
 
 COMMITS = 9  # of a daemon that asks once; the last two may be one
 AT_PLATFORM = {"slack": ("chat.postMessage", "chat.update"), "discord": ("POST", "PATCH")}
@@ -77,7 +74,7 @@ def test_a_card_that_nobody_noted_loses_its_buttons_when_it_was_decided_elsewher
             daemons.until(lambda: daemons.ask("sessions", agent="deployer", input="x", session="s") or cards(fake))
             daemons.until_dead()
             assert [has_buttons(each) for each in cards(fake)] == [True]
-            anyio.run(decide_elsewhere, tmp_path / "state.db")
+            decide_elsewhere(tmp_path / "state.db")
             daemons.begin()
             daemons.until(lambda: not any(has_buttons(each) for each in cards(fake)))
             daemons.until(lambda: (daemons.ask("sessions/s") or {}).get("outcome"))
@@ -86,11 +83,13 @@ def test_a_card_that_nobody_noted_loses_its_buttons_when_it_was_decided_elsewher
     assert (len(cards(fake)), (tmp_path / "ran").read_text()) == (1, "ran\n")
 
 
-async def decide_elsewhere(store):
-    async with open_supervisor(store) as supervisor:
-        (approval,) = supervisor.find_approvals()
-        assert approval.shown == ()
-        await supervisor.decide(approval.id, Approve(by="ana"))
+def decide_elsewhere(store):
+    """By a process that has not declared the agent, and so does not run it (R2)."""
+    command = [sys.executable, "-m", "supervisor"]
+    listed = subprocess.run([*command, "approvals", "--store", store, "--json"], capture_output=True, check=True)
+    (approval,) = json.loads(listed.stdout)
+    assert approval["shown"] == []
+    subprocess.run([*command, "approve", approval["id"], "--store", store], capture_output=True, check=True)
 
 
 def story(nursery, folder, platform, backend, when, where):
