@@ -12,8 +12,23 @@ from supervisor import MemoryStore, open_supervisor, tool
 from supervisor.core.session import replay
 from supervisor.core.standing import RULES
 from supervisor.runtime import local
+from supervisor.testing import virtual_asyncio, virtual_trio
 
 LONG = 30 * 86_400.0
+only_asyncio = pytest.mark.parametrize("virtual_backend", [virtual_asyncio], indirect=True, ids=["asyncio"])
+"""For what trio has not: cancellation of a task itself, which knows no scope and no shield."""
+
+
+def also_native(name, *values):
+    """Parametrize by these values on both backends, and by `native` where tasks can be cancelled."""
+    on_both = [(backend, value) for backend in (virtual_asyncio, virtual_trio) for value in values]
+    ids = [f"{backend.__name__.removeprefix('virtual_')}-{value}" for backend, value in on_both]
+    cases = [(virtual_asyncio, "native"), *on_both]
+    return pytest.mark.parametrize(
+        ("virtual_backend", name), cases, indirect=["virtual_backend"], ids=["asyncio-native", *ids]
+    )
+
+
 effects: list[str] = []
 """What has happened in this test."""
 

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from scenes import deploy, effects, events, fork, names, opened
+from scenes import deploy, effects, events, fork, names, only_asyncio, opened
 
 from supervisor import (
     Approve,
@@ -296,14 +296,11 @@ async def test_what_a_re_run_would_see_otherwise_is_refused_inside_an_agent():
         assert (await (await supervisor.start(peeks)).outcome()).kind == "succeeded"
 
 
+@only_asyncio
 async def test_a_spawn_that_asyncio_cancels_natively_loses_no_child():
     """W9: a commit that lands as the cancellation comes has made a child, and it runs."""
     import asyncio
 
-    import sniffio
-
-    if sniffio.current_async_library() != "asyncio":
-        pytest.skip("trio has no such thing")
     tasks = []
 
     class Cancelling(MemoryStore):

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from scenes import events, fork, names, opened
+from scenes import events, fork, names, only_asyncio, opened
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, StepFailed, agent, tool
 from supervisor.core import events as e
@@ -230,14 +230,10 @@ async def test_a_branch_has_a_plain_name(name):
         assert (await (await supervisor.start(careless)).outcome()).kind == "succeeded"
 
 
+@only_asyncio
 async def test_a_native_cancellation_of_a_call_neither_loses_it_nor_harms_the_store():
     """T1: asyncio's own timeouts know no shields; the call is journaled as abandoned, and the agent goes on."""
     import asyncio
-
-    import sniffio
-
-    if sniffio.current_async_library() != "asyncio":
-        pytest.skip("trio has no such thing")
 
     @agent
     async def impatient(ctx: Context) -> str:

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import anyio
 import msgspec
 import pytest
-import sniffio
-from scenes import FaultyStore, HeldStore, deploy, effects, events, fork, opened, replayed
+from scenes import FaultyStore, HeldStore, also_native, deploy, effects, events, fork, only_asyncio, opened, replayed
 
 from supervisor import (
     Approve,
@@ -265,11 +264,10 @@ async def test_text_that_utf_8_cannot_hold_fails_one_caller_and_not_the_batch():
         assert [await run.result() for run in runs] == ["fine", "fine"]
 
 
+@only_asyncio
 @pytest.mark.parametrize("what", ["step", "send", "spawn", "cancel"])
 async def test_asyncios_own_timeout_that_comes_with_a_commit_leaves_no_result_in_the_way(what):
     """W5: nobody takes the result, so the agent goes on and is given the next one."""
-    if sniffio.current_async_library() != "asyncio":
-        pytest.skip("trio has no such thing")
     store = HeldStore()
 
     @agent
@@ -322,13 +320,11 @@ async def test_what_a_plan_has_read_stays_in_memory_if_another_one_fails_half_wa
         assert await run.result() == "ok"
 
 
-@pytest.mark.parametrize("is_native", [False, True])
-async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the_wait_nor_is_lost(is_native):
+@also_native("how", "scope")
+async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the_wait_nor_is_lost(how):
     """W8: the caller goes on when its entry is on disk; a scope cancels it at its next checkpoint, and asyncio's own
     cancellation, which comes only once, is raised at the end of the append."""
-    if is_native and sniffio.current_async_library() != "asyncio":
-        pytest.skip("trio has no such thing")
-    happened, scope, tasks = [], anyio.CancelScope(), []
+    is_native, happened, scope, tasks = how == "native", [], anyio.CancelScope(), []
 
     async def say(journal) -> None:
         tasks.append(asyncio.current_task() if is_native else None)

@@ -5,8 +5,7 @@ from contextlib import suppress
 
 import anyio
 import pytest
-import sniffio
-from scenes import LONG, deploy, effects, events, names, opened
+from scenes import LONG, deploy, effects, events, names, only_asyncio, opened
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
@@ -234,10 +233,9 @@ async def test_an_agent_that_waits_behind_a_shield_of_its_own_holds_nobody_up(wa
     assert events(store, "s", (e.RunFinished, e.ApprovalWithdrawn, e.OperationAbandoned)) == []
 
 
+@only_asyncio
 async def test_who_is_cancelled_twice_by_asyncio_itself_leaves_all_the_same():
     """R8: the second time comes through the shield, and stops the calls that might have finished."""
-    if sniffio.current_async_library() != "asyncio":
-        pytest.skip("trio has no such thing")
     store = MemoryStore()
 
     async def program() -> None:

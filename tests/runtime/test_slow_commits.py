@@ -8,8 +8,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 import pytest
-import sniffio
-from scenes import effects, events, names, opened
+from scenes import also_native, effects, events, names, opened
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
@@ -117,12 +116,10 @@ async def calls_twice(ctx: Context) -> list[str]:
     return [(await ctx.call(quick)).kind for _ in range(2)]
 
 
-@pytest.mark.parametrize("how", ["scope", "error", "native"])
+@also_native("how", "scope", "error")
 @pytest.mark.parametrize("seconds", [2, 30])
 async def test_a_stop_while_executing_is_committed_cuts_no_effect_off(commits_take, how, seconds):
     """R8: the call ends and its result is written, or, where the commit outlasts the stop, its effect never begins."""
-    if how == "native" and sniffio.current_async_library() != "asyncio":
-        pytest.skip("trio has no such thing")
     commits_take(seconds)
     store = MemoryStore()
     with suppress(LookupError, asyncio.CancelledError), anyio.CancelScope() as scope:
