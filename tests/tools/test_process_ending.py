@@ -251,3 +251,33 @@ async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, millis
             await process.release()
             await process.wait(30)
     assert processes_with(env["MARKER"]) == []
+
+
+# A warden that has just heard that its command's time is over, when the command exits by itself.
+EXITED_MEANWHILE = """
+import os, socket, sys, threading
+from supervisor.tools.process import encode_request
+from supervisor.tools.warden import GO, Warden, unpack
+
+ours, theirs = socket.socketpair()
+ours.sendall(encode_request(sys.argv[1], "/", os.environ, 0.1))
+warden = Warden(theirs, os.open(os.devnull, os.O_WRONLY), None, None, is_subreaper=False)
+threading.Thread(target=lambda: ours.recv(65536) and ours.send(GO)).start()  # as soon as it has started
+assert warden._open_gate()
+os.waitid(os.P_PID, warden._leader, os.WEXITED | os.WNOWAIT)
+warden._end(is_ended=True)
+theirs.close()
+received = bytearray(ours.makefile("rb").read())
+while (message := unpack(received)) is not None:
+    if message[0] == "exited":
+        print(message[1], message[3])
+"""
+
+
+@pytest.mark.parametrize("command", ["exit 3", "sleep 1000 & exit 3"])
+def test_an_exit_before_the_first_signal_was_not_caused_by_it(command, env):
+    """T3: whatever the command left behind, it was not ended by us."""
+    told = subprocess.run(
+        [sys.executable, "-c", EXITED_MEANWHILE, command], env=env, capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "3 False\n"
