@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx
 import pytest
-from served_agents import chatting, noting
+from served_agents import asking_many, chatting, noting
+from sites import world
+from test_who_may import log_in
 
 from supervisor import Approve, open_supervisor
 from supervisor.channels.web import make_web
@@ -16,6 +18,8 @@ from supervisor.core.people import People, Person, TokenHash, hash_token
 
 pytestmark = pytest.mark.anyio
 ORIGIN = "http://localhost"
+TYPED = {"sec-fetch-site": "none"}
+"""What a browser says of an address that somebody typed, or opened from elsewhere than a page."""
 
 
 class Browser:
@@ -49,7 +53,7 @@ async def site(tmp_path):
             async def browser(name: str | None) -> Browser:
                 made = Browser(httpx.AsyncClient(transport=httpx.ASGITransport(web._app), base_url=ORIGIN))
                 if name is not None:
-                    assert (await made.client.get(f"/login?token={name}")).status_code == 303
+                    assert (await made.client.get(f"/login?token={name}", headers=TYPED)).status_code == 303
                 return made
 
             yield supervisor, browser
@@ -67,8 +71,8 @@ async def test_whoever_is_not_known_is_asked_to_log_in_and_comes_back(tmp_path):
         for path in ("/", "/sessions", "/rules", "/count", "/approvals/x", "/sessions/x"):
             answer = await nobody.get(path)
             assert (answer.status_code, answer.headers["location"][:7]) == (303, "/login?")
-        assert (await nobody.client.get("/login?token=wrong")).status_code == 401
-        answer = await nobody.client.get("/login?token=ana&next=//evil.example")
+        assert (await nobody.client.get("/login?token=wrong", headers=TYPED)).status_code == 401
+        answer = await nobody.client.get("/login?token=ana&next=//evil.example", headers=TYPED)
         assert answer.headers["location"] == "/"
 
 
@@ -164,6 +168,17 @@ async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_
         answer = await ana.post(place, text=" Yes ")
         assert answer.headers["location"] == "/sessions/s-bread?said=decided#reply"
         assert supervisor.get_approval(approval).by == "ana"
+
+
+@pytest.mark.parametrize(("agent", "given", "hears"), [(chatting, "hello", True), (asking_many, 0, False)])
+async def test_only_who_hears_is_offered_to_be_spoken_to(agent, given, hears):
+    """A session that has ended, and whose agent takes no text, would refuse whatever is said to it."""
+    async with world() as here, here.client() as client:
+        await log_in(client)
+        run = await here.supervisor.start(agent, given, requester="olga")
+        await run.outcome()
+        page = (await client.get(f"/sessions/{run.session}")).text
+        assert (f'action="/sessions/{run.session}/messages"' in page) == hears
 
 
 async def test_who_may_decide_may_say_so_on_the_page_of_a_session(tmp_path):

@@ -193,11 +193,13 @@ async def test_failures_of_many_addresses_take_bounded_memory(monkeypatch):
     assert [guess(guard, address) for address in ("busy", "quiet")] == [429, 401]
 
 
-async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out():
-    """A link with a token that such a page opens or draws only fills in the form; that is no guess."""
+@pytest.mark.parametrize("site", ["cross-site", "same-site", None])
+async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out(site):
+    """A link with a token that such a page opens or draws only fills in the form; that is no guess. A browser that does
+    not say which page it was is not believed."""
     async with (
         world() as here,
-        here.client(headers={"sec-fetch-site": "cross-site"}) as led,
+        here.client(headers={} if site is None else {"sec-fetch-site": site}) as led,
         here.client("olga") as olga,
     ):
         for token in ["olga", *"0123456789ab"]:
@@ -206,6 +208,8 @@ async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out():
             assert f'value="{token}"' in answer.text
             assert "set-cookie" not in (await led.head("/login", params={"token": token})).headers
         assert (await olga.get("/api/sessions")).status_code == 200
+        own = await led.get("/login", params={"token": "olga"}, headers={"sec-fetch-site": "none"})
+        assert own.status_code == 303
 
 
 @pytest.mark.parametrize("url", ["https://Approvals.Example.org:443/", "https://approvals.example.org"])

@@ -2,8 +2,8 @@
 
     GET  /login            the form
     GET  /login?token=...  the link that `supervisor serve` prints, as notebooks do: logs in, out of the address bar.
-                           Where another site's page led to it: the form, filled in; nobody is logged in, or counted as
-                           one who guesses, by what they only look at
+                           Where another site's page may have led to it: the form, filled in; nobody is logged in, or
+                           counted as one who guesses, by what they only look at
     POST /login            the form, sent: token=...
     POST /logout           ends the login: its cookie, wherever it is, lets nobody in any more
 
@@ -29,8 +29,8 @@ from supervisor.channels.web.rendering import HEADERS, render
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
 
-OTHER_SITES: Final = ("cross-site", "same-site")
-"""What browsers call the page that made them ask (Sec-Fetch-Site), if it is none of ours."""
+NO_OTHER_SITE: Final = ("none", "same-origin")
+"""What browsers say of the page that made them ask (Sec-Fetch-Site), if it is none, or ours. Old ones say nothing."""
 FIELDS: Final = 20
 """Of one form. Who sends many is no browser of ours, and everybody would wait while they are read."""
 LARGEST: Final = 16 * 1024
@@ -44,7 +44,7 @@ def routes(site: "Site") -> list[BaseRoute]:
         else:
             form = dict(request.query_params)
         token, then = form.get("token"), form.get("next")
-        if token is None or (request.method != "POST" and request.headers.get("sec-fetch-site") in OTHER_SITES):
+        if token is None or (request.method != "POST" and request.headers.get("sec-fetch-site") not in NO_OTHER_SITE):
             return _form(then, token=token or "")
         try:
             if "origin" in request.headers:

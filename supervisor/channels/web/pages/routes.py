@@ -31,6 +31,7 @@ from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, story, timeline, tree
 from supervisor.channels.web.problems import Problem, problem_of
 from supervisor.core.errors import InvalidInput, NotEntitled
+from supervisor.core.events import SessionCreated
 from supervisor.core.rows import Row
 from supervisor.core.values import Approval, Receipt, SessionView
 
@@ -249,12 +250,19 @@ def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = 
         "lanes_left_out": node.size - len(lanes),
         "story": story.story(rows[view.id], {each.id: cards.path_text(each.path) for each in views}, most),
         "may_cancel": visit.person.is_operator,
+        "hears": view.outcome is None or _begins_turns(rows[view.id]),
         "told": told,
         "typed": typed,
         "poll": 5 + sum(map(len, rows.values())) // 500 if view.outcome is None and node.below else 0,
         "stream": stream_url(f"/api/sessions/{view.id}/events", after),
     }
     return visit.page("session.html", "sessions", model, status=status)
+
+
+def _begins_turns(rows: list[Row]) -> bool:
+    """Whether something said to a session that has ended begins another turn (runtime/turns.py)."""
+    created = next((row.event for row in rows if isinstance(row.event, SessionCreated)), None)
+    return created is not None and created.takes_text and created.parent is None and bool(created.agent)
 
 
 def _journals(visit: Visit, node: tree.Node) -> dict[str, list[Row]]:
