@@ -28,6 +28,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--cases", type=int, default=None, help="so many cases instead")
+    parser.add_argument("--jobs", type=int, default=1, help="so many cases at a time")
     parser.add_argument("--seed", type=int, default=None, help="of the first case; default: by chance")
     parser.add_argument(
         "--times", type=int, default=None, help="how often each file is run, or each try of a shrinking"
@@ -47,21 +48,30 @@ def main() -> int:
                 for _ in range(asked.times or case.get("times", 1)):
                     tally.add({**case, "backend": backend}, run_case({**case, "backend": backend}))
     else:
-        _run_random(tally, asked)
+        seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
+        print(f"first seed {seed}", flush=True)
+        workers = [_fork(tally, asked, seed, first) for first in range(1, asked.jobs)]
+        _run_random(tally, asked, seed, 0)
+        tally.failures += sum(os.waitpid(worker, 0)[1] != 0 for worker in workers)
     print(tally)
     return 1 if tally.failures else 0
 
 
-def _run_random(tally: Tally, asked: argparse.Namespace) -> None:
-    seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
-    print(f"first seed {seed}")
-    until = time.monotonic() + asked.seconds
-    number = 0
+def _fork(tally: Tally, asked: argparse.Namespace, seed: int, first: int) -> int:
+    """Run a share of the cases in another process; returns its pid."""
+    if pid := os.fork():
+        return pid
+    _run_random(tally, asked, seed, first)
+    print(tally, flush=True)
+    os._exit(1 if tally.failures else 0)
+
+
+def _run_random(tally: Tally, asked: argparse.Namespace, seed: int, first: int) -> None:
+    until, number = time.monotonic() + asked.seconds, first
     while number < asked.cases if asked.cases is not None else time.monotonic() < until:
         case = make_case(seed + number, asked.backend or ("asyncio", "trio")[number % 2])
         tally.add(case, run_case(case))
-        number += 1
-    print(f"the machine's load was {os.getloadavg()[0]:.1f}")
+        number += asked.jobs
 
 
 if __name__ == "__main__":

@@ -222,7 +222,8 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
     if op["tool"] in ("risky", "risky_idem") and is_denied(call.x):
         wanted = "denied"
     state = story.states[call.session]
-    was_ended = state.cancel is not None or (state.outcome is not None and state.outcome.kind != "succeeded")
+    was_cancelled = any(isinstance(event, e.CancelRequested) for event in story.events[call.session])
+    was_ended = was_cancelled or (state.outcome is not None and state.outcome.kind != "succeeded")
     match call.kind, call.reason:
         case None, _:
             if call.abandoned is None:
@@ -247,7 +248,9 @@ def _wrong_messages(story: Story) -> Iterator[str]:
     for name, events in story.events.items():
         came = [each.message for each in events if isinstance(each, e.MessageReceived)]
         taken = [message for each in events if (message := getattr(each, "message", None)) and type(each) in TAKING]
-        if collections.Counter(came) != collections.Counter(taken):
+        outcome = story.states[name].outcome
+        kept = set(came) - set(taken) if outcome is not None and outcome.kind == "cancelled" else set()
+        if collections.Counter(came) != collections.Counter([*taken, *kept]):
             yield f"messages: of {name} came {came}, taken {taken}"
         said = collections.Counter(each.text for each in events if isinstance(each, e.MessageSent))
         yield from (f"messages: {name} said {text} {times} times" for text, times in said.items() if times > 1)
@@ -328,6 +331,7 @@ def _wrong_value(  # noqa: C901 # one case per kind
             yield from _wrong_values(story, session, op["body"], value)
         case "hire":
             wanted = {RESULTS[outcome.kind] for outcome in _outcomes(story, session, op)}
+            wanted |= {"interrupted"} if story.was_restarted(session) else set()
             if value not in wanted:
                 yield f"{wrong}, not one of {wanted}"
         case "child":

@@ -47,10 +47,10 @@ def test_what_is_lost_or_done_twice_is_found(tmp_path, what):
 @pytest.mark.slow
 def test_a_sample_of_random_programs_and_deaths_loses_nothing_and_does_nothing_twice(tmp_path, backend):
     """The same cases each time, and a few whose seed is printed."""
-    assert fuzz(tmp_path, "--backend", backend, "--cases", 30, "--seed", 1) == ""
-    assert fuzz(tmp_path, "--backend", backend, "--cases", 6) == ""
+    assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 45, "--seed", 1) == ""
+    assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 9) == ""
 
 
 @pytest.mark.soak
 def test_random_programs_and_deaths_for_ten_minutes(tmp_path, backend):
-    assert fuzz(tmp_path, "--backend", backend, "--seconds", 600) == ""
+    assert fuzz(tmp_path, "--backend", backend, "--jobs", 2, "--seconds", 600) == ""
