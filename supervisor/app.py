@@ -114,6 +114,7 @@ async def open_supervisor(
                 finally:
                     end_streams(supervisor)
                     leaving.set()
+        runner.journal.catch_up()  # a store that was replaced a moment ago is said to be, not that it lacks a session
         if body is not None:
             raise body
         if runner.journal.death is not None:

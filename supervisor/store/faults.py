@@ -20,6 +20,8 @@ from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreRef
 _UNREADABLE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _NO_ROOM: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE}
 _NO_ROOM_FOR_FILES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK: Final = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_IOERR_READ}
+"""What only a disk that fails says, also on the way to an open store."""
 _NO_ROOM_TO_OPEN: Final = {*_NO_ROOM, sqlite3.SQLITE_IOERR_SHMSIZE}
 """The log's index could not be made. Later on it grows behind a sync: then it is not known what was written."""
 _REFUSED: Final = {
@@ -73,7 +75,12 @@ def explain_misuse(error: Exception, path: Path, *, writing: bool) -> StoreRefus
 
 
 def explain_opening(error: sqlite3.Error | OSError, path: Path) -> StoreError:
-    """Translate an error on the way to an open store: nothing was written, so nothing has died."""
+    """Translate an error on the way to an open store: nothing was begun, and nothing is lost."""
+    if code(error) in _DISK if isinstance(error, sqlite3.Error) else error.errno == errno.EIO:
+        return StoreDied(
+            f"the disk under {path} failed while the store was opened: {error}; nothing was begun. Check the disk, "
+            "then start the program again"
+        )
     if isinstance(error, OSError):
         if error.errno in _NO_ROOM_FOR_FILES:
             return _no_room(str(error), path)

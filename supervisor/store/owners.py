@@ -46,6 +46,7 @@ class LockFolder:
         self._store = store
         self.mine: Owner | None = None
         self._held: int | None = None
+        self._path = self.folder
 
     def hold(self) -> Owner:
         """Return this process as an owner; the first time, take a lock and remove the dead ones' files."""
@@ -60,6 +61,16 @@ class LockFolder:
             while self.mine is None:
                 self.mine = self._take(secrets.token_hex(16))
         return self.mine
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lock that this process holds is not at its name any more, so that it shows nobody who lives."""
+        if self._held is None or self._held not in _held:
+            return False
+        try:
+            return not _is_same(self._held, self._path)
+        except OSError:
+            return False  # others cannot ask either, and take nothing
 
     def is_alive(self, owner: str) -> bool:
         """Whether somebody holds the lock of this name. A shared lock asks: two that ask do not deceive each other."""
@@ -115,7 +126,7 @@ class LockFolder:
         if not is_there:
             os.close(lock)
             return None
-        self._held = lock
+        self._held, self._path = lock, path
         _held.add(lock)
         # The file system's clock: this floor has no other.
         since = datetime.fromtimestamp(int(os.fstat(lock).st_mtime), UTC)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from supervisor.abc import Owner
-from supervisor.store import columns
+from supervisor.core.errors import StoreDied
+from supervisor.store import columns, place
 from supervisor.store.faults import explain_owning
 from supervisor.store.owners import LockFolder
 
@@ -61,6 +62,10 @@ class Owning:
 
     def rollback(self) -> None:
         self._claimed, self._removed = set(), set()
+
+    def what_happened(self) -> StoreDied | None:
+        """Return what is to be said if others may take the trees of this process for nobody's; None if all is well."""
+        return place.without_lock(self._locks.folder) if self._locks.is_lost else None
 
     def release(self) -> None:
         self._owned.clear()

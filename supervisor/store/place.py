@@ -7,18 +7,23 @@ The same holds for a file that was moved away or replaced while it is open.
 Rules
 - A file that others can write, or that belongs to another user, is refused (root may open it).
 - A file that has a second name is refused. One that a killed process left behind when it made the store is removed.
-- Whoever has a store open looks several times a second whether its name still leads to it (Store.has_changed).
+- Whoever has a store open looks several times a second whether its name still leads to it, and whether the file is as
+  long as it was (Store.has_changed). Only VACUUM makes one shorter and leaves all of it readable.
+- An owner looks as often, and in each transaction, whether its lock file is there: without it others take its trees.
 - A log whose store is gone is left alone: it would be read into whatever took the store's place.
 """
 
 import glob
 import os
+import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from supervisor.core.errors import StoreDied, StoreUnreadable
+from supervisor.store import schema
 from supervisor.store.access import OTHERS_WRITE, why_not_ours
+from supervisor.store.faults import is_busy
 
 Identity = tuple[int, int]
 """Which file it is, whatever its name: device and inode."""
@@ -50,13 +55,34 @@ def find(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def is_at(path: Path, identity: Identity | None) -> bool:
-    """Whether a name still leads to this file."""
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    return (found.st_dev, found.st_ino) == identity
+class OpenFile:
+    """A store's file, from the moment in which it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = find(path)
+        self._size = 0
+
+    def what_happened(self) -> StoreDied | None:
+        """Return what is to be said if the name leads elsewhere, or the file lost a part; None if all is well."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return lost(self._path)
+        if (found.st_dev, found.st_ino) != self._identity:
+            return lost(self._path)
+        if found.st_size < self._size and not (found.st_size and self._is_whole()):
+            return cut_short(self._path)
+        self._size = found.st_size
+        return None
+
+    def _is_whole(self) -> bool:
+        """Whether all of the file can be read. A file that others made compact is not large: they would wait."""
+        try:
+            with closing(schema.connect(self._path, "ro", timeout=1.0)) as connection:
+                return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+        except sqlite3.Error as error:
+            return is_busy(error)
 
 
 def lost(path: Path) -> StoreDied:
@@ -64,6 +90,22 @@ def lost(path: Path) -> StoreDied:
     return StoreDied(
         f"{path} was moved away, removed or replaced while it was open; nothing is written to it any more. Put the "
         f"file back, with its log {path.name}-wal, then start the program again"
+    )
+
+
+def cut_short(path: Path) -> StoreDied:
+    """Return what is to be said of a file that lost a part while it was open."""
+    return StoreDied(
+        f"{path} was cut short while it was open; nothing is written to it any more. Restore it from a copy, take its "
+        f"log {path.name}-wal away, then start the program again"
+    )
+
+
+def without_lock(folder: Path) -> StoreDied:
+    """Return what is to be said by an owner whose lock file is gone."""
+    return StoreDied(
+        f"the lock file of this process in {folder} was removed, so that another process may run its sessions; nothing "
+        "is written any more. Leave that folder alone while a store is in use, then start the program again"
     )
 
 

@@ -7,13 +7,17 @@ Rules
 - Whether we can read a file is found out from its header, and then over a connection that cannot write, so that a
   refused file is left as it was.
 - A new store is made beside its place and linked into it: it appears complete, and two that make one get the same one.
+  A file system without hard links gets an empty file instead, made exclusively, and filled in its place: an empty file
+  is brought up to date as an older store is, in steps that commit. Nothing that is there is ever replaced.
 """
 
+import errno
 import os
 import re
 import secrets
 import sqlite3
 import struct
+from contextlib import closing, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -26,6 +30,8 @@ APPLICATION_ID: Final = 0x53757076
 PAGE: Final = 8192
 """Bytes of a page, twice SQLite's usual: a request of 1 KB fills only three quarters of a page of 4 KiB, and so each
 pending approval took a tenth more. A commit takes no longer."""
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no hard links, or no more of them."""
 _HEADER: Final = struct.Struct(">16s44xI4xI28x")
 """What says whose a file is: SQLite's magic string, the version and the application id."""
 
@@ -113,16 +119,10 @@ def create(path: Path) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
-        connection = connect(draft, "rw")
-        connection.execute(f"PRAGMA page_size = {PAGE}")
-        try:
+        with closing(connect(draft, "rw")) as connection:
             migrate(connection)
-        finally:
-            connection.close()
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            return
+        with suppress(FileExistsError):
+            _give_name(draft, path)
     finally:
         for suffix in ("", "-wal", "-shm"):  # on a full disk SQLite may leave them
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
@@ -131,6 +131,16 @@ def create(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _give_name(draft: Path, path: Path) -> None:
+    """Let a new store appear in its place. Raises FileExistsError if somebody else was faster."""
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def bring_up_to_date(path: Path) -> None:
@@ -145,6 +155,7 @@ def bring_up_to_date(path: Path) -> None:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring a file to the newest version, one step and its number at a time."""
+    connection.execute(f"PRAGMA page_size = {PAGE}")  # of an empty file
     while _step(connection):
         pass
     connection.execute("PRAGMA journal_mode = WAL").fetchall()

@@ -1,7 +1,8 @@
 """The durable store: one SQLite file that any number of processes share.
 
 A connection writes, another reads: what is read is committed, and reading does not wait while COMMIT syncs in a worker
-thread. WAL with synchronous=FULL, so that a commit is one sync of one file.
+thread. WAL with synchronous=FULL, so that a commit is one sync of one file. (It has more than 400 lines: it is one
+class, whose methods are those of Store.)
 
 Rules
 - Nothing waits for a lock: `begin` says at once whether it has it. Only a read may wait a moment, and only while
@@ -112,7 +113,7 @@ class SqliteStore(Store):
         self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
         self._writer.execute("PRAGMA busy_timeout = 0")
         self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
-        self._identity = place.find(self.path)
+        self._file = place.OpenFile(self.path)
         self.generation = -1  # what was kept of the file when it was open before does not hold any more
         self._heads = Heads(self._read, self._change)
         self._version = schema.newest()
@@ -133,6 +134,9 @@ class SqliteStore(Store):
             raise StoreDied(str(self._died))
         try:
             self._writer.execute("BEGIN IMMEDIATE")
+            if (why := self._owning.what_happened()) is not None:  # under the lock that whoever takes trees needs, too
+                self.rollback()
+                raise self._die(why)
             (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
             if generation != self.generation:
                 self._take_stock(generation)
@@ -234,9 +238,8 @@ class SqliteStore(Store):
         return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
-        if not place.is_at(self.path, self._identity):
-            self._died = place.lost(self.path)
-            raise self._died
+        if (why := self._file.what_happened() or self._owning.what_happened()) is not None:
+            raise self._die(why)
         try:
             (version,) = self._reader.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as error:
@@ -348,6 +351,10 @@ class SqliteStore(Store):
             self._connections.append(connection)
             _open_here[self.path] += 1
         return connection
+
+    def _die(self, why: StoreDied) -> StoreDied:
+        self._died = why
+        return why
 
     def _fault(self, error: sqlite3.Error, *, is_known: bool = True) -> StoreError:
         fault = explain(error, self.path) if self._connections else closed(self.path)

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from scenes import LONG, deploy, effects, events, names, only_asyncio, opened
 
-from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor import Approve, Context, MemoryStore, StoreDied, agent, open_supervisor, tool
 from supervisor.core import events as e
 from supervisor.testing import AutojumpLoop
 
@@ -320,6 +320,16 @@ def _leaves(error: BaseException) -> list[type[BaseException]]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
     return [type(error)]
+
+
+async def test_whoever_leaves_a_store_that_was_replaced_is_told_so(tmp_path):
+    """A5: also where nobody has looked since; else a session would seem never to have been."""
+    path, other = tmp_path / "state.db", tmp_path / "other.db"
+    async with open_supervisor(other):
+        pass
+    with pytest.raises(StoreDied):
+        async with open_supervisor(path):
+            other.rename(path)
 
 
 async def test_a_run_that_does_not_end_is_named_while_the_stop_goes_on(caplog):

@@ -1,5 +1,6 @@
 """R6: who runs which tree (store/owning.py, store/owners.py), also where lock files are in a bad way."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from store_stories import append, created, python, rows, started
 
-from supervisor.core.errors import StoreRefused
+from supervisor.core.errors import StoreDied, StoreRefused
 from supervisor.store.sqlite import SqliteStore
 
 DIE = """
@@ -122,7 +123,7 @@ def test_what_a_plan_lost_is_lost_for_the_whole_transaction(path):
     """SQLite may undo all of it where a disk is full; what was written then would be committed bit by bit."""
     code = """
 import resource
-from supervisor.core.errors import StoreRefused
+from supervisor.core.errors import StoreDied, StoreRefused
 store = SqliteStore(sys.argv[1])
 store.open()
 append(store, ("a", created()))
@@ -162,3 +163,54 @@ def test_what_root_makes_beside_somebodys_store_is_theirs(path):
     assert {(found.stat().st_uid, found.stat().st_gid) for found in (folder, *folder.iterdir())} == {(4711, 4712)}
     append(store, ("a", created()))
     store.close()
+
+
+def test_an_owner_whose_lock_file_is_gone_writes_nothing_more(path):
+    """R6: others take its trees for nobody's; whatever began there is theirs to answer for."""
+    first, second = SqliteStore(path), SqliteStore(path)
+    first.open()
+    assert claim(first, "a") is None
+    shutil.rmtree(f"{path}.owners")
+    second.open()
+    assert claim(second, "a") is None
+    for use in (first.begin, first.has_changed):
+        with pytest.raises(StoreDied):
+            use()
+    assert second.begin()
+    second.rollback()
+    for each in (first, second):
+        each.close()
+
+
+def test_who_owns_nothing_needs_no_lock_file(path, store):
+    """Whoever decides and reads goes on."""
+    other = SqliteStore(path)
+    other.open()
+    assert claim(other, "a") is None
+    shutil.rmtree(f"{path}.owners")
+    assert store.begin()
+    store.rollback()
+    assert store.has_changed() is False
+    other.close()
+
+
+def test_the_first_claim_removes_what_dead_owners_left(path, store):
+    """Their lock files; what a living one holds stays."""
+    dead = lock_of_a_dead_owner(path)
+    living = SqliteStore(path)
+    living.open()
+    assert claim(living, "b") is None
+    dead.touch()  # once more: the first one was removed already
+    assert claim(store, "c") is None
+    assert not dead.exists()
+    assert {owner.id for owner in store.owners()} == {found.name for found in dead.parent.iterdir()}
+    assert len(store.owners()) == 2
+    living.close()
+
+
+def test_two_that_ask_whether_a_dead_owner_lives_do_not_deceive_each_other(path, store):
+    """Each holds the lock while it asks, and the other one does not take it for the owner."""
+    lock = lock_of_a_dead_owner(path)
+    with lock.open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert store.get_owner("a") is None

@@ -1,5 +1,6 @@
 """Where a SqliteStore is (store/place.py): one file, under one name, whatever the name."""
 
+import errno
 import os
 import signal
 import threading
@@ -130,3 +131,71 @@ def test_no_thread_looks_into_a_file_that_another_one_opens(path, monkeypatch):
     threads[0].join()
     for each in (store, *others):
         each.close()
+
+
+def cut_to_nothing(path):
+    os.truncate(path, 0)
+
+
+def cut_in_half(path):
+    os.truncate(path, path.stat().st_size // schema.PAGE // 2 * schema.PAGE)
+
+
+@pytest.mark.parametrize("cut", [cut_to_nothing, cut_in_half], ids=lambda cut: cut.__name__)
+def test_a_file_that_is_cut_short_while_it_is_open_is_written_to_no_more(path, cut):
+    """At the next look, whatever SQLite still holds in its memory."""
+    store = opened(path)
+    append(store, *((name, created(name, cwd="x" * 2000)) for name in map(str, range(100))))
+    store.checkpoint()
+    assert store.has_changed() is False
+    cut(path)
+    for use in (store.has_changed, store.begin):
+        with pytest.raises(StoreDied):
+            use()
+    store.close()
+
+
+def test_a_file_that_another_process_makes_compact_is_no_shorter_one(path):
+    """All of it can still be read."""
+    store, other = opened(path), opened(path)
+    for root in ("a", "b"):
+        append(store, (root, created(root, cwd="x" * 1_000_000)))
+    store.checkpoint()
+    assert other.has_changed()
+    before = path.stat().st_size
+    assert store.begin()
+    store.remove("a")
+    store.commit()
+    store.compact()
+    assert path.stat().st_size < before
+    other.has_changed()
+    append(other, ("b", started()))
+    for each in (store, other):
+        each.close()
+
+
+@pytest.fixture(params=["links", "no links"])
+def file_system(request, monkeypatch):
+    """exFAT, some shares and FUSE have no hard links."""
+
+    def refuse(*names):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if request.param == "no links":
+        monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("file_system")
+def test_a_store_is_made_once_and_never_replaced(path):
+    """Whoever makes it a second time, since both had found none, gets what is there."""
+    store = opened(path)
+    append(store, ("a", created()))
+    schema.create(path)
+    assert store.has_changed() is False
+    store.close()
+    schema.create(path)
+    store = opened(path)
+    assert len(store.journal("a")) == 1
+    store.close()
+    assert int.from_bytes(path.read_bytes()[16:18], "big") == schema.PAGE
+    assert [found.name for found in path.parent.iterdir()] == [path.name]

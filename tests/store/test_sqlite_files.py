@@ -1,7 +1,10 @@
 """The file of a SqliteStore: what is refused is left as it was, what a crash left is taken up."""
 
+import errno
+import os
 import sqlite3
 import stat
+import threading
 
 import pytest
 from store_stories import append, asked, created, decided, everything, finished, python, started
@@ -290,3 +293,49 @@ def test_a_store_that_was_closed_says_so(path):
     for use in (store.counts, store.begin, lambda: store.get_session("a"), store.find_approvals):
         with pytest.raises(StoreDied):
             use()
+
+
+@pytest.mark.parametrize("call", ["fsync", "sqlite"])
+def test_a_disk_that_fails_while_a_store_is_made_is_said_to_have_failed(path, monkeypatch, call):
+    """It is the disk, not the file, and what was made is taken up when the disk is well again."""
+
+    def fail(*given, **options):
+        if call == "fsync":
+            raise OSError(errno.EIO, "Input/output error")
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR_FSYNC, "SQLITE_IOERR_FSYNC"
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((os, "fsync") if call == "fsync" else (schema, "migrate")), fail)
+        with pytest.raises(StoreDied):
+            SqliteStore(path).open()
+    make(path)
+
+
+def test_who_brings_a_file_up_to_date_has_it_alone(path, monkeypatch):
+    """Somebody who comes in the middle of it waits, and finds nothing to do."""
+    path.parent.mkdir()
+    path.touch()
+    split, others, failures = schema._statements, [], []
+
+    def bring() -> None:
+        try:
+            schema.bring_up_to_date(path)
+        except sqlite3.Error as error:
+            failures.append(error)
+
+    def split_slowly(script):
+        if not others:
+            others.append(threading.Thread(target=bring))
+            others[0].start()
+            others[0].join(0.2)  # where nothing held it up it would be done long since
+        return split(script)
+
+    monkeypatch.setattr(schema, "_statements", split_slowly)
+    schema.bring_up_to_date(path)
+    others[0].join()
+    assert failures == []
+    store = SqliteStore(path)
+    store.open()
+    store.close()
