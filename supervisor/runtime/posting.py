@@ -43,6 +43,7 @@ log = FactLog(__name__)
 
 NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer
 NOBODY_ELSE = 5.0  # seconds that another process has to show what its trees ask; doubled at each look, up to SELDOM
+PAGE = 500  # approvals that are looked at in one go
 LEAVING = 30.0  # seconds that a program which leaves waits for one more card to be shown or retired
 Unattended = Literal["ask", "approve", "deny"]
 
@@ -85,6 +86,8 @@ class Posting:
         self._keeps_cards = any(channel.keeps_cards for channel in channels)
         self._known: set[str] = set()
         """Approvals that are pending, and that are shown or answered by this process."""
+        self._beside: set[str] = set()
+        """Those of them whose trees another process owns."""
         self._tasks: TaskGroup | None = None
         self._under_way = 0
         self._progress = anyio.Event()
@@ -104,8 +107,9 @@ class Posting:
         changes = Inbox(self._supervisor, self._supervisor.store.last_position())
         for stale in self._supervisor.store.find_shown() if self._sweep else ():
             self._retire(stale)
-        for approval in self._supervisor.store.find_approvals() if self._sweep else ():
-            self._leave_to_owner(approval)
+        if self._sweep and self._targets:
+            look_around = partial(self._start, self._look_around)
+            self._runner.alarm.at(anyio.current_time() + NOBODY_ELSE, look_around)
         async for approval in changes:
             if approval.status != "pending":
                 self._retire(approval)
@@ -151,6 +155,9 @@ class Posting:
         for approval in self._supervisor.store.find_approvals(root=root):
             if approval.id not in self._known:
                 self._take(approval)
+            elif approval.id in self._beside:
+                self._beside.discard(approval.id)
+                self._reminding.watch(approval)
         if self._targets and not self._sweep:
             for stale in self._supervisor.store.find_shown():
                 if stale.root_session == root:
@@ -169,19 +176,32 @@ class Posting:
 
     def _leave_to_owner(self, approval: Approval, wait: float = NOBODY_ELSE) -> None:
         """Another process owns the tree, and shows what it asks; we do if that shows it to nobody."""
+        store = self._supervisor.store
 
         def look() -> None:
-            now = self._supervisor.store.get_approval(approval.id)
+            now = store.get_approval(approval.id)
             if now is None or now.status != "pending" or now.id in self._known:
                 return
-            if now.shown or any(each.begun_at for each in find_left(self._runner, now).values()):
-                self._leave_to_owner(now, min(SELDOM, 2 * wait))
+            is_shown = now.shown or any(each.begun_at for each in find_left(self._runner, now).values())
+            if is_shown or store.get_owner(now.root_session) is None:  # whoever takes the tree up shows it
+                self._leave_to_owner(now, min(SELDOM, max(NOBODY_ELSE, 2 * wait)))
             else:
                 self._known.add(now.id)
+                self._beside.add(now.id)
                 self._start(self._post, now)
 
         if self._targets:
             self._runner.alarm.at(anyio.current_time() + wait, look)
+
+    async def _look_around(self) -> None:
+        """Find what was pending before this process began, and that another one owns and has shown to nobody."""
+        after, store = 0, self._supervisor.store
+        while found := store.find_approvals(after=after, limit=PAGE):
+            for approval in found:
+                if approval.id not in self._known and not store.owns(approval.root_session):
+                    self._leave_to_owner(approval, 0.0)
+            after = found[-1].position
+            await anyio.lowlevel.checkpoint()
 
     @property
     def _is_idle(self) -> bool:
@@ -244,6 +264,7 @@ class Posting:
     def _retire(self, approval: Approval) -> None:
         """A decision anywhere retires the cards everywhere."""
         self._known.discard(approval.id)
+        self._beside.discard(approval.id)
         self._reminding.forget(approval.id)
         self._recall(approval)
         for target in self._targets:

@@ -226,6 +226,23 @@ class Printer(Board):
     asks = False
 
 
+async def test_a_daemon_shows_what_another_process_had_shown_to_nobody_when_it_began(tmp_path, monkeypatch):
+    """A6, A11: and goes on with the card when it takes up what the other one leaves."""
+    monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 1e9)  # a thread does not hold the virtual clock
+    board = Board()
+    async with opened(tmp_path / "state.db", channels=[Printer("printer")]) as program:
+        run = await program.start(deployer, "x")
+        await anyio.sleep(60)
+        async with opened(tmp_path / "state.db", channels=[board], adopt=True) as daemon:
+            await anyio.sleep(60)
+            (approval,) = daemon.find_approvals()
+            assert (approval.shown, len(board.tried)) == (("board",), 1)
+            await daemon.decide(approval.id, Approve(by="ana"))
+            assert await run.result() == "ok"
+            await anyio.sleep(1)
+            assert board.live == set()
+
+
 @pytest.mark.parametrize("is_asked_there", [False, True])
 async def test_a_daemon_shows_what_another_process_shows_to_nobody(tmp_path, monkeypatch, is_asked_there):
     """A6, A11: beside it a program runs that only prints; nothing is shown twice where people are asked already."""

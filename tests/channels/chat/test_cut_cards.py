@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from fake_discord import FakeDiscord, serving as serving_discord
 from fake_slack import FakeSlack, serving
 from platform_scenes import ANA, deployer, opened, ran, until
+from test_discord import channel as discord_channel
 from test_platform_cards import ID, NOW, asking, call, question
 from test_slack import card_of, channel, codes, give
 
-from supervisor import Option
+from supervisor import Deny, Option
 from supervisor.channels.cards import make_card, plain, summary
 from supervisor.channels.discord import components
 from supervisor.channels.slack import Talk, blocks
@@ -99,6 +101,21 @@ async def test_neither_an_old_button_nor_a_bare_yes_approves_what_slack_showed_i
             assert (ran, supervisor.find_approvals(), len(fake.whispers)) == ([], [asked], 2)
             await give(chat, fake.say(f"yes {asked.id}", ANA, "1900000000.000002", thread=thread))
             await until(lambda: ran)
+
+
+@pytest.mark.anyio
+async def test_an_old_button_approves_nothing_that_discord_showed_in_part():
+    """Whoever presses it is told, alone, where all of it is."""
+    with serving_discord(FakeDiscord()) as fake:
+        chat = discord_channel(fake)
+        async with opened(chat, platform="discord") as supervisor:
+            await supervisor.start(deployer, "x" * 3000)
+            (asked,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+            button = {"custom_id": components.custom_id("approve.0", asked.id)}
+            old = {"id": "1", "channel_id": "77", "components": [{"components": [button]}]}
+            assert (await chat.webhooks()[0].receive(*fake.press(old, "approve.0", ANA))).status == 200
+            assert (ran, supervisor.find_approvals()) == ([], [asked])
+            await supervisor.decide(asked.id, Deny(by="ana"))
 
 
 BUTTON = {"type": "button", "action_id": "approve.0"}
