@@ -20,12 +20,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from supervisor.core import rules
 from supervisor.core.errors import InvalidInput
 from supervisor.core.people import PREFIX, Person, Reservation, Role, TokenHash
-from supervisor.core.rules import Rule, allow, ask_for, deny
+from supervisor.core.rules import Rule
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
-_RULES: Final = {"allow": allow, "deny": deny, "ask_for": ask_for}
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +39,8 @@ class RulePart(_Part, frozen=True, kw_only=True):
     tool: str
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
+    unreviewed: bool = False
+    """Of an allow: also if its pattern is a prefix that nobody has reviewed (docs/prefixes.md)."""
 
 
 class AgentPart(_Part, frozen=True, kw_only=True):
@@ -178,7 +180,7 @@ def _convert(file: Path, place: str, value: Any, kind: Any) -> Any:
 
 
 def make_rule(part: RulePart) -> Rule:
-    return _RULES[part.kind](part.tool, part.pattern, origin="configuration")
+    return rules.make_rule(part.kind, part.tool, part.pattern, "configuration", unreviewed=part.unreviewed)
 
 
 def is_loopback(host: str) -> bool:

@@ -57,6 +57,9 @@ def allow(
     /,
     *,
     session: SessionOption = None,
+    unreviewed: Annotated[
+        bool, Parameter(negative=(), help="Also a prefix that nobody has reviewed: its further words may run anything.")
+    ] = False,
     by: ByOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -71,7 +74,7 @@ def allow(
         What it covers. For the shell a command, exactly, or its first words and ` *`; `in /folder: git status` names
         the folder. For other tools the JSON object of all arguments.
     """
-    rule = core.allow(tool, pattern, origin="command line", scope=session)
+    rule = core.allow(tool, pattern, unreviewed=unreviewed, origin="command line", scope=session)
     return _add(rule, by, find_store(store), as_json=json)
 
 
@@ -161,7 +164,11 @@ def _change(
 
 
 def _sentence(rule: Rule) -> str:
-    return f"{_word(rule)} {visible(rule.tool)} {where(rule.scope)}: {_pattern(rule)}"
+    return f"{_word(rule)} {visible(rule.tool)} {where(rule.scope)}: {_pattern(rule)}{_review(rule)}"
+
+
+def _review(rule: Rule) -> str:
+    return " (unreviewed: its further words may run anything)" if rule.unreviewed else ""
 
 
 def _pattern(rule: Rule) -> str:
@@ -181,7 +188,7 @@ def _print_rules(found: list[Rule]) -> None:
         text = Text("\n" if number else "")
         style = {"allow": "green", "deny": "red", "ask_for": "yellow"}[rule.kind]
         text.append(f"{rule.id}  ", style="bold").append(_word(rule), style=style)
-        text.append(f" {visible(rule.tool)}, {where(rule.scope)}\n")
+        text.append(f" {visible(rule.tool)}, {where(rule.scope)}{_review(rule)}\n")
         for line in _pattern(rule).split("\n"):
             text.append("  │ ", style="dim").append(f"{line}\n")
         since = f", {at(rule.added_at, now)} ({ago(rule.added_at, now)})" if rule.added_at else ""

@@ -5,15 +5,18 @@ the program run another one, read its orders from a file, or change what it was 
 options that do; so it is the other way round: further words are operands, or options that are known to be harmless.
 
 Rules
-- `LAUNCHERS` run what their arguments, their input or a file named there say: they have no prefix, and none of their
-  names may stand among the words of one (`npm run env ./evil` runs ./evil, although npm is told to run a script).
-- `BUILTINS` and reserved words mean something to a shell that no program of that name does: they have no prefix.
-- Where a program has commands of its own, only those in `SUBCOMMANDS` have a prefix, and they must be named in it.
+- `REVIEWED` are the prefixes that somebody has looked at, with the options known to be harmless in each. Whoever
+  writes any other one must mark it as unreviewed; and these are refused altogether:
+- `LAUNCHERS` run what their arguments, their input or a file named there say, and none of their names may stand among
+  the words of a prefix (`npm run env ./evil` runs ./evil, although npm is told to run a script);
+- `BUILTINS` and reserved words mean something to a shell that no program of that name does.
 - An operand is a bare word; never an assignment (`=`), a remote helper (`::`), a response file (`@`), or a `+` command.
 - Further operands stay in the folder: none is an absolute path, or has a `..` component. With others, a program that
   only looks reads every file of the machine (`git diff /dev/null /etc/shadow` compares any two files). Who wants more
   says it in the prefix (`ls /srv *`). A link in the folder leads where it leads: words cannot tell.
-- Names are compared without folder, case and version: `/usr/bin/Python3.12` is python.
+- A deny looks for its program behind launchers, and behind every program of which it is not known that it runs none of
+  its words. Names are compared there without folder, case and version: `/usr/bin/Python3.12` is python. A prefix is
+  reviewed only by the name itself, or by that in a folder of the system: `./git` is anybody's.
 - A prefix trusts the program, and the configuration of the folder it runs in, exactly as a permission to run it does.
 """
 
@@ -26,110 +29,180 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _subcommands(text: str) -> dict[str, dict[str, frozenset[str]]]:
-    """Read lines of program, command and options."""
-    table: dict[str, dict[str, frozenset[str]]] = {}
-    for line in text.strip().splitlines():
-        program, command, *options = line.split()
-        known = table.setdefault(program, {})
-        known[command] = known.get(command, frozenset()).union(options)
-    return table
-
-
 _RUNNING_BUILTINS: Final = _names("""
     . alias bind builtin case command complete coproc enable eval exec fc for function hash select set source time trap
 """)
 BUILTINS: Final = _RUNNING_BUILTINS | _names("""
-    : [ [[ bg break caller cd compgen compopt continue declare dirs disown do done echo elif else esac exit export false
-    fg fi getopts history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return
-    shift shopt suspend test then times true type typeset ulimit umask unalias unset until wait while
+    : [ [[ bg break caller cd compgen compopt continue declare dirs disown do done elif else esac exit export
+    fg fi getopts history if in jobs kill let local logout mapfile popd printf pushd read readarray readonly return
+    shift shopt suspend test then times type typeset ulimit umask unalias unset until wait while
 """)
-LAUNCHERS: Final = _RUNNING_BUILTINS.union(
-    _names("""
+LAUNCHED_BY: Final[Mapping[str, frozenset[str]]] = {
+    "runs the words after it, or is a shell": _RUNNING_BUILTINS
+    | _names("""
         ash bash busybox csh dash elvish fish ksh mksh nu oksh pwsh rbash rc sh tcsh toybox xonsh yash zsh
-        at batch bwrap byobu chpst chroot chrt cpulimit crontab cross-env daemon daemonize dbus-run-session direnv doas
-        dotenv entr env envdir expect fakeroot fd fdfind find firejail flock foreach gosu hyperfine ionice launchctl
-        ltrace mosh nice nohup nsenter numactl op open parallel perf pkexec prlimit proot proxychains run-parts runcon
-        runuser screen script setarch setpriv setsid setuidgid ssh sshpass start-stop-daemon stdbuf strace su su-exec
-        sudo sudoedit systemctl systemd-run taskset telnet timeout tini tmux truss unbuffer unshare valgrind watch
-        watchexec wine xargs xdg-open xvfb-run zellij
-    """),  # shells, and what runs the words behind it
-    _names("""
-        awk bun clisp clojure dc deno duckdb elixir erl escript gawk gdb ghci gjs groovy guile iex ipython irb java jjs
-        jrunscript jshell julia jupyter kotlin lldb lua luajit m4 mariadb mawk mongosh mysql nawk node nodejs nodemon
-        ocaml octave osascript perl php powershell pry psql pypy python pythonw qjs r racket raku redis-cli rhino
-        rscript ruby runghc runhaskell sbcl scala scheme sed sqlite swift tcc tclsh ts-node tsx wish
-    """),  # languages, and what takes code as an argument
-    _names("""
-        ansible ansible-playbook ant apk apt apt-get aptitude asdf aws az bazel brew buck bundle bunx cabal cmake cmd
-        composer conda corepack dnf docker docker-compose dpkg fab flatpak gcloud gem gmake gradle gradlew guix hatch
-        helm heroku husky invoke just kubectl lerna lint-staged make mamba meson micromamba mise mix mvn mvnw nerdctl
-        ng ninja nix nix-build nix-env nix-shell nox npx nx pacman pdm pipenv pipx pnpm pnpx podman poetry pre-commit
-        rake rpm rustup rye sbt scons snap stack task terraform tofu tox turbo uv uvx vagrant yarn yum zypper
-    """),  # what builds, installs or deploys whatever is named
-    _names("""
-        ar bat bsdtar clang convert cpio ctags curl delta dialog ed emacs emacsclient ex ffmpeg ftp fzf gcc ghostscript
-        gpg groff gs info javac joe latex ld less lftp lualatex magick mail mailx man mogrify more most mutt nano nc
-        ncat netcat nroff nvim openssl pager pandoc pdflatex pg pico rclone restic rg rsync rustc rvim scp sftp socat
-        tar tcpdump tex troff unzip vi view vim vimdiff wget xelatex zip
-    """),  # what executes by words without a dash: archives, pagers, editors, compilers, transfers
-)
+        at batch bwrap byobu chpst chroot chronic chrt cpulimit crontab cross-env daemon daemonize dbus-run-session
+        direnv doas dotenv entr env envdir expect fakeroot fd fdfind find firejail flock foreach gosu hyperfine ionice
+        launchctl linux32 linux64 ltrace mosh mpirun nice nohup nsenter numactl op open parallel perf pkexec prlimit
+        proot proxychains run0 run-parts runcon runuser screen script setarch setpriv setsid setuidgid sg srun ssh
+        sshpass start-stop-daemon stdbuf strace su su-exec sudo sudoedit systemctl systemd-cat systemd-inhibit
+        systemd-run taskset telnet timeout tini tmux truss unbuffer unshare valgrind watch watchexec wine xargs xdg-open
+        x86_64 xvfb-run zellij
+    """),
+    "is a language, or takes code as an argument": _names("""
+        awk bun clisp clojure dc deno dotnet duckdb elixir erl escript gawk gdb ghci gjs groovy guile iex ipython irb
+        java jjs jruby jrunscript jshell julia jupyter kotlin lldb lua luajit m4 mariadb mawk mongosh mysql nawk node
+        nodejs nodemon ocaml octave osascript perl php powershell prove pry psql pydoc pypy python pythonw qjs r racket
+        raku redis-cli rhino rscript ruby runghc runhaskell sbcl scala scheme sed sqlite swift tcc tclsh ts-node tsx
+        wish zig
+    """),
+    "builds, installs or deploys whatever is named": _names("""
+        ansible ansible-playbook ant apk apt apt-get aptitude asdf aws az bazel bmake brew buck bundle bundler bunx
+        cabal cmake cmd composer conda corepack debconf dnf docker docker-compose dpkg fab flatpak gcloud gem gh gmake
+        gradle gradlew guix hatch helm heroku husky invoke just kubectl lerna lint-staged make mamba meson micromamba
+        mise mix mvn mvnw nerdctl ng ninja nix nix-build nix-env nix-shell nox npx nx oc pacman pdm pipenv pipx pnpm
+        pnpx podman poetry pre-commit rake rpm rustup rye sbt scons snap stack task terraform tofu tox turbo uv uvx
+        vagrant yarn yum zypper
+    """),
+    "executes or overwrites what words without a dash say": _names("""
+        ar bat batcat bsdtar clang convert cpio ctags curl delta dialog ed emacs emacsclient ex ffmpeg ftp fzf gcc
+        ghostscript gpg groff gs info javac joe latex ld less lftp lualatex magick mail mailx man mogrify more most mutt
+        nano nc ncat netcat nroff nvim openssl pager pandoc pdflatex pg pico rclone restic rg rsync rustc rview rvim scp
+        sftp socat tar tcpdump tex troff unzip vi view vim vimdiff wget xelatex zip
+    """),
+}
+"""Programs that run what their arguments, their input or a file named there say; and in which way."""
+LAUNCHERS: Final[frozenset[str]] = frozenset().union(*LAUNCHED_BY.values())
 
 _CARGO: Final = "-q -v --release --all-targets --all-features --workspace --lib --bins --tests --locked --offline"
-_COMMANDS: Final = """
-    git add        -A -u -v -n --all --update --dry-run --
-    git blame      -w -L --
-    git branch     -a -r -v -vv --all --remotes --list --show-current --merged --no-merged
-    git describe   --tags --always --dirty --long --all
-    git diff       -p -w --stat --shortstat --numstat --cached --staged --name-only --name-status --check --
-    git log        -n -1 -2 -3 -5 -10 -20 -50 -p --oneline --graph --all --decorate --stat --shortstat --name-only --
-    git log        --name-status --reverse --merges --no-merges --first-parent --follow --patch
-    git ls-files   -o -m -d -s --others --modified --deleted --stage --exclude-standard --
-    git rev-parse  --show-toplevel --abbrev-ref --short --verify --is-inside-work-tree --git-dir --
-    git shortlog   -s -n -e -sn -sne --
-    git show       -p --stat --name-only --name-status --oneline --no-patch --
-    git status     -s -b -sb -v -z -u -uno -uall --short --branch --porcelain --porcelain=v1 --porcelain=v2 --long --
-    git status     --ignored --show-stash
-    git tag        -l -n --list
-    npm ls         --all
-    npm outdated
-    npm run
-    npm run-script
-    npm test
-    cargo bench    CARGO
-    cargo build    CARGO
-    cargo check    CARGO
-    cargo clippy   CARGO
-    cargo doc      CARGO
-    cargo test     CARGO
-    cargo tree     CARGO
-    go build       -v -race
-    go fmt
-    go list        -m
-    go test        -v -race -short -json
-    go vet
-    pip check
-    pip freeze
-    pip list       --outdated
-    pip show       -f
-"""
-SUBCOMMANDS: Final[Mapping[str, Mapping[str, frozenset[str]]]] = _subcommands(_COMMANDS.replace("CARGO", _CARGO))
-"""Programs with commands of their own: the commands that can have a prefix, and the options harmless in each."""
-
-OPTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "cat": _names("-n --"),
-    "df": _names("-h"),
-    "diff": _names("-u -r -q -w --"),
-    "du": _names("-s -h -sh -a"),
-    "grep": _names("-c -i -l -n -o -q -r -v -w -E -F -in -rn -ri -rin -rl --"),
-    "head": _names("-n -c --"),
-    "ls": _names("-1 -A -R -S -a -d -h -l -la -lA -lah -lh -al -r -t -lt -ltr --"),
-    "mypy": _names("--strict"),
-    "pytest": _names("-q -v -vv -x -s --lf --ff"),
-    "tail": _names("-n -c --"),
-    "wc": _names("-c -l -m -w --"),
+_PYTEST: Final = "-q -v -vv -x -s --lf --ff"
+REVIEWED_BY: Final[Mapping[str, str]] = {
+    "they only look, at the folder and at the repository that it is in": """
+        basename:
+        cat: -n --
+        cmp: -s --
+        comm: -1 -2 -3 --
+        cut: -d -f -c --
+        df: -h
+        diff: -u -r -q -w --
+        dirname:
+        du: -s -h -sh -a
+        echo: -n -e
+        false:
+        file: -b --
+        git blame: -w -L --
+        git describe: --tags --always --dirty --long --all
+        git diff: -p -w --stat --shortstat --numstat --cached --staged --name-only --name-status --check --
+        git log: -n -1 -2 -3 -5 -10 -20 -50 -p --oneline --graph --all --decorate --stat --shortstat --name-only --
+        git log: --name-status --reverse --merges --no-merges --first-parent --follow --patch
+        git ls-files: -o -m -d -s --others --modified --deleted --stage --exclude-standard --
+        git rev-parse: --show-toplevel --abbrev-ref --short --verify --is-inside-work-tree --git-dir --
+        git shortlog: -s -n -e -sn -sne --
+        git show: -p --stat --name-only --name-status --oneline --no-patch --
+        git status: -s -b -sb -v -z -u -uno -uall --short --branch --porcelain --porcelain=v1 --porcelain=v2 --long --
+        git status: --ignored --show-stash
+        grep: -c -i -l -n -o -q -r -v -w -E -F -in -rn -ri -rin -rl --
+        head: -n -c --
+        id: -u -g -n -un -gn
+        ls: -1 -A -R -S -a -d -h -l -la -lA -lah -lh -al -r -t -lt -ltr --
+        md5sum: --
+        nl: -b --
+        pwd:
+        readlink: -f --
+        realpath: --
+        rg: -c -i -l -n -o -q -v -w -F -S --files --hidden --
+        seq:
+        sha256sum: --
+        sleep:
+        stat: --
+        tail: -n -c --
+        true:
+        uname: -a -s -r -m
+        wc: -c -l -m -w --
+        which: -a
+        whoami:
+    """,
+    "they only look, at what is installed or running": """
+        cargo tree: CARGO
+        docker images: -a -q
+        docker ps: -a -q
+        go list: -m
+        kubectl get: -A -w
+        npm ls: --all
+        npm outdated:
+        pip check:
+        pip freeze:
+        pip list: --outdated
+        pip show: -f
+    """,
+    "they change the folder or its repository, and run none of their words": """
+        git add: -A -u -v -n --all --update --dry-run --
+        git branch: -a -r -v -vv --all --remotes --list --show-current --merged --no-merged
+        git tag: -l -n --list
+        go fmt:
+        mkdir: -p --
+        rm: -f --
+        rmdir: --
+        ruff check: -q --no-fix --diff
+        ruff format: -q --check --diff
+        touch: --
+    """,
+    "they run the code of the folder: its scripts, its build and its tests, whichever file there an operand names": """
+        cargo bench: CARGO
+        cargo build: CARGO
+        cargo check: CARGO
+        cargo clippy: CARGO
+        cargo doc: CARGO
+        cargo test: CARGO
+        go build: -v -race
+        go test: -v -race -short -json
+        go vet:
+        mypy: --strict
+        npm run:
+        npm run-script:
+        npm test:
+        pytest: PYTEST
+        python -m mypy: --strict
+        python -m pytest: PYTEST
+        python -m unittest: -v -q -f -b
+    """,
 }
-"""Options known to be harmless in other programs; where a program is not listed, none is."""
+"""The prefixes that were looked at: why they are harmless, and of each the options that are."""
+
+
+def _reviewed() -> dict[tuple[str, ...], frozenset[str]]:
+    """Read the tables: the words that a prefix begins with, and its options."""
+    table: dict[tuple[str, ...], frozenset[str]] = {}
+    for text in REVIEWED_BY.values():
+        for line in text.replace("CARGO", _CARGO).replace("PYTEST", _PYTEST).strip().splitlines():
+            words, _, options = line.partition(":")
+            begins = tuple(words.split())
+            table[begins] = table.get(begins, frozenset()) | _names(options)
+    return table
+
+
+REVIEWED: Final[Mapping[tuple[str, ...], frozenset[str]]] = _reviewed()
+WITH_COMMANDS: Final = frozenset(words[0] for words in REVIEWED if len(words) > 1)
+"""Programs with commands of their own: a prefix names the command."""
+_RUN_NO_WORDS: Final = (
+    frozenset(words[0] for words in REVIEWED) - LAUNCHERS
+    | BUILTINS
+    | _names("""
+    chgrp chmod chown cp date dd expr groups gunzip gzip hostname jq kill link ln mkfifo mktemp mv nproc paste pgrep
+    pkill printenv ps pstree strings sync tac tee test tr tree truncate tty uniq unlink uptime users w who yes
+""")
+)
+"""Programs that run none of their words, whatever these are; but for some commands of those that have commands."""
+_RUNS_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    "cargo": _names("install run"),
+    "git": _names("""
+        archive bisect clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase remote
+        submodule
+    """),
+    "go": _names("generate install run tool"),
+    "npm": _names("exec explore init x"),
+}
+"""Commands of theirs that run what other words say."""
 
 _OF_REPOSITORY: Final = "whatever the repository there holds and has ever held"
 OFFERED: Final[Mapping[tuple[str, ...], str]] = {
@@ -152,12 +225,14 @@ _OPERAND: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@%+:,./-]*")
 _HELPER: Final = re.compile(r"[A-Za-z0-9+-]+::")
 _VERSION: Final = re.compile(r"(?<=.)[-.]?\d[\d.]*\Z")
 _LETTERS: Final = re.compile(r"[a-z]+")
+_SYSTEM: Final = re.compile(r"(?:/usr(?:/local)?)?/s?bin/(?=[^/]+\Z)")
+_VERSIONED: Final = re.compile(r"(python|pip)3?(?:\.\d+)?")
 
 
 def family(program: str) -> str:
     """Return the name by which a program is known: without folder, version and `.exe`, in lower case."""
     name = program.rstrip("/").rpartition("/")[2].casefold().removesuffix(".exe")
-    return _VERSION.sub("", name) or name
+    return name if name in LAUNCHERS else _VERSION.sub("", name) or name
 
 
 def is_launcher(program: str) -> bool:
@@ -166,7 +241,15 @@ def is_launcher(program: str) -> bool:
     letters = _LETTERS.match(name)
     if name in LAUNCHERS or letters is None:
         return name in LAUNCHERS
-    return letters[0] != name and (letters[0] in LAUNCHERS or letters[0] in SUBCOMMANDS)
+    return letters[0] != name and (letters[0] in LAUNCHERS or letters[0] in WITH_COMMANDS)
+
+
+def may_run_words(program: str, first: str) -> bool:
+    """Whether it is not known of a program that it runs none of its words; `first` is the first of them, or ""."""
+    name = family(program)
+    if name not in _RUN_NO_WORDS:
+        return True
+    return name in WITH_COMMANDS and (first.startswith("-") or first in _RUNS_WORDS.get(name, ()))
 
 
 def stays_in_folder(word: str) -> bool:
@@ -174,19 +257,54 @@ def stays_in_folder(word: str) -> bool:
     return not word.startswith("/") and ".." not in word.split("/")
 
 
-def is_harmless(words: Sequence[str]) -> bool:
-    """Whether these words run their program and nothing that the words name, as far as can be known."""
-    program, *rest = words
+def why_no_prefix(prefix: Sequence[str]) -> str | None:
+    """Return why these words are no prefix, whoever wants it; None if they may be one."""
+    program, *rest = prefix
     name = family(program)
-    if not _OPERAND.fullmatch(program) or is_launcher(program) or name in BUILTINS:
-        return False
-    known = OPTIONS.get(name, frozenset())
-    if name in SUBCOMMANDS:
-        if not rest or rest[0] not in SUBCOMMANDS[name]:
-            return False
-        known = SUBCOMMANDS[name][rest[0]]
-        rest = rest[1:]
-    return all(word in known if word.startswith("-") else _is_operand(word) for word in rest)
+    if not _OPERAND.fullmatch(program):
+        return f"{program!r} is no program's name"
+    if _reviewed_words(prefix) is not None:
+        return None
+    if name in WITH_COMMANDS and (not rest or rest[0].startswith("-")):
+        commands = ", ".join(" ".join(words[1:]) for words in REVIEWED if words[0] == name)
+        return f"{name} has commands of its own, and the prefix must name one: {commands}"
+    if name in BUILTINS and name not in LAUNCHERS:
+        return f"{name} means something to a shell that no program of that name does; allow exact commands"
+    if is_launcher(program):
+        ways = (way for way, names in LAUNCHED_BY.items() if name in names)
+        return (
+            f"{name} {next(ways, 'may run what its words say')}, so its prefix could run anything; allow exact commands"
+        )
+    return None
+
+
+def why_unreviewed(prefix: Sequence[str]) -> str | None:
+    """Return why a prefix is not known to be harmless; None if it is."""
+    begins = _reviewed_words(prefix)
+    if begins is None:
+        return f"nobody has reviewed {' '.join(prefix)}: its further words may run anything"
+    known = REVIEWED[begins]
+    strange = [word for word in prefix[len(begins) :] if not (word in known or _is_operand(word))]
+    return f"nobody has reviewed {' '.join(begins)} with {strange[0]}" if strange else None
+
+
+def is_harmless(words: Sequence[str], prefix: int) -> bool:
+    """Whether words that begin with a prefix of so many, which may be one, run its program and nothing that the further
+    words name, as far as can be known. If the prefix is unreviewed, none of its program's options is known."""
+    begins = _reviewed_words(words[:prefix])
+    known = frozenset[str]() if begins is None else REVIEWED[begins]
+    further = words[prefix:]
+    return all(word in known if word.startswith("-") else _is_operand(word) for word in further) and all(
+        map(stays_in_folder, further)
+    )
+
+
+def _reviewed_words(words: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the words of REVIEWED with which these begin, if they do."""
+    program = _SYSTEM.sub("", words[0])
+    versioned = _VERSIONED.fullmatch(program)
+    begins = (versioned[1] if versioned else program, *words[1:3])
+    return next((begins[:count] for count in (3, 2, 1) if begins[:count] in REVIEWED), None)
 
 
 def _is_operand(word: str) -> bool:

@@ -46,6 +46,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: RuleKind
     tool: str
     pattern: str | None = None
+    unreviewed: bool = False
+    """Whether its pattern is a prefix that is not known to be harmless, and whoever made it said so."""
     origin: str = "code"
     """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
     id: str | None = None
@@ -63,22 +65,62 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.kind, self.tool, self.pattern, self.scope
 
 
-def allow(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
+def allow(
+    tool: AnyTool,
+    pattern: str | None = None,
+    *,
+    unreviewed: bool = False,
+    origin: str = "code",
+    scope: str | None = None,
+) -> Rule:
     """Allow calls of a tool without asking; without a pattern all of them.
 
-    Raises InvalidInput for a pattern that cannot be understood, or a prefix that could run anything (`python *`).
+    `unreviewed`: also if the pattern is a prefix of a shell command that nobody has reviewed: its further words may run
+    anything. Which ones are reviewed is in docs/prefixes.md. Raises InvalidInput for a pattern that cannot be
+    understood, and for a prefix that is not reviewed, or that would surely run anything (`python *`).
     """
-    return _rule("allow", tool, pattern, origin, scope)
+    return make_rule("allow", tool, pattern, origin, scope, unreviewed=unreviewed)
 
 
 def deny(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
     """Deny calls of a tool; without a pattern all of them. A shell pattern is a prefix, with or without its ` *`."""
-    return _rule("deny", tool, pattern, origin, scope)
+    return make_rule("deny", tool, pattern, origin, scope)
 
 
 def ask_for(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
     """Ask a person for calls of a tool, whatever allows them; a pattern means what it means in `deny`."""
-    return _rule("ask_for", tool, pattern, origin, scope)
+    return make_rule("ask_for", tool, pattern, origin, scope)
+
+
+def make_rule(
+    kind: RuleKind,
+    tool: AnyTool,
+    pattern: str | None,
+    origin: str,
+    scope: str | None = None,
+    *,
+    unreviewed: bool = False,
+) -> Rule:
+    """Return a rule of any kind; `unreviewed` as for `allow`, without a meaning for the others. Raises InvalidInput."""
+    name = tool if isinstance(tool, str) else tool.name
+    if not name.strip() or "*" in name:
+        raise InvalidInput(f"{name!r} names no tool; a rule is on one tool, named exactly")
+    if pattern is not None and not _is_readable(pattern):
+        raise InvalidInput(
+            f"the pattern {pattern!r} has characters that nobody sees or that look like others, or more than "
+            f"{MAX_SHOWN} of them"
+        )
+    if pattern is not None and name == SHELL:
+        pattern = shell_patterns.normalise(kind, pattern)
+    elif pattern is not None:
+        pattern = patterns.normalise(pattern)
+    why = shell_patterns.why_not_reviewed(pattern) if (kind, name) == ("allow", SHELL) and pattern is not None else None
+    if why is not None and not unreviewed:
+        raise InvalidInput(
+            f"{why}. Allow exact commands, or this prefix all the same: in code with unreviewed=True, on the command "
+            "line with --unreviewed"
+        )
+    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, scope=scope)
 
 
 def verdict(
@@ -156,26 +198,10 @@ def checked(rule: Rule) -> Rule:
     """Return a rule that was made by hand as `allow`, `deny` or `ask_for` would have; raises InvalidInput."""
     if rule.kind not in _MAKERS:
         raise InvalidInput(f"{rule.kind!r} is no kind of rule; make it with allow, deny or ask_for")
-    return _rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.scope)
+    return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.scope, unreviewed=rule.unreviewed)
 
 
 _MAKERS: Final = ("allow", "deny", "ask_for")
-
-
-def _rule(kind: RuleKind, tool: AnyTool, pattern: str | None, origin: str, scope: str | None) -> Rule:
-    name = tool if isinstance(tool, str) else tool.name
-    if not name.strip() or "*" in name:
-        raise InvalidInput(f"{name!r} names no tool; a rule is on one tool, named exactly")
-    if pattern is not None and not _is_readable(pattern):
-        raise InvalidInput(
-            f"the pattern {pattern!r} has characters that nobody sees or that look like others, or more than "
-            f"{MAX_SHOWN} of them"
-        )
-    if pattern is not None and name == SHELL:
-        pattern = shell_patterns.normalise(kind, pattern)
-    elif pattern is not None:
-        pattern = patterns.normalise(pattern)
-    return Rule(kind=kind, tool=name, pattern=pattern, origin=origin, scope=scope)
 
 
 def _say(
@@ -190,7 +216,7 @@ def _say(
     if rule.tool != tool or rule.scope not in (None, root_session):
         return None
     if rule.kind == "allow":
-        is_proved = rule.pattern is None or (not secret and _covers(rule.pattern, tool, arguments, cwd))
+        is_proved = rule.pattern is None or (not secret and _covers(rule, rule.pattern, tool, arguments, cwd))
         return "allow" if is_proved else None
     is_doubtful = rule.pattern is not None and _names(rule.pattern, tool, secret)
     met = None if is_doubtful else rule.pattern is None or _meets(rule.pattern, tool, arguments, cwd)
@@ -199,9 +225,9 @@ def _say(
     return "deny" if met and rule.kind == "deny" else "ask"
 
 
-def _covers(pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
+def _covers(rule: Rule, pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
     if tool == SHELL:
-        return shell_patterns.covers(pattern, arguments, cwd)
+        return shell_patterns.covers(pattern, arguments, cwd, unreviewed=rule.unreviewed)
     return patterns.covers(pattern, arguments, cwd)
 
 

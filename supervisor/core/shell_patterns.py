@@ -11,7 +11,8 @@
 
 An allow is strict: what cannot be proved simple (core/shellwords.py) is covered by its own exact text only, and a
 pattern that cannot be understood covers nothing. A deny or ask_for is generous: always a prefix, in every folder, met
-by what runs the program from within another command; where something could hide it, the answer is doubt, and that asks.
+by what runs the program from within another command; where something could hide it, or its name stands among the words
+of a program of which nobody knows what it does with them, the answer is doubt, and that asks.
 
 Rules
 - A simple pattern covers the words, as text for /bin/sh or as a list, but not a list for what is a builtin in a shell.
@@ -31,7 +32,16 @@ import msgspec
 from supervisor.core import patterns
 from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call, known_folder, with_folder
-from supervisor.core.programs import BUILTINS, OFFERED, family, is_harmless, is_launcher, stays_in_folder
+from supervisor.core.programs import (
+    BUILTINS,
+    OFFERED,
+    family,
+    is_harmless,
+    is_launcher,
+    may_run_words,
+    why_no_prefix,
+    why_unreviewed,
+)
 from supervisor.core.shellwords import Word, as_text, quote, simple_words, split_commands
 
 DEFAULT_TIMEOUT: Final = 30.0  # seconds, as the shell tool's (T3); a pattern that names no time covers no more
@@ -76,8 +86,9 @@ class _Call(NamedTuple):
         return simple_words(self.command) if isinstance(self.command, str) else self.command
 
 
-def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
-    """Whether an allow pattern stands for this call of a session in the folder `cwd`."""
+def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None, *, unreviewed: bool = False) -> bool:
+    """Whether an allow pattern stands for this call of a session in the folder `cwd`. `unreviewed`: also if it is a
+    prefix that nobody has looked at, as whoever wrote it said."""
     read, call = _read(pattern), _read_call(arguments, cwd)
     if read is None or call is None:
         return False
@@ -87,9 +98,9 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
         return False
     if read.is_prefix:
         prefix, words = read.words or (), call.words or ()
-        is_begun = bool(prefix) and words[: len(prefix)] == prefix
-        further = words[len(prefix) :]
-        return is_begun and is_harmless(prefix) and is_harmless(words) and all(map(stays_in_folder, further))
+        if not prefix or words[: len(prefix)] != prefix or not is_harmless(words, len(prefix)):
+            return False
+        return why_no_prefix(prefix) is None and (unreviewed or why_unreviewed(prefix) is None)
     if read.is_list:
         return call.command == read.words
     if call.command == read.text:
@@ -145,12 +156,18 @@ def normalise(kind: str, pattern: str) -> str:
     if read is None:
         raise InvalidInput(f"the pattern {pattern!r} cannot be understood; {_HELP}")
     if kind == "allow":
-        if read.is_prefix and not is_harmless(read.words or ("",)):
-            raise InvalidInput(f"the prefix {pattern!r} could run anything: {_HELP}")
+        if read.is_prefix and (why := why_no_prefix(read.words or ("",))) is not None:
+            raise InvalidInput(f"{pattern!r} is no prefix that can be allowed: {why}")
         return patterns.normalise(pattern) if read.fields is not None else pattern
     if read.words is None or read.has_head:
         raise InvalidInput(f"{pattern!r} cannot be told from other commands: name a program and its first words")
     return pattern
+
+
+def why_not_reviewed(pattern: str) -> str | None:
+    """Return why a prefix that may be one is not known to be harmless; None for any other pattern."""
+    read = _read(pattern)
+    return None if read is None or not read.is_prefix else why_unreviewed(read.words or ("",))
 
 
 _HELP: Final = (
@@ -254,7 +271,8 @@ def _is_run(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, i
     if is_launcher(words[0].text):
         is_hidden = is_fed or any(word.is_open or not _PLAIN.fullmatch(word.text) for word in words)
         return True if _is_named(wanted, words) else None if is_hidden else False
-    return None if not is_alone and _is_named(wanted, words) else False
+    may_be_run = not is_alone or may_run_words(words[0].text, words[1].text if len(words) > 1 else "")
+    return None if may_be_run and _is_named(wanted, words) else False
 
 
 def _is_named(wanted: Sequence[str], words: tuple[Word, ...]) -> bool:

@@ -32,6 +32,17 @@ def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervi
     assert run(supervisor, "it", session="t") is None
 
 
+def test_a_prefix_that_nobody_has_reviewed_is_allowed_by_a_flag(supervisor):
+    """M8: and who lists the rules sees that it was; a reviewed one needs none, one that runs anything has none."""
+    assert supervisor("allow", "shell", "frob show *").code == 2
+    assert supervisor("allow", "shell", "python x.py *", "--unreviewed").code == 2
+    assert supervisor("allow", "shell", "git status *", "--unreviewed").code == 0
+    assert supervisor("allow", "shell", "frob show *", "--unreviewed").code == 0
+    found = {rule["pattern"]: rule["unreviewed"] for rule in supervisor("rules", "--json").json}
+    assert found == {"git status *": False, "frob show *": True}
+    assert "unreviewed" in supervisor("rules").out
+
+
 def test_what_is_forbidden_is_not_run_although_somebody_approves_it(supervisor):
     """A9: deny beats everything, also when it comes after the question."""
     (approval,) = supervisor.ask("it")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
-from supervisor.core.programs import BUILTINS, LAUNCHERS, OFFERED, SUBCOMMANDS
+from supervisor.core.programs import BUILTINS, LAUNCHERS, OFFERED, WITH_COMMANDS
 from supervisor.core.rules import Rule, allow, deny, verdict
 from supervisor.core.shellwords import simple_words
 
@@ -99,7 +99,7 @@ def test_a_bypass_is_never_allowed(reason, command):
     """Not even under a prefix that names its first word, as a store could hold one that nobody checked."""
     named = command.get("command") if isinstance(command, dict) else command
     words = named.split() if isinstance(named, str) else named if isinstance(named, list) else []
-    known = [word for word in words[:1] if word in LAUNCHERS | BUILTINS | SUBCOMMANDS.keys()]
+    known = [word for word in words[:1] if word in LAUNCHERS | BUILTINS | WITH_COMMANDS]
     patterns = [*(f"{word} *" for word in known), "*", " *", ""]
     unchecked = [Rule(kind="allow", tool="shell", pattern=pattern) for pattern in patterns]
     assert said([*RULES, *unchecked], command) != "allow"

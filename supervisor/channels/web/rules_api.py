@@ -7,9 +7,7 @@ from starlette.responses import Response
 from supervisor.channels.web.endpoints import Call, Endpoint, document
 from supervisor.channels.web.schemas import PageQuery, RuleBody, RuleDocument, page_of
 from supervisor.core.documents import rule_document
-from supervisor.core.rules import allow, ask_for, deny
-
-_MAKE: Final = {"allow": allow, "deny": deny, "ask_for": ask_for}
+from supervisor.core.rules import make_rule
 
 
 async def list_rules(call: Call) -> Response:
@@ -21,7 +19,7 @@ async def list_rules(call: Call) -> Response:
 
 async def add_rule(call: Call) -> Response:
     body: RuleBody = call.body
-    rule = _MAKE[body.kind](body.tool, body.pattern, origin="http", scope=body.scope)
+    rule = make_rule(body.kind, body.tool, body.pattern, "http", body.scope, unreviewed=body.unreviewed)
     added = await call.supervisor.add_rule(rule, call.person.name)
     return document(rule_document(added), 201)
 

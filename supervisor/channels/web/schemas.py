@@ -68,12 +68,14 @@ class CancelBody(In, frozen=True, kw_only=True):
 
 
 class RuleBody(In, frozen=True, kw_only=True):
-    """A standing decision. `scope`: a session, for its whole tree; null: everywhere."""
+    """A standing decision. `scope`: a session, for its whole tree; null: everywhere. `unreviewed`: allow a prefix that
+    nobody has reviewed, too."""
 
     kind: RuleKind
     tool: str
     pattern: str | None = None
     scope: str | None = None
+    unreviewed: bool = False
 
 
 class SessionQuery(In, frozen=True, kw_only=True):

@@ -1,0 +1,123 @@
+"""A7: which prefixes may be allowed, which only by whoever says that nobody has reviewed them, and which by nobody."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from supervisor.core.errors import InvalidInput
+from supervisor.core.programs import BUILTINS, LAUNCHED_BY, LAUNCHERS, REVIEWED, REVIEWED_BY, family, is_launcher
+from supervisor.core.rules import Rule, allow, deny, verdict
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "prefixes.md"
+
+
+def said(rules, command):
+    arguments = {"command": command, "cwd": None, "env": None, "timeout": 30.0}
+    answer = verdict(rules, "shell", arguments, cwd="/srv", root_session="root")
+    return answer[0] if answer else None
+
+
+@pytest.mark.parametrize("name", sorted(LAUNCHERS))
+def test_a_launcher_is_known_by_its_name_whatever_digits_are_in_it(name):
+    """`m4` is not `m`: its family is looked up, and not what is left of it."""
+    assert family(name) == name
+    assert all(map(is_launcher, (name, f"/usr/bin/{name}")))
+    if not any(words[0] == name for words in REVIEWED) and name not in BUILTINS:
+        for unreviewed in (False, True):
+            with pytest.raises(InvalidInput):
+                allow("shell", f"{name} x *", unreviewed=unreviewed)
+
+
+@pytest.mark.parametrize("words", REVIEWED, ids=" ".join)
+def test_a_reviewed_prefix_covers_operands_and_known_options_and_nothing_else(words):
+    """Whoever writes it need not say more; a flag that is not needed is not kept."""
+    prefix = " ".join(words)
+    rule = allow("shell", f"{prefix} *", unreviewed=True)
+    assert rule == allow("shell", f"{prefix} *")
+    assert not rule.unreviewed
+    assert said([rule], f"{prefix} a") == "allow"
+    for option in REVIEWED[words]:
+        assert said([rule], f"{prefix} {option}") == "allow"
+    for more in ("--frobnicate", "-x=y", "/etc/passwd", "../x", "@x", "a=b", "ext::sh", "sh"):
+        assert said([rule], f"{prefix} {more}") is None
+
+
+@pytest.mark.parametrize(
+    "prefix", ["frob", "./git status", "/tmp/ls", "git push", "pytest -n auto", "cp", "frob --bar x"]
+)
+def test_what_nobody_has_reviewed_is_allowed_by_who_says_so(prefix):
+    """A flag in code, kept with the rule; a stored rule without it covers nothing."""
+    with pytest.raises(InvalidInput):
+        allow("shell", f"{prefix} *")
+    rule = allow("shell", f"{prefix} *", unreviewed=True)
+    assert rule.unreviewed
+    assert said([rule], f"{prefix} a") == "allow"
+    assert said([rule], f"{prefix} --frobnicate") is said([rule], f"{prefix} /etc/passwd") is None
+    assert said([Rule(kind="allow", tool="shell", pattern=f"{prefix} *")], f"{prefix} a") is None
+
+
+@pytest.mark.parametrize("prefix", ["python", "python -c x", "git", "git -c a=b log", "cd", "sh", "npm", "docker run"])
+def test_what_would_run_anything_is_allowed_by_nobody(prefix):
+    """Not even by who says that nobody has reviewed it; neither does a store that says so."""
+    with pytest.raises(InvalidInput):
+        allow("shell", f"{prefix} *", unreviewed=True)
+    made = Rule(kind="allow", tool="shell", pattern=f"{prefix} *", unreviewed=True)
+    assert said([made], f"{prefix} a") is None
+
+
+@pytest.mark.parametrize(
+    "prefix", ["python3.12 -m pytest", "pip3 show", "/usr/bin/git status", "/bin/ls", "echo", "rg"]
+)
+def test_a_program_is_reviewed_by_its_version_and_in_a_folder_of_the_system(prefix):
+    """What is in another folder is another program."""
+    assert said([allow("shell", f"{prefix} *")], f"{prefix} a") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("linux64 rm -rf x", "deny"),
+        ("frob rm -rf x", "ask"),
+        ("frob --with=/bin/rm x", "ask"),
+        (["frob", "rm", "x"], "ask"),
+        ("./frob.sh 'cd /; rm x'", "ask"),
+        ("git -c alias.x=rm status", "ask"),
+        ("git bisect run rm", "ask"),
+        ("npm exec rm x", "ask"),
+        ("sort --compress-program rm x", "ask"),
+        ("frob x", "allow"),
+        ("git rm x", "allow"),
+        ("mkdir rm", "allow"),
+        ("cp rm x", "allow"),
+        ("npm run rm", "allow"),
+    ],
+)
+def test_a_deny_is_in_doubt_behind_programs_that_nobody_knows(command, expected):
+    """M8: also where the whole tool is allowed, as by "approve all for session"."""
+    assert said([allow("shell"), deny("shell", "rm *")], command) == expected
+
+
+def test_many_places_where_a_program_could_begin_are_one_where_it_does():
+    """Nobody reads them all: a hundred are looked at, more of them deny."""
+    rule = [deny("shell", "rm -rf *")]
+    assert said(rule, ["env", *["rm"] * 100]) is None
+    assert said(rule, ["env", *["rm"] * 101]) == "deny"
+
+
+def test_a_deny_with_several_options_is_met_by_all_of_them():
+    """By one of them it is in doubt: the other may be spelled otherwise."""
+    rule = [deny("shell", "git push --force --tags")]
+    assert said(rule, "git push --tags --force x") == "deny"
+    assert said(rule, "git push --force x") == said(rule, "git push -f --tags") == "ask"
+
+
+def test_the_documentation_lists_what_may_be_allowed_and_what_may_not():
+    """Each prefix under its reason, and the programs that are refused under theirs."""
+    text = DOCUMENT.read_text()
+    assert set(re.findall(r"^## (.+)$", text, re.MULTILINE)) >= {
+        reason[0].upper() + reason[1:] for reason in (*REVIEWED_BY, *LAUNCHED_BY)
+    }
+    listed = set(re.findall(r"`([^`]+) \*`", text))
+    assert listed >= {" ".join(words) for words in REVIEWED}
+    assert set(re.findall(r"`([^`]+)`", text)) >= LAUNCHERS
