@@ -143,11 +143,19 @@ class Attempt:
         (self.inner if fate.kind == "stalled" else self.external).cancel()
         if fate.is_pause:
             self.seal()
+        else:
+            self._ring_waiters()
 
     def seal(self) -> None:
         """Let no operation go on: those that wait still, after the cancellation, are behind a shield."""
         self.is_sealed = True
-        for event in (*self._waiters.values(), *self._turns.values()):
+        for event in self._waiters.values():
+            event.set()
+        self._ring_waiters()
+
+    def _ring_waiters(self) -> None:
+        """Let those look again that wait for their turn, or for the agent to ask for what its journal holds."""
+        for event in self._turns.values():
             event.set()
         self._held.ring()
 
@@ -222,6 +230,14 @@ class Attempt:
         if self.is_sealed:
             raise Suspended
 
+    def _check_can_come(self) -> None:
+        """Raise what ends an operation whose turn cannot come. An agent that was told to stop while it was run again
+        never asks for the rest of what its journal holds, and an operation behind a shield, in its clean-up, would wait
+        for that."""
+        self._check_sealed()
+        if self.fate is not None and self.memory.is_replaying:
+            raise RunStopping(f"the run was told to stop while it was run again ({self.fate.kind}: {self.fate.cause})")
+
     async def refuse_if_stopping(self) -> None:
         """Raise RunStopping: no sub-agent is spawned and nobody is asked by a run that was told to stop (W8)."""
         if self.fate is not None:
@@ -231,7 +247,7 @@ class Attempt:
     async def pass_barrier(self) -> None:
         """Wait until the agent has asked for all that its journal holds: nothing new begins before."""
         while self.memory.is_replaying:
-            self._check_sealed()
+            self._check_can_come()
             with self._blocking():
                 await self._held.wait()
 
@@ -330,7 +346,7 @@ class Attempt:
         nothing even if the result is there by now: a re-run would be cancelled before its turn."""
         try:
             while not (self.settling.may_go_on and self.memory.front(self.state) == operation):
-                self._check_sealed()
+                self._check_can_come()
                 event = self._turns[operation] = anyio.Event()
                 with self._blocking():
                     await event.wait()

@@ -348,3 +348,31 @@ async def test_a_run_that_ends_at_last_as_it_is_abandoned_is_abandoned_once():
         await run.cancel()
         assert (await run.outcome()).kind == "abandoned"
     assert len(events(store, "s", e.RunFinished)) == 1
+
+
+async def test_a_clean_up_of_a_run_that_is_cancelled_while_it_is_run_again_waits_for_nothing():
+    """W8: the agent asks for nothing more of what its journal holds, so no operation behind a shield can begin."""
+
+    @agent
+    async def tidies(ctx: Context) -> None:
+        try:
+            await ctx.call(slow, "before", 0)
+            await ctx.call(deploy, "a")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await ctx.call(slow, "clean-up", 0)
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await anext((await supervisor.start(tidies, session="s")).approvals())
+        store = fork(store)  # killed here
+    effects.clear()
+    async with opened(store) as supervisor:
+        (run,) = await supervisor.resume("s")
+        while len(events(store, "s", e.AttemptStarted)) < 2:
+            await anyio.lowlevel.checkpoint()
+        cancelled = anyio.current_time()
+        await run.cancel("enough")
+        assert (await run.outcome()).kind == "cancelled"
+        assert anyio.current_time() - cancelled < 1
+    assert effects == []
