@@ -307,8 +307,7 @@ def decided(approval: Approval, now: datetime) -> str:
     is_question = approval.kind == "question"
     match approval.status:
         case "approved":
-            edited = " with other arguments than were asked," if approval.edited else ""
-            return f"approved{edited}{by}{when}{_standing(approval)}"
+            return f"approved{by}{when}{_standing(approval)}"
         case "denied":
             return f"{'declined' if is_question else 'denied'}{by}{when}{because}"
         case "answered":
@@ -367,7 +366,8 @@ def told(verdict: Verdict, now: datetime) -> str:
     match verdict.kind:
         case "won" | "recorded":
             rule = f"; rule {verdict.rule} holds from now on" if verdict.rule else ""
-            return f"{verdict.status or 'decided'}{by}{rule}"
+            waits = "; the session is blocked, and acts on it when its code can follow" if verdict.blocked else ""
+            return f"{verdict.status or 'decided'}{by}{rule}{waits}"
         case "same":
             return f"already {verdict.status}{by}{when}; nothing changes"
         case "conflict":

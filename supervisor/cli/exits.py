@@ -7,6 +7,7 @@
 4   conflict: decided otherwise, withdrawn, expired; another agent or input under this session's id
 5   not found
 6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call
+7   blocked: today's code cannot follow what the session has done
 130, 143, 129   stopped by SIGINT, SIGTERM, SIGHUP
 141 run, resume, demo, serve, cancel: stopped, since nobody reads what it says (`| head`)
 """
@@ -18,6 +19,7 @@ from enum import IntEnum
 from supervisor.core.errors import (
     InvalidInput,
     NotFound,
+    RunBlocked,
     SessionConflict,
     StoreUnreadable,
     SupervisorError,
@@ -33,6 +35,7 @@ class Exit(IntEnum):
     CONFLICT = 4
     NOT_FOUND = 5
     REFUSED = 6
+    BLOCKED = 7
 
 
 class Refused(SupervisorError):
@@ -48,6 +51,8 @@ def code_of(error: BaseException) -> Exit:
             return Exit.CONFLICT
         case InvalidInput():
             return Exit.USAGE
+        case RunBlocked():
+            return Exit.BLOCKED
         case _:
             return Exit.REFUSED
 

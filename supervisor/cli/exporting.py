@@ -8,6 +8,7 @@ lines of `show --json`. Fields may be added, none is taken away.
 import os
 import secrets
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -77,8 +78,10 @@ async def _read(place: Place, session: str) -> "list[Row]":
 
 
 def _lines(rows: "list[Row]") -> Iterator[bytes]:
+    numbers = Counter[str]()
     for row in rows:
-        yield msgspec.json.encode(answers.event_document(row)) + b"\n"
+        numbers[row.session] += 1  # as `show` counts the entries of a session
+        yield msgspec.json.encode({"entry": numbers[row.session], **answers.event_document(row)}) + b"\n"
 
 
 def write_whole(path: Path, lines: Iterator[bytes]) -> None:

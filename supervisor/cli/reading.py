@@ -201,6 +201,8 @@ def _status(view: SessionView) -> tuple[str, str]:
         if kind == "succeeded" and view.outcome["cause"]:
             return visible(str(view.outcome["cause"])), "dim"  # imported, and nothing has run here yet
         return kind, {"succeeded": "green", "cancelled": "dim"}.get(kind, "red")
+    if view.status == "blocked":
+        return "blocked" if view.blocked is not None else "blocked below", "red"
     count = len(view.pending_approvals)
     if count:
         return f"waits: {count} approval{'s' if count > 1 else ''}", "yellow"
@@ -252,23 +254,48 @@ def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionVie
     owner = f", run by {view.owner}" if view.owner else ""
     print(f"{path_text(view.path)} [{view.id}]: {_status(view)[0]}{owner}\n")
     day = None
-    for row in rows:
+    width = len(str(len(rows)))
+    for number, row in enumerate(rows, start=1):
         when = told_at(row).astimezone(now.tzinfo)
         if when.date() != day:
             day = when.date()
             print(f"{day:%A, %Y-%m-%d}")
-        print(f"  {when:%H:%M:%S}  {story.tell(row, now)}")
+        print(f"  {when:%H:%M:%S}  {number:>{width}}  {story.tell(row, now)}")
         for line in visible(getattr(row.event, "traceback", "").rstrip(), lines=True).splitlines():
-            print(f"            {GUTTER}{line}")
+            print(f"  {' ' * 8}  {' ' * width}  {GUTTER}{line}")
     for child in children:
         print(f"\n  below it: {visible(child.path[-1])} [{child.id}]: {_status(child)[0]}", end="")
     if children:
         print()
+    for line in block_lines(view, place.option):
+        print(line)
     sys.stdout.flush()
     if view.pending_approvals:
         say(f"\nsupervisor approvals{place.option}")
     elif view.outcome is None and not view.owner:
         say(f"\nsupervisor resume {view.root}{place.option}")
+
+
+def block_lines(view: SessionView, option: str) -> list[str]:
+    """Say why a session is blocked, where, and what to do; nothing for one that is not."""
+    if view.status != "blocked":
+        return []
+    if view.blocked is None:
+        return ["", "blocked: a sub-agent below it is; show that one"]
+    block = view.blocked
+    when = f", of {at(block.held_at, _now())}" if block.held_at else ""
+    lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held)}"] if block.entry else []
+    lines.append(f"  its code     {visible(block.cause)}")
+    lines += [f"  at           {visible(line)}" for line in dict.fromkeys((block.where, block.in_agent)) if line]
+    guide = "run it with code that follows its journal: the old code, ctx.patched, or @agent(versions=...)"
+    seems = "seems blocked" if block.is_presumed else "blocked"
+    return [
+        "",
+        f"{seems}: today's code cannot follow what this session has done",
+        *lines,
+        f"Nothing is lost. To go on, {guide}.",
+        f"Or end it: supervisor cancel {view.id}{option}",
+    ]
 
 
 def _now() -> datetime:

@@ -7,7 +7,7 @@ said, with the commands that decide it, and the exit code is 3.
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -32,10 +32,10 @@ from supervisor.cli.options import (
     find_store,
 )
 from supervisor.cli.progress import follow
-from supervisor.cli.reading import get_session
+from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import NotFound, SupervisorError
+from supervisor.core.errors import NotFound, RunBlocked, SupervisorError
 from supervisor.core.values import SessionView
 from supervisor.core.visible import visible
 from supervisor.runtime.inside import has_marker, refuse_inside_call
@@ -44,8 +44,8 @@ from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
 
-RESTARTS: Final = "supervisor.runtime.restarting"
-"""The log in which restarts are noted."""
+TOLD: Final = ("supervisor.runtime.restarting", "supervisor.runtime.blocked")
+"""Logs of what is told as part of the story."""
 Begin = Callable[["LocalSupervisor"], Awaitable[list[Run[Any]]]]
 _UNATTENDED: Final[dict[str, Literal["ask", "approve", "deny"]]] = {"ask": "ask", "all": "approve", "none": "deny"}
 
@@ -186,7 +186,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     stays = settings.wait or (is_asking and terminal.is_interactive)
     has_tree = terminal.can_show_tree
     wants = is_trouble if has_tree else is_progress if is_asking else is_progress_unattended
-    logging.getLogger(RESTARTS).setLevel(logging.ERROR)  # each is told as part of the story
+    _quieten(TOLD)
     roots: list[str] = []
     refused: dict[str, str] = {}
 
@@ -223,6 +223,11 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     return None, _look(settings, roots, refused)
 
 
+def _quieten(logs: Iterable[str]) -> None:
+    for name in logs:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
 async def _stay(supervisor: "LocalSupervisor", run: Run[Any]) -> None:
     """Wait until a session is at rest; one that cannot run here keeps nobody, and ends no other: it is said in the
     report."""
@@ -230,6 +235,8 @@ async def _stay(supervisor: "LocalSupervisor", run: Run[Any]) -> None:
         await run.outcome()
         while supervisor.get_row(run.session).outcome is None:  # what somebody said has begun the next turn
             await supervisor.outcome(run.session)
+    except RunBlocked:
+        return
     except SupervisorError:
         if run.session not in supervisor.refusals:
             raise
@@ -259,10 +266,23 @@ def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> i
     codes = [_report_one(settings, view, is_alone=not as_list) for view in views]
     if not views:
         say(f"Nothing to go on with in {settings.place.path}.")
-    return next((code for code in (Exit.FAILED, Exit.REFUSED, Exit.WAITING) if code in codes), Exit.DONE)
+    order = (Exit.FAILED, Exit.REFUSED, Exit.BLOCKED, Exit.WAITING)
+    return next((code for code in order if code in codes), Exit.DONE)
 
 
 def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exit:
+    return _report_blocked(settings, view) if view.status == "blocked" else _report_other(settings, view, is_alone)
+
+
+def _report_blocked(settings: Settings, view: SessionView) -> Exit:
+    say(f"\n{visible(view.path[-1])} [{view.id}] cannot go on with today's code")
+    for line in block_lines(view, settings.place.option)[1:]:
+        say(line)
+    say(f"\nsupervisor show {view.id}{settings.place.option}")
+    return Exit.BLOCKED
+
+
+def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit:
     option = settings.place.option
     if view.outcome is None and (refusals := settings.refusals.get(view.id)):
         for session, reason in refusals.items():

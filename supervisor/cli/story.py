@@ -25,6 +25,8 @@ _PROGRESS: Final = (
     e.OperationAbandoned,
     e.CancelRequested,
     e.RunRestarted,
+    e.RunBlocked,
+    e.RunUnblocked,
     e.MessageUndelivered,
     e.RunFinished,
 )
@@ -53,7 +55,7 @@ def is_progress_unattended(event: e.AnyEvent) -> bool:
 def is_trouble(event: e.AnyEvent) -> bool:
     """The same beside a tree of runs, which shows what goes well and forgets it: what should still be there later."""
     ended = isinstance(event, e.RunFinished) and event.kind != "succeeded"
-    return ended or isinstance(event, e.CancelRequested | e.RunRestarted)
+    return ended or isinstance(event, e.CancelRequested | e.RunRestarted | e.RunBlocked)
 
 
 _WIDTH: Final = 100
@@ -189,6 +191,11 @@ def _rest(event: e.AnyEvent, now: datetime) -> str | None:
             return f"left memory to wait for {len(event.waiting_for)} answer(s){until}"
         case e.RunRestarted():
             return f"{ending(event.kind, event.cause)}; restart {event.number} begins at {at(event.due_at, now)}"
+        case e.RunBlocked():
+            entry = f" at entry {event.block.entry}" if event.block.entry else ""
+            return f"is blocked{entry}: {quote(event.block.cause)}"
+        case e.RunUnblocked():
+            return "is not blocked any more"
         case e.OperationRecalled():
             return "took in again a result from before a restart"
     return None

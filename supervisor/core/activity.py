@@ -11,9 +11,12 @@ import msgspec
 
 from supervisor.core.values import Approval, OutcomeKind
 
-DoingKind = Literal["approval", "call", "step", "model_call", "message", "children", "timer", "back_off", "unknown"]
-"""approval: a person is asked, also a question of the agent's own. back_off: it failed, and is run again. unknown:
-something that no journal tells, such as a step or a model call of another process."""
+DoingKind = Literal[
+    "approval", "call", "step", "model_call", "message", "children", "timer", "back_off", "blocked", "unknown"
+]
+"""approval: a person is asked, also a question of the agent's own. back_off: it failed, and is run again. blocked: its
+code cannot follow its journal; `name` says why. unknown: something that no journal tells, such as a step or a model
+call of another process."""
 Clock = Literal["running", "paused", "asleep", "unknown"]
 """Of the watchdog. asleep: the run has left memory to wait, and no budget runs; unknown: another process has it."""
 

@@ -11,6 +11,7 @@
     |   |-- RunStalled          ... no sign of progress for its budget
     |   |-- RunCancelled        ... somebody cancelled it
     |   `-- RunAbandoned        ... it ignored its end, or crashed again and again
+    |-- RunBlocked              the code: it cannot follow the run's journal; raised by `outcome()` and `result()`
     |-- StepFailed              the agent: a step of it raised; journaled, the same in every attempt
     |-- QuestionUnanswered      people: nobody answered a question; journaled, the same in every attempt
     |-- LimitExceeded           the agent: a limit of its declaration is reached
@@ -76,6 +77,21 @@ class RunCancelled(RunFailed):
 
 class RunAbandoned(RunFailed):
     """The run ignored its end, or its recovery was given up."""
+
+
+class RunBlocked(SupervisorError):
+    """Today's code cannot follow the run's journal, or that of a run below it. Nothing is lost: the run goes on with
+    code that follows it (deploy the old code, or use `ctx.patched` or `versions`), or cancel it.
+
+    `session` is the blocked one, `block` says why and where (supervisor.core.blocking.Block).
+    """
+
+    def __init__(self, session: str, block: Any) -> None:
+        at = f" at entry {block.entry} of its journal ({block.held})" if block.entry else ""
+        line = f"; {block.where}" if block.where else ""
+        super().__init__(f"session {session} is blocked{at}: {block.cause}{line}; supervisor show {session}")
+        self.session = session
+        self.block = block
 
 
 class StepFailed(SupervisorError):

@@ -28,6 +28,7 @@ from supervisor.core.asking import (
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
 )
+from supervisor.core.blocking import RunBlocked as RunBlocked, RunUnblocked as RunUnblocked
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.facts import Event as Event
 from supervisor.core.restarted import OperationRecalled as OperationRecalled, RunRestarted as RunRestarted
@@ -342,6 +343,8 @@ AnyEvent = (
     | ImportFinished
     | RunPassivated
     | RunRestarted
+    | RunBlocked
+    | RunUnblocked
     | OperationRecalled
     | CardBegun
     | CardPosted

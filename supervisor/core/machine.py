@@ -104,6 +104,8 @@ _LIVING: Final = (
     "ApprovalReminded",
     "RunPassivated",
     "RunRestarted",
+    "RunBlocked",
+    "RunUnblocked",
 )
 
 RUN: Final[dict[tuple[str, str], str]] = {

@@ -6,8 +6,8 @@ given to the agent.
 Rules
 - A result is given when its turn has come: every result that the journal holds before it was given (or its waiter is
   gone), and every operation that had begun before it was asked for again.
-- A new operation begins only when the whole journal was asked for again. An agent that gets no further before that has
-  diverged from its journal.
+- A new operation begins only when the whole journal was asked for again. An agent that gets no further before that is
+  blocked (core/blocking.py).
 """
 
 from operator import itemgetter
@@ -68,6 +68,13 @@ class Memory:
         if self.unclaimed and self._oldest_unclaimed() < state.operations[operation].answered:
             return None
         return operation
+
+    def oldest_unclaimed(self, state: SessionState) -> str | None:
+        """Return the oldest operation that the agent did not ask for again, but for those that it gave up itself."""
+        for _, operation in self._begun:
+            if operation in self.unclaimed and state.operations[operation].state != "abandoned":
+                return operation
+        return None
 
     def ask(self, state: SessionState) -> Asked:
         """The agent asks for something new."""

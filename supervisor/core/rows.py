@@ -31,6 +31,8 @@ class Counts(msgspec.Struct, frozen=True):
     pending_approvals: int
     oldest_pending_at: datetime | None
     """Since when the oldest pending approval waits."""
+    blocked_sessions: int = 0
+    """Sessions that today's code cannot follow (R1)."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -65,3 +67,6 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
     position: int = 0
     """Where in the store it begins; sessions are ordered by it."""
+    blocked: int | None = None
+    """The position of the entry that says why its code cannot follow it; None if it is not blocked. A blocked session
+    is asleep, and nothing that comes for it wakes it."""

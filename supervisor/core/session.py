@@ -26,6 +26,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
+from supervisor.core.blocking import Block
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.machine import OPERATION, RUN, advance
@@ -84,6 +85,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     attempts: int = 0
     version: str | None = None
     """Of the code of the run's first attempt; None until that begins. Every attempt runs this version."""
+    blocked: Block | None = None
+    """Why today's code cannot follow the run; None again when an attempt has asked for everything."""
     marks: frozenset[str] = frozenset()
     """Named changes of its code whose path the run takes (Context.patched)."""
     barren: int = 0
@@ -173,6 +176,11 @@ class SessionState(msgspec.Struct, kw_only=True):
         match event:
             case e.RunFinished():
                 self.outcome = event
+                self.blocked = None
+            case e.RunBlocked():
+                self.blocked = event.block
+            case e.RunUnblocked():
+                self.blocked = None
             case e.ChildEnded():
                 if self.children.get(event.child, event) is not None:
                     raise IllegalEvent(f"child {event.child} of {self.id} is not open")
@@ -316,6 +324,7 @@ class SessionState(msgspec.Struct, kw_only=True):
 _OF_A_RUN = (
     "attempts",
     "version",
+    "blocked",
     "marks",
     "operations",
     "order",

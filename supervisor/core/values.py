@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
+from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunFailed, RunStalled
 
 T_co = TypeVar("T_co", covariant=True)
@@ -20,7 +21,8 @@ ResultKind = Literal["ok", "error", "denied", "interrupted"]
 ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
 Scope = Literal["once", "session", "always"]
 """How far a decision goes: this call, the root session's tree, or everything in the store."""
-SessionStatus = Literal["active", "waiting_approval", "completed", "error"]
+SessionStatus = Literal["active", "waiting_approval", "blocked", "completed", "error"]
+"""`blocked` goes before `waiting_approval`, and shows on every session above the blocked one (R1)."""
 
 LOST: Final = "[tool execution lost — session was interrupted]"
 """The synthesised result of a call that was executing when its process died (T2)."""
@@ -68,6 +70,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the rule that the decision which stands has made, or found to hold already."""
     running: bool = False
     """Whether somebody runs the tree now. If not, a decision that counts is kept until somebody does."""
+    blocked: bool = False
+    """Today's code cannot follow the session that asked (R1): the decision counts, and is acted upon when code can."""
 
 
 class Option(msgspec.Struct, frozen=True, gc=False):
@@ -116,8 +120,6 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pattern: str | None = None
     rule: str | None = None
     decided_at: datetime | None = None
-    edited: bool = False
-    """Whether it was approved with other arguments than were asked for; `arguments` are those that run."""
     shown: tuple[str, ...] = ()
     """Channels that hold a card of it; empty while no card could be posted (A11)."""
     secret: tuple[str, ...] = ()
@@ -237,6 +239,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """Who runs its tree now, as "pid 12 on host since ..."; None if nobody does."""
     position: int = 0
     """Where in the store it begins; sessions are ordered by it."""
+    blocked: Block | None = None
+    """Why today's code cannot follow this session itself; one above it has the status alone."""
 
 
 def check_identity(by: str) -> str:

@@ -178,6 +178,8 @@ class LocalActivities(Activities):
 
     def _doing_by_journal(self, state: SessionState) -> Iterator[Doing]:
         """What a session is at by its journal, which knows calls, questions and timers from their start."""
+        if state.blocked is not None:
+            yield Doing(kind="blocked", name=state.blocked.cause)
         if state.back_off_until is not None:
             yield Doing(kind="back_off", until=state.back_off_until)
             return

@@ -134,7 +134,7 @@ class Adoption:
     def _is_silent(self, rows: "list[SessionRow]") -> bool:
         """Whether nothing has happened in a tree for long, and nothing is left to be acted upon."""
         store, since = self._runner.journal.store, self._runner.clock.now() - SILENT
-        if any(row.last_at > since or row.due_at is not None for row in rows):
+        if any(row.last_at > since or row.due_at is not None or row.blocked is not None for row in rows):
             return False
         if store.find_approvals(root=rows[0].root):
             return False

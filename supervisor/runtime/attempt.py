@@ -28,7 +28,8 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import RunStopping, StoreError, Suspended
+from supervisor.core.blocking import Block
+from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.memory import Memory
 from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.alarm import Appointment
@@ -36,10 +37,12 @@ from supervisor.runtime.bell import Bell
 from supervisor.runtime.host import Fate, Host
 from supervisor.runtime.journal import Entry, Plan, View
 from supervisor.runtime.naming import Names
+from supervisor.runtime.parting import block_here, lines_here, path_block, told_operation
 from supervisor.runtime.settling import Settling
 from supervisor.runtime.watchdog import Watch
 
 E = TypeVar("E", bound=Any)
+T = TypeVar("T")
 
 _BEGINNING: Final[set[type[Any]]] = {
     e.ToolCallRequested,
@@ -56,16 +59,19 @@ class Attempt:
         "_held",
         "_turns",
         "_waiters",
+        "asked_at",
         "asked_late",
+        "block",
         "blocked",
-        "claims",
         "external",
         "fate",
         "has_ended",
         "host",
         "in_flight",
         "inner",
+        "instead",
         "is_finishing",
+        "is_looked_at",
         "is_sealed",
         "memory",
         "names",
@@ -78,6 +84,8 @@ class Attempt:
         "settling",
         "spec",
         "stopped_at",
+        "strangers",
+        "task",
         "timers",
         "to_save",
         "waiting",
@@ -96,6 +104,20 @@ class Attempt:
         self.memory = Memory(self.state)
         self.run = self.state.runs
         self.names = Names(self.state)
+        self.names.asked = {} if self.memory.is_replaying else None
+        self.instead: dict[str, tuple[str, str, str]] = {}
+        """What the agent asks for that its journal does not hold, before it has asked for all that it holds: the
+        operation in words, and two lines of code (runtime/parting.py)."""
+        self.asked_at = host.alarm.now()
+        """While it replays: when it asked for something last, on the alarm's clock."""
+        self.task = 0
+        """The task of the agent function, by its id."""
+        self.strangers: frozenset[int] | None = None
+        """Tasks of nobody that the backend knows, when a replay began; None if nobody has looked."""
+        self.is_looked_at = False
+        """Whether an alarm looks whether it gets any further."""
+        self.block: Block | None = None
+        """Why it is blocked, once that is its fate."""
         self.patches: dict[str, bool] = {}
         """What the agent was told about named changes of its code (Context.patched)."""
         self.to_save: msgspec.Raw | None = None
@@ -105,7 +127,7 @@ class Attempt:
         """When its durable timers are due; a run that has one is not waiting for people alone."""
         self.waiting: dict[str, int] = {}
         """What the attempt waits for, and by how many operations (RunPassivated.waiting_for)."""
-        self.in_flight = self.claims = self.blocked = 0
+        self.in_flight = self.blocked = 0
         """`blocked`: operations that wait for the agent to ask for what its journal holds."""
         self.stopped_at = 0
         """The length of its journal when it was told to stop."""
@@ -163,15 +185,24 @@ class Attempt:
         if self.host.is_draining:
             return  # its operations are held, and it is suspended as soon as the calls have ended
         doing = ", ".join(sorted(self.waiting)) or "nothing that the journal knows"
-        if self.memory.is_replaying and self.blocked:
-            self.stop(self.diverged())
+        if self.memory.oldest_unclaimed(self.state) is not None:
+            self.stop_blocked(path_block(self, f"the agent stalled: {cause}"))
         else:
             self.stop(Fate("stalled", f"{cause}, doing: {doing}" if self.in_flight else cause))
 
-    def diverged(self) -> Fate:
-        """The agent took another path than its journal (R1)."""
-        names = ", ".join(sorted(self.memory.unclaimed))
-        return Fate("failed", f"diverged: the agent did not ask again for {names}; its code has changed meanwhile")
+    def stop_blocked(self, block: Block) -> None:
+        """Stop: today's code cannot follow the journal (R1). No outcome follows, and nothing is withdrawn."""
+        if self.fate is None:
+            self.block = block
+            self.stop(Fate("blocked", block.cause))
+
+    def read(self, operation: str | None, decode: Callable[[], T]) -> T:
+        """Return a journaled value as the code's type. One that does not fit was written by other code (R1)."""
+        try:
+            return decode()
+        except InvalidInput as misfit:
+            self.stop_blocked(block_here(self, "value", operation, str(misfit)))
+            raise Suspended from misfit
 
     # -- operations --------------------------------------------------------------------------------------------------
 
@@ -202,16 +233,20 @@ class Attempt:
         await self.check()
         record = self.state.operations.get(operation)
         if record is None:
-            await self.pass_barrier()
+            if self.memory.is_replaying:
+                await self._pass_barrier_with(operation)
             if operation not in self.state.kept:
                 return None
             recalled = e.OperationRecalled(at=self.host.clock.now(), operation=operation)
             await self.deliver(lambda: recalled)
             return self.state.operations[operation]
+        if self.memory.is_replaying:
+            self.asked_at = self.host.alarm.now()
         self.memory.claim(operation)
-        self.claims += 1
         if not self.memory.is_replaying:
+            self.names.asked = None
             self._held.ring()
+            self.host.follows(self)
         self._wake_front()
         return record
 
@@ -243,6 +278,16 @@ class Attempt:
         if self.fate is not None:
             await self.check()
             raise RunStopping(f"the run was told to stop ({self.fate.kind}: {self.fate.cause})")
+
+    async def _pass_barrier_with(self, operation: str) -> None:
+        """Pass the barrier with something new, which is what the agent asked for instead if it never does."""
+        self.asked_at = self.host.alarm.now()
+        asked = (self.names.asked or {}).get(operation, (operation, "", None))
+        self.instead[operation] = told_operation(*asked), *lines_here(self.spec.fn.__code__)
+        try:
+            await self.pass_barrier()
+        finally:
+            del self.instead[operation]
 
     async def pass_barrier(self) -> None:
         """Wait until the agent has asked for all that its journal holds: nothing new begins before."""
@@ -292,6 +337,10 @@ class Attempt:
             ended = msgspec.structs.replace(event, approval=record.pending_approval)
             return [(self.session, ended), *follow(view)]
 
+        record = self.state.operations.get(event.operation)
+        if record is not None and record.is_open and self.fate is None:
+            with anyio.CancelScope(shield=True):  # what changed code gives up is not given up: its run may be blocked
+                await self.pass_barrier()
         with self.settling.holding():
             await self.append_to_many(plan, bound=False)
         record = self.state.operations.get(event.operation)
@@ -381,9 +430,10 @@ class Attempt:
     def _blocking(self) -> Iterator[None]:
         self.blocked += 1
         if self.memory.is_replaying:
-            self.host.is_blocked(self)
+            self.host.waits_for_replay(self)
         try:
-            yield
+            with self.watch.held():
+                yield
         finally:
             self.blocked -= 1
 
@@ -441,3 +491,5 @@ class Attempt:
             self.quiet_spells += 1
             self.quiet_since = anyio.current_time()
             self.host.grew_quiet(self)
+            if self.memory.is_replaying:
+                self.host.waits_for_replay(self)

@@ -17,14 +17,14 @@ Rules
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 import anyio
 import msgspec
 
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
-from supervisor.core.errors import InvalidInput, RunStopping
+from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.ids import new_approval_id
 from supervisor.core.rules import Rule, VerdictKind, grantable
 from supervisor.core.session import Operation, SessionState
@@ -32,6 +32,7 @@ from supervisor.core.values import ResultKind, ToolResult
 from supervisor.runtime.asking import expiry, wait_for_person
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.parting import block_here
 from supervisor.runtime.results import denial, encode_details, finished, result_of
 from supervisor.runtime.stray import is_own_doing
 
@@ -159,17 +160,25 @@ class Call(ABC):
 
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
+        if record.edited is None and record.request.digest != self.digest:
+            self._block("the call would get other arguments than were shown")
         try:
-            if record.edited is None and record.request.digest != self.digest:
-                raise InvalidInput("the call's defaults have changed since it was approved; ask again")
             arguments = self.check(record.arguments)
         except InvalidInput as error:
+            if record.edited is None:
+                self._block(str(error))
             await self.finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
             return
+        await self.attempt.pass_barrier()  # no effect before the agent has asked for all that its journal holds
         try:
             await self.perform(arguments, is_executing=is_executing)
         except Forbidden as forbidden:
             await self.finish("denied", str(forbidden), {"reason": "rule", "effect": "none"})
+
+    def _block(self, cause: str) -> NoReturn:
+        """Stop the attempt: today's code would not do what a person was shown, and nothing of it is spent (R1)."""
+        self.attempt.stop_blocked(block_here(self.attempt, "call", self.operation, cause))
+        raise Suspended
 
     async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:
         abandoned = e.OperationAbandoned(
@@ -231,7 +240,8 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
     finally:
         attempt.end_operation(operation)
     assert isinstance(answered.result, e.ToolCallFinished)
-    return result_of(answered.result, call.value_type, f"the result of tool {call.name}")
+    result = answered.result
+    return attempt.read(operation, lambda: result_of(result, call.value_type, f"the result of tool {call.name}"))
 
 
 class Forbidden(Exception):

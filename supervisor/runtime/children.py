@@ -166,7 +166,9 @@ class ChildRun(Run[R]):
         finally:
             attempt.end_operation(operation)
         assert ended is not None
-        return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
+        return attempt.read(
+            operation, lambda: outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
+        )
 
     async def result(self) -> R:
         return (await self.outcome()).value

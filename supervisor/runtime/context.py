@@ -112,7 +112,7 @@ class LocalContext(Context):
             record = await attempt.take(operation)
         finally:
             attempt.end_operation(operation)
-        value: R = self._value(record, hint_of(fn, "return"), fn.__qualname__)
+        value: R = attempt.read(operation, lambda: self._value(record, hint_of(fn, "return"), fn.__qualname__))
         return value
 
     async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:

@@ -21,7 +21,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.masking import unmask
 from supervisor.core.questions import check_answer
 from supervisor.core.rules import Rule
-from supervisor.core.session import Operation
+from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import (
     Answer,
     Approval,
@@ -64,7 +64,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     asking, answer = store.find_asking(approval), _answer(store, approval, decision)
     if asking is None or answer is None:
         return Verdict(kind="unknown", approval=approval)
-    won: list[tuple[str, e.ApprovalDecided | e.QuestionAnswered]] = []
+    won: list[tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered]] = []
 
     def plan(view: View) -> list[Entry]:
         won.clear()
@@ -78,16 +78,24 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
             return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))]
         rule = None if answer.rule is None else runner.rules.book(view).find_same(answer.rule) or answer.rule
         event = _event(record, answer, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
-        won.append((state.facts.root, event))
+        won.append((state, event))
         added = () if rule is None else runner.rules.add(view, rule, by, now, approval)
         return [(session, event), *added, *runner.follow(state, event)]
 
     await runner.journal.append(plan)
     if not won:
         return _lost(store, approval, decision)
-    root, event = won[0]
-    status, rule, running = _STATUS[answer.decision], getattr(event, "rule", None), _is_running(store, root)
-    return Verdict(kind="won", approval=approval, status=status, by=by, decided_at=event.at, rule=rule, running=running)
+    state, event = won[0]
+    return Verdict(
+        kind="won",
+        approval=approval,
+        status=_STATUS[answer.decision],
+        by=by,
+        decided_at=event.at,
+        rule=getattr(event, "rule", None),
+        running=_is_running(store, state.facts.root),
+        blocked=state.blocked is not None,
+    )
 
 
 def _lost(store: Store, approval: str, decision: Decision) -> Verdict:
@@ -105,6 +113,7 @@ def _lost(store: Store, approval: str, decision: Decision) -> Verdict:
         decided_at=now.decided_at,
         rule=now.rule,
         running=running,
+        blocked=(row := store.get_session(now.session)) is not None and row.blocked is not None,
     )
 
 

@@ -13,6 +13,7 @@ from supervisor.core.errors import InvalidInput, Suspended
 from supervisor.core.restarts import failed_steps
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.ending import Ending
+from supervisor.runtime.parting import path_block
 from supervisor.runtime.tracebacks import describe, secret_values, traceback_of
 
 
@@ -61,7 +62,10 @@ def ending_of(
     attempt could mend those (core/restarts.py). None means that there is no ending: another attempt follows, or the
     process is going down. Raises what is to end the process."""
     error = _own_error(raised)
-    return _ending(attempt, returned, error), frozenset() if _unasked(attempt) else failed_steps(error)
+    if attempt.fate is None and attempt.memory.oldest_unclaimed(attempt.state) is not None:
+        how = "the agent returned" if error is None else f"the agent raised {describe(error)}"
+        attempt.stop_blocked(path_block(attempt, how, error))
+    return _ending(attempt, returned, error), failed_steps(error)
 
 
 def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) -> Ending | None:
@@ -74,25 +78,16 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
             partial = _partial(returned[0])
         raised = _raised(attempt, error)
         return Ending(kind=fate.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
-    unasked = _unasked(attempt)
     if error is None and not returned:  # a group of nothing else
         error = _stray()
     if error is not None:
-        cause = describe(error) + (f"; {attempt.diverged().cause}" if unasked else "")
-        return Ending(kind="failed", cause=printable(cause), partial=partial, **_raised(attempt, error))
-    if unasked:
-        return Ending(kind="failed", cause=printable(attempt.diverged().cause), partial=partial)
+        return Ending(kind="failed", cause=printable(describe(error)), partial=partial, **_raised(attempt, error))
     try:
         value = to_json(returned[0], f"the result of agent {attempt.spec.name}")
         from_json(value, attempt.spec.return_type, f"the result of agent {attempt.spec.name}")
     except InvalidInput as misfit:
         return Ending(kind="failed", cause=printable(str(misfit)), partial=partial)
     return Ending(kind="succeeded", value=value)
-
-
-def _unasked(attempt: Attempt) -> list[str]:
-    """Return what the journal holds and the agent did not ask for again: it has taken another path."""
-    return [op for op in attempt.memory.unclaimed if attempt.state.operations[op].state != "abandoned"]
 
 
 def _partial(value: Any) -> Any:

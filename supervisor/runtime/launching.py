@@ -48,7 +48,9 @@ class Launcher:
         self._runner.refusals.pop(root, None)
         self._runner.took_up(root)
         for row in self._runner.journal.store.find_sessions(root=root, is_open=True):
-            if not row.is_asleep:
+            if row.blocked is not None:
+                self._runner.blocked.found(row.id)
+            if not row.is_asleep or row.blocked is not None:
                 self.launch(row.id)
             elif row.due_at is not None:
                 self.wake_at(row.id, self._runner.clock.timer(row.due_at))
@@ -75,7 +77,7 @@ class Launcher:
 
     def launch(self, session: str) -> None:
         """Begin another attempt, if the session can go on."""
-        if self._runner.is_closed:
+        if self._runner.is_closed or self._runner.blocked.stands(session):
             return
         if session in self.under_way:
             self.again.add(session)  # what came now may be what the launch under way has not seen
@@ -95,7 +97,7 @@ class Launcher:
                 if spec is not None:
                     await self._begin_in_turn(session, spec)
         except UnknownAgent as error:
-            self._runner.refuse(session, f"its agent cannot be run here: {error}")
+            await self._block(session, f"its agent cannot be run here: {error}")
         except StoreError as error:
             self._runner.refuse_for(session, error)
         finally:
@@ -107,6 +109,13 @@ class Launcher:
                 if is_wanted:
                     self.launch(session)
             self._runner.note_change()
+
+    async def _block(self, session: str, reason: str) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._runner.blocked.fail_to_load(session, reason)
+        except StoreError as error:
+            self._runner.refuse_for(session, error)
 
     async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:
         """Load a session and its agent; None if it was told to end, which is then seen to."""

@@ -23,6 +23,7 @@ from supervisor.core.errors import (
     InvalidInput,
     NotEntitled,
     NotFound,
+    RunBlocked,
     SessionConflict,
     StoreDied,
     StoreError,
@@ -63,7 +64,7 @@ from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
-from supervisor.runtime.views import session_views
+from supervisor.runtime.views import block_of, session_views
 
 log = FactLog(__name__)
 
@@ -360,6 +361,18 @@ class LocalSupervisor(Supervisor):
         refused = refusals.get(session) or refusals.get(self.root_of(session))
         if refused is not None:
             raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost, resume it afterwards")
+
+    def check_not_blocked(self, session: str) -> None:
+        """Raise RunBlocked if a session or one below it is blocked, and no attempt is trying it here now (R1)."""
+        root, blocked = self.root_of(session), self._runner.blocked
+        if self.store.owns(root):
+            found = [self.get_row(each) for each in sorted(blocked.known & blocked.tried)]
+        else:
+            found = [row for row in self.store.find_sessions(root=root, is_open=True) if row.blocked is not None]
+        for row in found:
+            block = block_of(self.store, row) if row.root == root and self.is_below(row.id, session) else None
+            if block is not None and not block.is_presumed:
+                raise RunBlocked(row.id, block)
 
     @property
     def refusals(self) -> Mapping[str, str]:

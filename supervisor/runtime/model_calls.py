@@ -130,7 +130,8 @@ class RefusedCall(Call):
         yield finished(self.operation, self.now(), "error", self._text, self._details)
 
     def check(self, arguments: msgspec.Raw) -> None:
-        """There is nothing that they could fit."""
+        """There is nothing that they could fit: a call that was accepted when its tool was another is blocked (R1)."""
+        raise InvalidInput(self._text)
 
     async def perform(self, arguments: None, *, is_executing: bool) -> None:
         """Say so to a call that was accepted when its tool was another."""

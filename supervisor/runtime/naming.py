@@ -24,7 +24,7 @@ from supervisor.runtime.tasks import current_coroutine, is_alive
 
 
 class Names:
-    __slots__ = ("_claimants", "_counts", "_floor", "_saving", "open")
+    __slots__ = ("_claimants", "_counts", "_floor", "_saving", "asked", "open")
 
     def __init__(self, state: SessionState) -> None:
         self._counts = dict(state.counts)
@@ -33,6 +33,8 @@ class Names:
         """The coroutine of the task that did each operation last."""
         self._saving: dict[str, int] | None = None
         """Of a save that is about to be committed: how many lie behind it, where not all do."""
+        self.asked: dict[str, tuple[str, str, Any]] | None = None
+        """While an attempt replays: kind, name and arguments of what the agent asks for (runtime/parting.py)."""
         self.open: dict[str, Asked | None] = {}
         """What does not lie behind the agent: operations, timed blocks and task groups; and of what is new to the
         journal, when the agent asked for it."""
@@ -41,7 +43,10 @@ class Names:
         """Return an operation's id. Raises InvalidInput if two live tasks do the same."""
         key = operation_key(branch, kind, name, arguments)
         self._claim(key, f"{kind} {name}")
-        return self._next(key)
+        operation = self._next(key)
+        if self.asked is not None:
+            self.asked[operation] = kind, name, arguments
+        return operation
 
     def of_block(self, branch: str, kind: str, arguments: Any) -> tuple[str, int]:
         """Return the id of a block, and how many identical ones it stands in: each depth counts for itself, since the

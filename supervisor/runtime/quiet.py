@@ -1,5 +1,5 @@
 """Quiet attempts: those that only wait. They are passivated after a while, and known to be no crash loop; those that
-are blocked in their own memory have diverged.
+get no further in their replay are blocked (runtime/blocked.py).
 
 Rules
 - Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
@@ -8,27 +8,32 @@ Rules
 - While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by
   itself. What would only expire waits for people: a program that asks does not stay for a "no" of its own.
 - A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
-- A re-run that is blocked because the agent does not ask for what its journal holds, and asks for nothing else, has
-  diverged after its `inactivity_timeout` (R1). What code of its own it waits for meanwhile cannot be seen from here, so
-  it has as long for that as its declaration gives it for silence.
+- A replay in which the agent's only task waits for what the agent does not ask for is blocked (R1). If the agent has
+  other tasks, what code of its own they wait for cannot be seen from here: it is presumed to be blocked after
+  PRESUMED_AFTER, and has as long as its declaration gives for silence.
 """
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.errors import Suspended
 from supervisor.core.session import ASKING, SessionState
 from supervisor.runtime.alarm import Alarm, Appointment
 from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.blocked import unblocked
 from supervisor.runtime.journal import View
+from supervisor.runtime.parting import path_block
 
 if TYPE_CHECKING:
     from supervisor.runtime.runner import Runner
 
 SETTLED_AFTER = 0.1  # seconds of quiet that are no accident of scheduling
+PRESUMED_AFTER = 5.0  # seconds of silence in a replay after which a run is presumed to be blocked
+STOPPED_ASKING = "the agent asks for nothing more"
 
 
 class Quiet:
@@ -84,8 +89,9 @@ class Quiet:
             is_same = attempt.is_quiet and attempt.rest == rest
             if not is_same or state.cancel is not None or any(state.is_answered(key) for key in keys):
                 return []
+            now = self._runner.clock.now()
             due_at = min(attempt.timers.values(), key=self._runner.clock.timer, default=None)
-            return [e.RunPassivated(at=self._runner.clock.now(), waiting_for=keys, due_at=due_at)]
+            return [*unblocked(attempt, state, now), e.RunPassivated(at=now, waiting_for=keys, due_at=due_at)]
 
         await self._append(attempt, plan)
 
@@ -102,25 +108,44 @@ class Quiet:
             except Suspended:
                 return  # it was stopped meanwhile, which is all that this could have done
 
-    def look_for_divergence(self, attempt: Attempt) -> None:
-        """Look again in a while whether a re-run that is blocked has asked for anything.
+    def look_for_parting(self, attempt: Attempt) -> None:
+        """Look, for as long as an attempt replays, whether it gets any further (R1).
 
-        Neither a model call nor a loop that was held is divergence: one has a budget, the other is nobody's fault.
+        Neither a model call nor a loop that was held is a block: one has a budget, the other is nobody's fault. So
+        silence is counted on the alarm's clock, from which lag is taken.
         """
-        alarm, claims = self._runner.alarm, attempt.claims
-        lag = alarm.lag
+        if attempt.is_looked_at:
+            return
+        attempt.is_looked_at = True
+        alarm, budget = self._runner.alarm, attempt.spec.inactivity_timeout
+        presumed_after = min(PRESUMED_AFTER, budget)
 
         def look() -> None:
-            if attempt.fate is not None or not attempt.blocked or not attempt.memory.is_replaying:
+            if attempt.fate is not None or attempt.has_ended or not attempt.memory.is_replaying:
+                attempt.is_looked_at = False
                 return
-            is_all_blocked = attempt.in_flight == attempt.blocked + sum(attempt.waiting.values())
-            could_ask = not attempt.watch.is_working and alarm.lag == lag
-            if is_all_blocked and could_ask and attempt.claims == claims:
-                attempt.stop(attempt.diverged())
-            else:
-                self.look_for_divergence(attempt)
+            waits = attempt.blocked + sum(attempt.waiting.values())
+            is_silent = 0 < waits == attempt.in_flight and not attempt.watch.is_at_work
+            silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
+            if silent_for >= budget or (silent_for > 0 and is_alone(attempt)):
+                attempt.stop_blocked(path_block(attempt, STOPPED_ASKING))
+            elif silent_for >= presumed_after:
+                block = replace(path_block(attempt, STOPPED_ASKING), is_presumed=True)
+                self._runner.start_soon(self._runner.blocked.presume, attempt, block)
+            due = presumed_after if silent_for < presumed_after else budget
+            alarm.at(anyio.current_time() + max(due - silent_for, SETTLED_AFTER), look)
 
-        alarm.at(anyio.current_time() + attempt.spec.inactivity_timeout, look)
+        alarm.at(anyio.current_time() + SETTLED_AFTER, look)
+
+
+def is_alone(attempt: Attempt) -> bool:
+    """Whether the attempt has one task, and that waits for the replay."""
+    waits = attempt.blocked + sum(attempt.waiting.values())
+    if (attempt.in_flight, waits) != (1, 1) or attempt.timers or attempt.strangers is None:
+        return False
+    tasks = anyio.get_running_tasks()
+    may_be_its_own = {task.id for task in tasks if task.parent_id is None} - attempt.strangers
+    return not may_be_its_own and all(task.parent_id != attempt.task for task in tasks)
 
 
 class _Queue:

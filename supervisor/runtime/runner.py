@@ -28,6 +28,7 @@ from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.background import Jobs, NoJobs
 from supervisor.runtime.bell import Bell
+from supervisor.runtime.blocked import Blocked
 from supervisor.runtime.clock import Clock
 from supervisor.runtime.concluding import Concluding
 from supervisor.runtime.context import LocalContext
@@ -48,6 +49,8 @@ from supervisor.runtime.watchdog import Watchdog
 
 log = FactLog(__name__)
 
+FEW: Final = 100  # attempts in memory up to which it is worth looking at all tasks when another one replays
+
 
 class Raised:
     """What the agent of a run raised, in the process in which it ran."""
@@ -67,6 +70,7 @@ class Runner:
         self.quiet = Quiet(self, passivate_after)
         self.live: dict[str, Attempt] = {}
         self.launcher = Launcher(self)
+        self.blocked = Blocked(self)
         self.concluding = Concluding(self)
         self.refusals: dict[str, str] = {}
         """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
@@ -182,8 +186,12 @@ class Runner:
     def grew_quiet(self, attempt: Attempt) -> None:
         self.quiet.look_at(attempt)
 
-    def is_blocked(self, attempt: Attempt) -> None:
-        self.quiet.look_for_divergence(attempt)
+    def waits_for_replay(self, attempt: Attempt) -> None:
+        self.quiet.look_for_parting(attempt)
+
+    def follows(self, attempt: Attempt) -> None:
+        if attempt.state.blocked is not None:
+            self.blocked.look_for_end(attempt)
 
     def stopped(self, attempt: Attempt) -> None:
         assert attempt.fate is not None
@@ -255,6 +263,7 @@ class Runner:
                 self._tell(attempt, row.event)
             elif type(row.event) in _WAKING and not isinstance(sleepers.get(row.session), e.CancelRequested):
                 sleepers[row.session] = row.event
+            self.blocked.published(row.session, row.event)
             if isinstance(row.event, e.RunFinished):
                 self.concluding.endings.pop(row.session, None)
                 self.survivors.forget(row.session)
@@ -305,11 +314,16 @@ class Runner:
         with self:
             returned: list[Any] = []
             raised: BaseException | None = None
+            attempt.task = anyio.get_current_task().id
+            if attempt.memory.is_replaying and len(self.live) <= FEW:
+                attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
             try:
                 with attempt.external, attempt.inner:
                     own(attempt.settling)
                     attempt.settling.begin()
-                    given = attempt.spec.decode_input(attempt.state.input)
+                    given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
+                    if not attempt.memory.is_replaying:
+                        self.follows(attempt)
                     returned.append(await attempt.spec.fn(LocalContext(attempt), *given))
                     await wait_for_children(attempt)
             except BaseException as error:  # noqa: BLE001 # it is looked at next, and raised again if it is not the agent's
@@ -324,8 +338,11 @@ class Runner:
             ending, failed = ending_of(attempt, returned, raised)
             attempt.watch.disarm()
             if ending is None:
-                sleeps = attempt.fate is not None and attempt.fate.kind == "passivated"
-                await self.concluding.settle(attempt)
+                sleeps = attempt.fate is not None and attempt.fate.kind in ("passivated", "blocked")
+                if attempt.block is not None:
+                    await self.blocked.settle(attempt, attempt.block)
+                else:
+                    await self.concluding.settle(attempt)
             elif not attempt.has_ended:
                 self.alarm.take_back(attempt.overdue)
                 ending = await restart_or_end(attempt, ending, failed)

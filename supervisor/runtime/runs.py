@@ -61,6 +61,7 @@ class LocalRun(Run[R]):
                 if (ended := self._look()) is not None:
                     return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
                 self._supervisor.check_running(self.session)
+                self._supervisor.check_not_blocked(self.session)
                 await self._supervisor.hub.news(end_key(self.session)).wait()
 
     async def result(self) -> R:

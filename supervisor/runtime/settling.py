@@ -18,16 +18,18 @@ Rules
   instrument that raises, and every run would hang.
 """
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import sniffio
 from anyio.lowlevel import RunVar
 
 from supervisor.logs import FactLog
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = FactLog(__name__)
 
@@ -185,7 +187,10 @@ class _TrioProbe:
 class _LoopProbe:
     """Covers `call_soon` of an asyncio loop, while anything is hot."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
+        import asyncio  # as for trio
+
+        self._current_task = asyncio.current_task
         self._loop = loop
         self._usual: Any = loop.call_soon
         self._before: list[Any] = []
@@ -204,11 +209,11 @@ class _LoopProbe:
             return
         self._cover()
         settling.hot += 1
-        self._now, self._depth, self._taker = settling, 0, asyncio.current_task(self._loop) or self
+        self._now, self._depth, self._taker = settling, 0, self._current_task(self._loop) or self
         self._usual(self._leave, settling)
 
     def runs(self, settling: Settling) -> bool:
-        return self._now is settling and (self._taker is None or self._taker is asyncio.current_task(self._loop))
+        return self._now is settling and (self._taker is None or self._taker is self._current_task(self._loop))
 
     def _cover(self) -> None:
         self._marks += 1
@@ -272,11 +277,13 @@ def _find_probe() -> _Probe:
 def _make_probe() -> _Probe:
     if sniffio.current_async_library() == "trio":
         return _TrioProbe()
+    import asyncio
+
     loop = asyncio.get_running_loop()
     return _LoopProbe(loop) if _can_be_covered(loop) else _Blind()
 
 
-def _can_be_covered(loop: asyncio.AbstractEventLoop) -> bool:
+def _can_be_covered(loop: "asyncio.AbstractEventLoop") -> bool:
     """Whether an attribute of the loop goes before the method of its class."""
     place, usual = getattr(loop, "__dict__", {}), loop.call_soon
     if "call_soon" in place:

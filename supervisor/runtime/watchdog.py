@@ -61,11 +61,13 @@ class Watchdog:
         self._next = self.look_at(self.coarse + self._pace, self._tick) if self._ticks else None
 
 
-class Work(msgspec.Struct, frozen=True, eq=False):
-    """A step in flight, or a model call, which has no name; `since` is an instant of the watchdog's clock."""
+class Work(msgspec.Struct, eq=False):
+    """A step in flight, or a model call, which has no name; `since` is an instant of the watchdog's clock. `held`: how
+    many operations inside it wait for the replay."""
 
     name: str
     since: float
+    held: int = 0
 
 
 _CALL: Final[ContextVar[Work | None]] = ContextVar("supervisor_model_call", default=None)
@@ -120,6 +122,23 @@ class Watch:
     def is_working(self) -> bool:
         """Whether a step or a model call is in flight."""
         return bool(self.work)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a step or a model call is in flight in which nothing waits for the replay."""
+        return any(not work.held for work in self.work)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Something waits for the replay; if it is inside a model call, that is not at work."""
+        if (call := self._call) is None:
+            yield
+            return
+        call.held += 1
+        try:
+            yield
+        finally:
+            call.held -= 1
 
     def left(self) -> tuple[float, float] | None:
         """Return how much is left of which budget, in seconds; None while nothing can expire."""

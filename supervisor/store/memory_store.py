@@ -188,7 +188,8 @@ class MemoryStore(Store):
     def counts(self) -> Counts:
         since = next((oldest.created_at for oldest in self.find_approvals(limit=1)), None)
         count_open = sum(entry.finished is None for entry in self._sessions.values())
-        return Counts(len(self._sessions), count_open, len(self._pending), since)
+        blocked = sum(entry.blocked is not None and entry.finished is None for entry in self._sessions.values())
+        return Counts(len(self._sessions), count_open, len(self._pending), since, blocked)
 
     def measure(self, root: str) -> tuple[int, int]:
         sizes = [len(entry[2]) for name in self._tree({root}) for entry in self._journals[name]]

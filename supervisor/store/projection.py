@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from supervisor.abc import Row
 from supervisor.core import events as e
+from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
 from supervisor.core.rows import EncodedRow
 from supervisor.core.session import WAKING
 from supervisor.core.standing import RULES
 
-_MOVING: Final = {e.RunStarted, e.ImportStarted, *e.SLEEPING, *WAKING, *e.ANSWERS}
+_MOVING: Final = {e.RunStarted, e.ImportStarted, e.RunBlocked, e.RunUnblocked, *e.SLEEPING, *WAKING, *e.ANSWERS}
 """What changes a session's entry."""
 _ENDING: Final = (
     e.QuestionAnswered,
@@ -46,7 +47,8 @@ ROUGHLY: Final = timedelta(hours=1)
 
 class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     """A session in the index. `created` and `finished` (an import has finished when it starts) are positions; what it
-    waits for, and until when, is set only while it is asleep."""
+    waits for, and until when, is set only while it is asleep. One that is blocked waits for BLOCKED, and for the
+    position of the entry that says why."""
 
     id: str
     root: str
@@ -55,6 +57,12 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     waiting_for: tuple[str, ...] | None = None
     due_at: datetime | None = None
     finished: int | None = None
+
+    @property
+    def blocked(self) -> int | None:
+        """The position of the entry that says why it is blocked; None if it is not."""
+        is_blocked = self.waiting_for is not None and self.waiting_for[:1] == (BLOCKED,)
+        return int(self.waiting_for[1]) if self.waiting_for is not None and is_blocked else None
 
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
@@ -149,7 +157,12 @@ class Draft:
         if old is None:
             return
         waiting_for, due_at, finished = old.waiting_for, old.due_at, old.finished
-        if isinstance(event, e.SLEEPING):
+        if isinstance(event, e.RunBlocked):
+            waiting_for, due_at = (BLOCKED, str(row.position)), None
+        elif waiting_for is not None and waiting_for[:1] == (BLOCKED,):
+            if isinstance(event, e.RunUnblocked | e.RunStarted | e.RunFinished):
+                waiting_for = None
+        elif isinstance(event, e.SLEEPING):
             waiting_for, due_at = event.waiting_for, event.due_at
         elif waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in waiting_for):
             waiting_for = due_at = None

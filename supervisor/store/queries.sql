@@ -100,9 +100,10 @@ SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id
 SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.number
  WHERE t.root = (SELECT position FROM event WHERE id = ?) AND a.asked > ? ORDER BY a.asked;
 
--- counts: sessions, open ones, pending approvals; each from an index alone
+-- counts: sessions, open ones, pending approvals, blocked sessions; all but the last from an index alone
 SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finished IS NULL),
-       (SELECT count(*) FROM approval WHERE status IS NULL);
+       (SELECT count(*) FROM approval WHERE status IS NULL),
+       (SELECT count(*) FROM session WHERE finished IS NULL AND waiting_for LIKE '["blocked",%');
 
 -- owner_of_tree: who has, or had, a tree
 SELECT o.id, o.host, o.pid, o.since FROM tree AS t CROSS JOIN owner AS o ON o.number = t.owner WHERE t.root = ?;

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.blocking import Block
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState, replay
@@ -60,6 +61,7 @@ FIELDS = {
     "ImportFinished": {"messages": 1},
     "RunPassivated": {"waiting_for": CALLS[:1]},
     "RunRestarted": {"kind": "failed", "cause": "StepFailed", "number": 1, "due_at": AT},
+    "RunBlocked": {"block": Block(why="path", cause="the agent returned")},
     "CardBegun": {"channel": "web"},
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
@@ -179,6 +181,8 @@ def values_of(type_):
         return st.lists(values_of(args[0]), max_size=2).map(tuple) if ... in args else st.tuples(*map(values_of, args))
     if origin is dict:
         return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=2)
+    if isinstance(type_, type) and issubclass(type_, Block):
+        return events_of(type_)
     return _VALUES[type_]
 
 

@@ -72,6 +72,8 @@ CancelRequested           .         .         .         stopping  .         .
 OperationRecalled         .         .         .         open      stopping  .
 RunPassivated             .         .         .         open      .         .
 RunRestarted              .         .         .         open      .         .
+RunBlocked                .         .         .         open      .         .
+RunUnblocked              .         .         .         open      .         .
 CardBegun                 .         .         .         open      stopping  finished
 CardPosted                .         .         .         open      stopping  finished
 CardFailed                .         .         .         open      stopping  finished

@@ -178,7 +178,7 @@ async def test_a_restart_that_was_due_is_made_however_long_ago():
     """R5: the run has no operation that is open, and its next attempt has an instant."""
     ran.clear()
     store = await left_by_another_process(failing_once)
-    assert replayed(store, "left").next_due_at is not None
+    assert replayed(store, "left").due_at
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
         with anyio.fail_after(5 * LOOK):

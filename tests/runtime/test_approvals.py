@@ -13,6 +13,7 @@ from supervisor import (
     InvalidInput,
     MemoryStore,
     NotFound,
+    RunBlocked,
     SqliteStore,
     StoreRefused,
     agent,
@@ -325,8 +326,8 @@ async def test_a_denial_is_a_result_that_says_who_and_why():
         assert ran == []
 
 
-async def test_a_call_whose_defaults_changed_after_it_was_approved_is_refused():
-    """A9: immediately before the effect the digest, with defaults filled in, is checked again."""
+async def test_a_call_whose_defaults_changed_after_it_was_approved_is_blocked():
+    """A9, R1: immediately before the effect the digest, with defaults filled in, is checked again; nothing is spent."""
 
     @tool(name="deploy")
     async def deploy_to_all(target: str, count: int = 1000) -> None:
@@ -346,8 +347,15 @@ async def test_a_call_whose_defaults_changed_after_it_was_approved_is_refused():
     tools[0] = deploy_to_all
     async with opened(store) as supervisor:
         await supervisor.decide(asked, Approve(by="ana"))
-        assert (await supervisor.outcome("s")).value == ["error", "none"]
+        with pytest.raises(RunBlocked) as caught:
+            await supervisor.outcome("s")
+        assert caught.value.block.why == "call"
     assert ran == []
+    tools[0] = deploy
+    async with opened(store) as supervisor:
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == ["ok", "done"]
+    assert len(ran) == 1
 
 
 async def test_a_cancel_between_decision_and_effect_runs_nothing():

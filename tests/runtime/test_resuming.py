@@ -6,7 +6,18 @@ import anyio
 import pytest
 from scenes import ForkingStore, events, fork, knowing_no_agents, names, opened, replayed
 
-from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, SqliteStore, StepFailed, agent, tool
+from supervisor import (
+    Approve,
+    Context,
+    Deny,
+    InvalidInput,
+    MemoryStore,
+    RunBlocked,
+    SqliteStore,
+    StepFailed,
+    agent,
+    tool,
+)
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -397,8 +408,8 @@ async def _fails_early(ctx: Context) -> str:
 
 @pytest.mark.parametrize("changed", [_calls_another, _returns_early, _passes_other_arguments, _fails_early])
 @pytest.mark.parametrize("is_decided", [False, True])
-async def test_an_agent_that_changed_is_diverged_and_runs_nothing(changed, is_decided):
-    """R1: it fails, names what it did not ask for again, and its approvals are withdrawn."""
+async def test_an_agent_that_changed_is_blocked_and_runs_nothing(changed, is_decided):
+    """R1: it names what it did not ask for again; nothing is withdrawn or spent, and the old code goes on."""
     bodies = []
 
     @agent
@@ -421,13 +432,18 @@ async def test_an_agent_that_changed_is_diverged_and_runs_nothing(changed, is_de
         if is_decided:
             await supervisor.decide(approval.id, Approve(by="ana"))
         (run,) = await supervisor.resume("s")
-        outcome = await run.outcome()
-        assert outcome.kind == "failed"
-        assert "diverged" in outcome.cause
-        assert "call:asked" in outcome.cause
-        assert supervisor.find_approvals() == []
-        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == ("same" if is_decided else "gone")
+        with pytest.raises(RunBlocked) as caught:
+            await run.outcome()
+        assert caught.value.block.why == "path"
+        assert supervisor.get_session("s").status == "blocked"
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == ("same" if is_decided else "won")
     assert effects == ["first"]
+    bodies.append(original)
+    async with opened(killed) as supervisor:
+        (run,) = await supervisor.resume("s")
+        assert await run.result() == "ok"
+        assert supervisor.get_session("s").status == "completed"
+    assert effects == ["first", "second"]
 
 
 async def test_an_agent_that_replays_slowly_has_not_diverged():

@@ -81,15 +81,17 @@ async def test_a_run_keeps_the_version_that_it_began_with(monkeypatch, is_agent)
     assert await finish(store) == "new 2 again"
 
 
-async def test_a_version_that_is_not_declared_leaves_the_run_untouched(monkeypatch):
+async def test_a_version_that_is_not_declared_blocks_the_run(monkeypatch):
     """R10: nothing runs under other code than it began with; the text says which versions there are."""
     store = await left_waiting(deployed(monkeypatch, "ship", agent(version="1.5")(old_code)), "prod")
     deployed(monkeypatch, "ship", agent(version="2", versions={"1": old_code})(new_code))
     async with opened(store) as supervisor:
         await supervisor.resume("s")
         await anyio.sleep(1)
-        assert "1.5" in supervisor.refusals["s"]
-        assert supervisor.get_session("s").status == "waiting_approval"
+        view = supervisor.get_session("s")
+        assert (view.status, view.blocked.why) == ("blocked", "agent")
+        assert "1.5" in view.blocked.cause
+        assert len(view.pending_approvals) == 1
     deployed(monkeypatch, "ship", agent(version="2", versions={"1.5": old_code})(new_code))
     assert await finish(store) == "old 1.5 prod"
 

@@ -39,7 +39,18 @@ _SIGNS: Final[dict[State, tuple[str, str]]] = {
 """In the order in which they need somebody."""
 _IN_FULL: Final = ("asks", "trouble", "failed")
 """What is shown one by one as far as there is room; of the others all, or a count."""
-_KINDS: Final = ("approval", "call", "model_call", "step", "unknown", "back_off", "timer", "message", "children")
+_KINDS: Final = (
+    "blocked",
+    "approval",
+    "call",
+    "model_call",
+    "step",
+    "unknown",
+    "back_off",
+    "timer",
+    "message",
+    "children",
+)
 """Of several things that a run is at, the first of these stands for it."""
 _PAUSES: Final = {"approval": "you", "call": "call", "timer": "timer", "message": "message", "children": "child"}
 _WORDS: Final = {
@@ -112,8 +123,8 @@ def _is_short(each: Activity) -> bool:
 
 
 def _is_failing(each: Activity) -> bool:
-    """Whether it has failed, and is run again."""
-    return any(doing.kind == "back_off" for doing in each.doing)
+    """Whether it has failed and is run again, or its code cannot follow it."""
+    return any(doing.kind in ("back_off", "blocked") for doing in each.doing)
 
 
 def _waits(doing: Doing) -> bool:
@@ -278,6 +289,8 @@ def _told(doing: Doing, now: datetime) -> str:
             return call_text(doing.name, _shortened(doing.arguments))
         case "step":
             return f"step {visible(doing.name)}"
+        case "blocked":
+            return f"blocked: {visible(doing.name)}"
         case "children":
             return f"waits for {visible(doing.name) if doing.count == 1 and doing.name else _many(doing.count)}"
         case "timer" | "back_off" if doing.until is not None:

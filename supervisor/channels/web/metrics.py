@@ -40,6 +40,9 @@ async def show_metrics(call: Call) -> Response:
         *_family("supervisor_info", "gauge", "This program.", {version: 1}),
         *_family("supervisor_sessions", "gauge", "Sessions in the store.", {"": counts.sessions}),
         *_family("supervisor_sessions_open", "gauge", "Sessions that have not ended.", {"": counts.open_sessions}),
+        *_family(
+            "supervisor_sessions_blocked", "gauge", "Sessions that code cannot follow.", {"": counts.blocked_sessions}
+        ),
         *_family("supervisor_approvals_pending", "gauge", "What waits for people.", {"": counts.pending_approvals}),
         *_family("supervisor_approval_oldest_seconds", "gauge", "Since when the oldest waits.", {"": waited}),
         *_family("supervisor_event_streams", "gauge", "Clients that listen.", {"": call.site.streams.count}),

@@ -50,6 +50,7 @@ MOST_ROWS: Final = 5_000
 FILTERS: Final = {
     "": "all",
     "waiting_approval": "waiting",
+    "blocked": "blocked",
     "active": "active",
     "completed": "completed",
     "error": "error",
@@ -211,7 +212,7 @@ async def newest(
     """Return root sessions of a status, the newest first, of those before a position. Looks back window by window, so
     that a page costs what it shows, and nobody else waits while it looks for what is rare."""
     found = list[SessionView]()
-    is_open = True if status in ("active", "waiting_approval") else None
+    is_open = True if status in ("active", "waiting_approval", "blocked") else None
     while before > 0 and len(found) < most:
         views = find_sessions(after=max(0, before - WINDOW) - 1, limit=WINDOW, is_open=is_open)
         roots = [view for view in views if view.parent is None and view.position < before]
@@ -278,8 +279,7 @@ def _journals(visit: Visit, node: tree.Node) -> dict[str, list[Row]]:
 async def say(visit: Visit) -> Response:
     session, text = visit.path("id"), visit.form.get("text", "")
     view = visit.supervisor.get_session(session)
-    pending = view.pending_approvals
-    if await visit.site.guard.refuse_to_hear(visit.supervisor, visit.person, text, pending) is not None:
+    if not visit.site.guard.may_say(visit.person, text, view.pending_approvals):
         told = (
             "Not sent: only operators speak to sessions. Others may say yes or no, alone, to what they may decide here."
         )

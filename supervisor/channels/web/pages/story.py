@@ -161,6 +161,11 @@ class _Teller:
             case e.RunRestarted():
                 title = f"{event.kind}; it runs again (restart {event.number})"
                 self._add("life", event.at, title, event.cause, state="error")
+            case e.RunBlocked():
+                entry = f" at entry {event.block.entry}" if event.block.entry else ""
+                self._add("life", event.at, f"is blocked{entry}", event.block.cause, state="error")
+            case e.RunUnblocked():
+                self._add("life", event.at, "is not blocked any more")
             case e.CancelRequested():
                 self._add("life", event.at, "is being cancelled", event.reason or "", by=event.by, state="cancelled")
             case e.RunFinished():

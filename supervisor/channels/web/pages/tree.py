@@ -15,6 +15,7 @@ MOST_BELOW: Final = 50
 _TONES: Final[dict[str, Tone]] = {
     "active": "active",
     "waiting_approval": "waiting",
+    "blocked": "error",
     "completed": "ok",
     "error": "error",
 }
@@ -103,6 +104,8 @@ def words(view: SessionView) -> str:
         if kind == "succeeded" or not cause:
             return str(kind)
         return str(cause) if cause.startswith(kind) else f"{kind}: {cause}"
+    if view.status == "blocked":
+        return "blocked below" if view.blocked is None else f"blocked: {view.blocked.cause}"
     count = len(view.pending_approvals)
     if count:
         return "waits for 1 decision" if count == 1 else f"waits for {count} decisions"

@@ -1,0 +1,55 @@
+"""Blocked runs: today's code cannot follow what a run's journal holds (R1). Rules as in core/events.py.
+
+A blocked run has no outcome and begins nothing. Nothing of it is withdrawn or spent: decisions count, messages are
+kept, timers wait. It goes on when code that follows its journal is there.
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from supervisor.core.facts import Event
+
+BLOCKED: Final = "blocked"
+"""What a blocked run waits for, in the index; no operation and no session below a root has this name."""
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run is blocked, and where. The fields are a JSON contract."""
+
+    why: Literal["path", "value", "call", "agent"]
+    """path: the agent takes another path than its journal. value: a journaled value does not fit the code's type. call:
+    an open call's tool is gone, or would get other arguments than were shown. agent: the agent, or the version that
+    the run began with, cannot be loaded."""
+    cause: str
+    """One sentence: what the code did instead."""
+    entry: int | None = None
+    """The number, in its session, of the journal entry that the code does not follow."""
+    operation: str | None = None
+    """The operation of that entry."""
+    held: str = ""
+    """What that entry holds: kind, tool, arguments."""
+    held_at: datetime | None = None
+    where: str = ""
+    """The line of code that asked for something else, or raised: the innermost frame outside this package."""
+    in_agent: str = ""
+    """The line of the agent's own function."""
+    is_presumed: bool = False
+    """The agent may yet ask: it has only been silent for some seconds, and its attempt is still in memory."""
+
+
+class RunBlocked(Event, frozen=True, kw_only=True):
+    """The run cannot go on with today's code."""
+
+    block: Block
+
+
+class RunUnblocked(Event, frozen=True, kw_only=True):
+    """An attempt has asked for everything that the journal holds: the run goes on."""
+
+
+def is_known(known: Block, found: Block) -> bool:
+    """Whether an earlier attempt was blocked in the same way: then the journal does not say so twice."""
+    is_now_certain = known.is_presumed and not found.is_presumed
+    return not is_now_certain and msgspec.structs.replace(known, is_presumed=found.is_presumed) == found

@@ -1,0 +1,147 @@
+"""Blocked runs: the code of today cannot follow the journal of a run (R1, core/blocking.py).
+
+An attempt that finds so is stopped with the fate `blocked`. The append that says so checks again that the run is open
+and that nobody has cancelled it. Then the run leaves memory, without an outcome.
+
+Rules
+- A process tries a blocked run once, when it takes up the tree: code does not change within a process. An agent that
+  cannot be loaded is looked for again every LOOK_AGAIN seconds, since files may appear.
+- What arrives for a blocked run is kept, and wakes nothing. A cancel ends it without its code.
+- The same block is not journaled twice. An attempt that was blocked again is no barren one (R5).
+- The run is blocked until an attempt has asked for all that its journal holds, and has gone on from there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from supervisor.core import events as e
+from supervisor.core.blocking import Block, is_known
+from supervisor.core.encoding import printable
+from supervisor.core.errors import StoreError, Suspended
+from supervisor.core.session import SessionState
+from supervisor.logs import FactLog
+from supervisor.runtime.hub import end_key
+from supervisor.runtime.journal import Entry, View
+
+if TYPE_CHECKING:
+    from supervisor.runtime.attempt import Attempt
+    from supervisor.runtime.runner import Runner
+
+log = FactLog(__name__)
+
+LOOK_AGAIN: Final = 60.0
+SETTLED_AFTER: Final = 0.1  # seconds in which an attempt that has asked for everything may still be blocked
+
+
+class Blocked:
+    """The blocked runs of the trees that this process owns."""
+
+    def __init__(self, runner: "Runner") -> None:
+        self._runner = runner
+        self.known: set[str] = set()
+        """Sessions that are blocked, by their journals."""
+        self.tried: set[str] = set()
+        """Those of them that this process has tried, and cannot run."""
+
+    def found(self, session: str) -> None:
+        """A tree was taken up in which this session is blocked."""
+        self.known.add(session)
+
+    def published(self, session: str, event: e.AnyEvent) -> None:
+        """Take in what was committed."""
+        match event:
+            case e.RunBlocked():
+                self.known.add(session)
+                self._tell_those_who_wait(session)
+            case e.RunUnblocked() | e.RunFinished() | e.RunStarted():
+                self.known.discard(session)
+                self.tried.discard(session)
+            case _:
+                pass
+
+    def _tell_those_who_wait(self, session: str) -> None:
+        """Wake whoever waits for the end of a session that is blocked, or of one above it."""
+        store = self._runner.journal.store
+        while (row := store.get_session(session)) is not None:
+            self._runner.hub.publish(end_key(session))
+            session = row.parent or ""
+
+    def stands(self, session: str) -> bool:
+        """Whether a session is blocked and this process is not trying to run it now."""
+        return session in self.known and session in self.tried
+
+    async def settle(self, attempt: "Attempt", block: Block) -> None:
+        """Append that an attempt is blocked. Raises StoreError."""
+
+        def plan(view: View) -> list[Entry]:
+            state = view.session(attempt.session)
+            if state.phase != "open" or state.runs != attempt.run:
+                return []
+            return self._events(attempt.session, state, block)
+
+        self.tried.add(attempt.session)
+        await self._runner.journal.append(plan)
+        self._tell_those_who_wait(attempt.session)
+
+    async def presume(self, attempt: "Attempt", block: Block) -> None:
+        """Append that an attempt seems to be blocked; it stays in memory, and goes on if its code asks."""
+
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            if attempt.fate is None and attempt.memory.is_replaying and state.phase == "open":
+                yield from (event for _, event in self._events(attempt.session, state, block))
+
+        await _append(attempt, plan)
+
+    async def fail_to_load(self, session: str, reason: str) -> None:
+        """Append that a session's agent cannot be loaded, and look for it again later. Raises StoreError."""
+        block = Block(why="agent", cause=printable(reason))
+
+        def plan(view: View) -> list[Entry]:
+            state = view.session(session)
+            return self._events(session, state, block) if state.phase == "open" else []
+
+        self.tried.add(session)
+        await self._runner.journal.append(plan)
+        self._tell_those_who_wait(session)
+        self._runner.alarm.at(anyio.current_time() + LOOK_AGAIN, lambda: self._look_again(session))
+
+    def _look_again(self, session: str) -> None:
+        row = self._runner.journal.store.get_session(session)
+        if row is not None and row.blocked is not None and self._runner.journal.store.owns(row.root):
+            self.tried.discard(session)
+            self._runner.launcher.launch(session)
+
+    def _events(self, session: str, state: SessionState, block: Block) -> list[Entry]:
+        now = self._runner.clock.now()
+        if state.blocked is not None and is_known(state.blocked, block):
+            return [(session, e.AttemptSettled(at=now))] if state.barren else []
+        log.warning("run.blocked", session=session, why=block.why, cause=block.cause, entry=block.entry)
+        return [(session, e.RunBlocked(at=now, block=block))]
+
+    def look_for_end(self, attempt: "Attempt") -> None:
+        """The attempt of a blocked run has asked for everything: soon it is known to go on."""
+        due = anyio.current_time() + SETTLED_AFTER
+        self._runner.alarm.at(due, lambda: self._runner.start_soon(self._end, attempt))
+
+    async def _end(self, attempt: "Attempt") -> None:
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            return unblocked(attempt, state, self._runner.clock.now())
+
+        await _append(attempt, plan)
+
+
+def unblocked(attempt: "Attempt", state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
+    """Yield what says that a blocked run goes on, if it does."""
+    if state.blocked is not None and attempt.fate is None and not attempt.memory.is_replaying:
+        yield e.RunUnblocked(at=now)
+
+
+async def _append(attempt: "Attempt", plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
+    if attempt.fate is None and not attempt.has_ended:
+        try:
+            await attempt.append(plan)
+        except (Suspended, StoreError):
+            return  # it was stopped meanwhile, or the store has said so to everybody
