@@ -126,15 +126,15 @@ class Target:
 
     async def _try(self, approval: Approval, card: Card, rank: int) -> None:
         async with self._slots.taken(rank):
-            began, failure = anyio.current_time(), None
-            try:
-                if (asked := self._find_pending(approval)) is not None:
+            began, failure, asked = anyio.current_time(), None, self._find_pending(approval)
+            if asked is not None:
+                try:
                     with anyio.fail_after(self._channel.card_timeout):
                         await self._show(asked, card)
-            except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
-                failure = error
-                await self._note_failure(approval, card, error)
-            self._set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
+                except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
+                    failure = error
+                    await self._note_failure(approval, card, error)
+                self._set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
         card.is_under_way = False
         card.settled.set()
         if self._find_pending(approval) is None:

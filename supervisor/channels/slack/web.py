@@ -7,7 +7,8 @@ Rules
 - Somebody waits in front of the screen for a form, and for an answer: these have threads of their own, and never wait
   for cards that hang.
 - Slack says how fast is too fast, method by method: when a call is limited (429), the method pauses for as long as
-  Slack says, then its calls are made one after the other until one is taken.
+  Slack says. Its calls are made one after the other then, no faster than one in PACE seconds, until there was no limit
+  for LIMITED seconds.
 """
 
 import re
@@ -31,6 +32,8 @@ REQUEST_TIMEOUT: Final = 10  # seconds that one request may take
 AT_ONCE: Final = 4
 """Requests under way at the same time: Slack allows about one message a second and conversation, and short bursts. As
 many again for what somebody waits for."""
+PACE: Final = 1.0  # seconds from one call to the next of a method that was limited
+LIMITED: Final = 30.0
 AWAITED: Final = ("views.open", "chat.postEphemeral")
 """Methods that somebody waits for in front of the screen."""
 
@@ -61,8 +64,10 @@ class _Pace:
     """How fast a method may be called."""
 
     def __init__(self) -> None:
-        self.is_limited = False
         self.resumes_at = 0.0
+        """When it may be called next."""
+        self.limited_until = 0.0
+        """Until when its calls are made one after the other."""
         self.door = anyio.Lock()
 
 
@@ -124,10 +129,11 @@ class SlackWeb:
     async def _call(self, method: str, **how: Any) -> dict[str, Any]:
         pace = self._paces.setdefault(method, _Pace())
         while True:
-            if pace.is_limited:
+            if anyio.current_time() < pace.limited_until:
                 async with pace.door:
                     await anyio.sleep_until(pace.resumes_at)
                     answer = await self._request(method, pace, how)
+                    pace.resumes_at = max(pace.resumes_at, anyio.current_time() + PACE)
             else:
                 answer = await self._request(method, pace, how)
             if answer is not None:
@@ -144,8 +150,8 @@ class SlackWeb:
         except SlackApiError as error:
             wait = _seconds_to_wait(error)
             if wait is not None:
-                pace.is_limited = True
                 pace.resumes_at = max(pace.resumes_at, anyio.current_time() + wait)
+                pace.limited_until = pace.resumes_at + LIMITED
                 return None
             reason = str(error.response.get("error", error))
             is_slack = _CODE.fullmatch(reason) is not None  # and not a page of something between Slack and us
@@ -156,7 +162,6 @@ class SlackWeb:
             raise ConnectionRefusedError(f"Slack cannot be reached: {error.reason!r}") from error
         except _BROKEN as error:
             raise OSError(f"Slack's answer broke off: {error!r}") from error
-        pace.is_limited = False
         answer = response.data
         assert isinstance(answer, dict)
         return answer

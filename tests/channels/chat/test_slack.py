@@ -260,8 +260,9 @@ async def test_a_form_opens_and_a_person_is_told_while_cards_hang(slack):
             await supervisor.decide(approval.id, Deny(by="ana"))
 
 
-async def test_a_method_that_is_limited_pauses_and_the_others_go_on(slack):
+async def test_a_method_that_is_limited_pauses_and_the_others_go_on(slack, monkeypatch):
     """429: whoever calls it next waits, too, rather than being told so again."""
+    monkeypatch.setattr("supervisor.channels.slack.web.PACE", 0.01)
     web = SlackWeb(TOKEN, slack.url)
     slack.chat_postMessage("C1", "x", [])
     update = {"channel": "C1", "ts": slack.messages["C1"][0]["ts"], "text": "y", "blocks": []}
