@@ -315,7 +315,8 @@ class Attempt:
             return [(to, self._stamped(event, state) if to == self.session else event) for to, event in plan(view)]
 
         try:
-            await self.host.journal.append(unless_sealed, self.goes_on if self._gives_more else None)
+            more = self.goes_on if self._gives_more else None
+            await self.host.journal.append(unless_sealed, more, self.settling.holding)
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error
@@ -460,7 +461,8 @@ class Attempt:
     @property
     def _gives_more(self) -> bool:
         """Whether another result is given to the agent as soon as it waits."""
-        return not self.settling.held and bool(self._turns) and self.memory.front(self.state) in self._turns
+        is_held = self.has_ended or bool(self.settling.held)
+        return not is_held and bool(self._turns) and self.memory.front(self.state) in self._turns
 
     def goes_on(self) -> bool:
         """Whether the agent has more to do before it waits for anything but results that there are: what it appends

@@ -21,7 +21,7 @@ Rules
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
 
@@ -114,9 +114,15 @@ class Journal:
         counts anew. Whoever comes behind FEW gathers, since more are coming."""
         self._commit_time = 0.0
 
-    async def append(self, plan: Plan, more: Callable[[], bool] | None = None) -> None:
+    async def append(
+        self,
+        plan: Plan,
+        more: Callable[[], bool] | None = None,
+        cut: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         """Run a plan, commit what it returns, and return when that is on disk and live. `more`: says as long as it is
-        true that the caller's other tasks are going to append, too.
+        true that the caller's other tasks are going to append, too. `cut`: entered while a caller that was cancelled
+        waits for the commit.
 
         Raises what the plan raises; StoreRefused if the commit was rolled back; StoreDied if the store cannot be
         trusted any more.
@@ -135,7 +141,7 @@ class Journal:
             if more is not None:
                 self._more.add(more)
             self._work.set()
-            await _wait_whatever_comes(landed)
+            await _wait_whatever_comes(landed, cut)
         if slot.error is not None:
             raise slot.error
 
@@ -359,7 +365,7 @@ class Journal:
         self._die()
 
 
-async def _wait_whatever_comes(event: anyio.Event) -> None:
+async def _wait_whatever_comes(event: anyio.Event, cut: Callable[[], AbstractContextManager[None]]) -> None:
     """Wait, and let no cancellation end it. One of a scope comes again at the next checkpoint; one that knows no scopes
     (asyncio's own timeouts) would not, and is raised afterwards.
 
@@ -368,7 +374,7 @@ async def _wait_whatever_comes(event: anyio.Event) -> None:
     try:
         await event.wait()
     except anyio.get_cancelled_exc_class():
-        with anyio.CancelScope(shield=True):
+        with cut(), anyio.CancelScope(shield=True):
             await _wait_shielded(event)
         if anyio.current_effective_deadline() > -inf:
             raise

@@ -242,12 +242,13 @@ class _LoopProbe:
             return self._usual(callback, *args, context=context)
         if (_OWNER.get() if context is None else context.get(_OWNER)) is not now:
             return self._usual(callback, *args, context=context)
+        self._usual(self._enter, now, self._depth + 1)
         now.hot += 1
         self._marks += 1
-        self._usual(self._enter, now, self._depth + 1)
-        handle = self._usual(callback, *args, context=context)
-        self._usual(self._leave, now)
-        return handle
+        try:
+            return self._usual(callback, *args, context=context)
+        finally:  # in debug mode the loop refuses some callbacks
+            self._usual(self._leave, now)
 
     def _enter(self, settling: Settling, depth: int) -> None:
         self._now, self._depth, self._taker = settling, depth, None

@@ -90,8 +90,8 @@ async def test_a_run_that_unwinds_after_its_parent_has_left_waits_for_nobody(mon
     async with opened() as supervisor:
         append = supervisor._runner.journal.append
 
-        async def told_late(plan, more=None):
-            await append(plan, more)
+        async def told_late(plan, *options):
+            await append(plan, *options)
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(0.5)
 
