@@ -1,12 +1,13 @@
 """Timelines say what a run did when, from its journal alone, and where its watchdog stood still."""
 
+import itertools
 from datetime import timedelta
 
 from hypothesis import given, strategies as st
 from msgspec import Raw
 from page_facts import NOW, approved, asked, at, began, done, ended, executing, finished, rows
 
-from supervisor.channels.web.pages.timeline import WIDTH, Lane, draw, lane
+from supervisor.channels.web.pages.timeline import LABEL, WIDTH, Interval, Lane, draw, lane
 from supervisor.core import events as e
 
 
@@ -22,6 +23,21 @@ def test_a_call_that_waits_for_a_person_and_then_runs():
     assert told(*events) == [(("active",), 5), (("person",), 25), (("active",), 1), (("tool",), 9), (("active",), 1)]
     paused = [each.is_paused for each in lane("s", rows(*events), NOW).intervals]
     assert paused == [False, True, False, True, False]
+
+
+@given(st.lists(st.floats(0.001, 10_000), min_size=2, max_size=30))
+def test_no_name_on_the_axis_lies_over_another_or_says_the_same(lengths):
+    """On a phone as on a screen: names of shortened stretches have room, and no second is named twice."""
+    ends = list(itertools.accumulate(lengths))
+    kinds = itertools.cycle([("active",), ("person",)])
+    spans = zip([0.0, *ends], ends, kinds, strict=False)
+    intervals = tuple(Interval(kinds=kind, start=at(start), end=at(end)) for start, end, kind in spans)
+    drawn = draw([Lane(session="s", path=("a",), intervals=intervals)])
+    names = [x for x, _ in drawn.labels]
+    assert all(right - left >= LABEL for left, right in itertools.pairwise(names))
+    assert bool(drawn.labels) == bool(drawn.cuts)
+    seconds = [f"{tick.at:%H:%M:%S}" for tick in drawn.ticks]
+    assert all(one != other for one, other in itertools.pairwise(seconds))
 
 
 def test_two_things_at_once_are_both_told():

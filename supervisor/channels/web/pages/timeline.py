@@ -46,6 +46,8 @@ WIDTH: Final = 100.0
 """Units from the first instant to the last: per cent."""
 LARGEST_SHARE: Final = 0.15
 """Of the width, for a stretch in which nothing changes anywhere in the tree; more where there are few of them."""
+LABEL: Final = 30.0
+"""Units that the name of a shortened stretch takes."""
 SMALLEST: Final = 0.4
 """Units of the shortest stretch."""
 MOST_STRETCHES: Final = 150
@@ -132,6 +134,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     ticks: tuple[Tick, ...]
     cuts: tuple[tuple[float, timedelta], ...]
     """Where long stretches were shortened, and how long they were, together where they are neighbours."""
+    labels: tuple[tuple[float, timedelta], ...]
+    """The cuts whose length is written down, from the left: the longest ones, as far as there is room."""
     left_out: timedelta
     """What lies before the first instant that is drawn."""
 
@@ -267,7 +271,7 @@ def draw(lanes: Sequence[Lane]) -> Timeline:
     instants = sorted({at for lane in lanes for each in lane.intervals for at in (each.start, each.end)})
     drawn = instants[-MOST_STRETCHES - 1 :]
     if len(drawn) < 2:
-        return Timeline(lanes=tuple((lane, ()) for lane in lanes), ticks=(), cuts=(), left_out=timedelta())
+        return Timeline(lanes=tuple((lane, ()) for lane in lanes), ticks=(), cuts=(), labels=(), left_out=timedelta())
     lengths = [(end - start).total_seconds() for start, end in pairwise(drawn)]
     longest = _longest(lengths)
     weights = [min(length, longest) for length in lengths]
@@ -277,10 +281,12 @@ def draw(lanes: Sequence[Lane]) -> Timeline:
     for weight in weights:
         places.append(places[-1] + SMALLEST + weight * scale)
     place = dict(zip(drawn, places, strict=True))
+    cuts = tuple(_cuts(lengths, places, longest))
     return Timeline(
         lanes=tuple((lane, tuple(_bars(lane, drawn[0], place))) for lane in lanes),
         ticks=tuple(_ticks(drawn, places)),
-        cuts=tuple(_cuts(lengths, places, longest)),
+        cuts=cuts,
+        labels=_labels(cuts),
         left_out=drawn[0] - instants[0],
     )
 
@@ -306,6 +312,15 @@ def _cuts(lengths: Sequence[float], places: Sequence[float], longest: float) -> 
             length = 0.0
 
 
+def _labels(cuts: Sequence[tuple[float, timedelta]]) -> tuple[tuple[float, timedelta], ...]:
+    """Return the cuts that can be named without one name lying over another, the longest first chosen."""
+    chosen: list[tuple[float, timedelta]] = []
+    for x, length in sorted(cuts, key=lambda cut: cut[1], reverse=True):
+        if all(abs(x - other) >= LABEL for other, _ in chosen):
+            chosen.append((x, length))
+    return tuple(sorted(chosen))
+
+
 def _longest(lengths: Sequence[float]) -> float:
     """Return the length up to which stretches are drawn to scale, so that none takes more than its largest share."""
     ordered = sorted(lengths)
@@ -320,9 +335,10 @@ def _longest(lengths: Sequence[float]) -> float:
 
 
 def _ticks(instants: Sequence[datetime], places: Sequence[float], least: float = 22.0) -> list[Tick]:
-    """Name instants that are so far apart that their names have room."""
+    """Name instants that are so far apart that their names have room, and of which no two have one name."""
     ticks: list[Tick] = []
     for at, x in zip(instants, places, strict=True):
-        if (not ticks or x - ticks[-1].x >= least) and x <= WIDTH - least / 2:
+        is_new = not ticks or at.replace(microsecond=0) != ticks[-1].at.replace(microsecond=0)
+        if is_new and (not ticks or x - ticks[-1].x >= least) and x <= WIDTH - least / 2:
             ticks.append(Tick(at=at, x=round(x, 2)))
     return ticks
