@@ -16,6 +16,7 @@ from fuzz_programs import is_denied, may_be_cut_off, operations
 from supervisor import MemoryStore, SqliteStore
 from supervisor.core import events as e
 from supervisor.core.session import SessionState, replay
+from supervisor.core.standing import RULES
 
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
 CANCELLED = (e.CancelRequested, e.RunFinished)  # of what has ended there is nothing to cancel
@@ -38,6 +39,8 @@ class Story:
             store.close()
         events: dict[str, list[Any]] = collections.defaultdict(list)
         for row in self.rows:
+            if row.session == RULES:
+                continue
             events[row.session].append(row.event)
         self.events = events
         self.states: dict[str, SessionState] = {name: replay(name, found) for name, found in events.items()}

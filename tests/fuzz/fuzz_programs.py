@@ -16,14 +16,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from supervisor import Answer, Approval, Approve, Decision, Deny
+from supervisor.core.values import Scope
 
 FOR_PEOPLE = ("call", "receive", "ask")
 LEAVES = ("call", "call", "call", "call", "step", "sleep", "now", "random", "receive", "send", "ask", "ticks", "model")
 BLOCKS = ("timer", "race", "race", "all", "child", "child", "hire", "guard")
 SPANS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave", "natural")
+SCOPES: dict[int, Scope] = {4: "session", 5: "always"}
 UNDECIDED = "u"  # what ids begin with that nobody decides
-DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,))
+DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 """How long commits take: each a choice of these."""
 
 
@@ -192,6 +194,8 @@ def answer_to(approval: Approval) -> Decision | None:
         return Deny(by="ana", reason="no")
     if dice < 4:
         return Approve(by="ana", arguments={"x": name, "seconds": 0.0015})
+    if dice < 6 and any(option.scope == SCOPES[dice] for option in approval.options):
+        return Approve(by="ana", scope=SCOPES[dice])
     return Approve(by="ana")
 
 
