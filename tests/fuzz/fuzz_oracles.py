@@ -128,6 +128,10 @@ def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
 
 def after_life(story: Story, life: dict[str, Any], codes: dict[int, int]) -> Iterator[str]:
     """What must hold whenever nobody has the store open."""
+    for name, found in story.events.items():
+        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
+            if not block.is_presumed:  # the code has not changed, so it follows its journal
+                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
     own, *others = codes.values()
     allowed = (0, -9) if life["end"] in ("kill", "commit") else (0,)
     for code in [*([own] if own not in allowed else []), *filter(None, others)]:
@@ -183,10 +187,6 @@ def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C90
 
 def at_the_end(story: Story) -> Iterator[str]:
     """What must hold when everything was decided and has ended."""
-    for name, found in story.events.items():
-        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
-            if not block.is_presumed:  # the code has not changed, so it follows its journal
-                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
     for name, state in story.states.items():
         if state.outcome is None:
             yield f"open: {name} {state.facts.path} has no outcome"
