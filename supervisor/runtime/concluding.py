@@ -110,6 +110,9 @@ class Concluding:
         for session in dropped:
             self.endings.pop(session, None)
             dropped += [each for each in self.endings if self._parent(each) == session]
+        for session in dropped:
+            if session not in self._runner.live and session not in self._runner.launcher.under_way:
+                self._runner.journal.unpin(session)
         self._runner.refuse_for(top, error)
 
     def _parent(self, session: str) -> str | None:

@@ -3,9 +3,10 @@ resumed."""
 
 import anyio
 import pytest
-from scenes import HeldStore, names, opened
+from scenes import HeldStore, names, opened, sessions_in_memory
 
-from supervisor import Approve, Context, StoreDied, StoreRefused, agent, open_supervisor, tool
+from supervisor import Approve, Context, MemoryStore, StoreDied, StoreRefused, agent, open_supervisor, tool
+from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
 faults: list[str] = []
@@ -118,3 +119,69 @@ async def test_a_refusal_that_cannot_be_taken_back_is_the_stores_death(is_held):
             with anyio.fail_after(60):
                 while len(told) < 3:
                     await anyio.sleep(1)
+
+
+class FullForEndings(MemoryStore):
+    """Takes no outcome while `is_full`; knows which outcomes were in one append."""
+
+    is_full = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[list[str]] = []
+
+    def write(self, rows) -> None:
+        ended = [row.session for row in rows if isinstance(row.event, e.RunFinished)]
+        if ended and self.is_full:
+            raise StoreRefused("the disk is full")
+        super().write(rows)
+        self.appends += [ended] if ended else []
+
+
+@agent
+async def below(ctx: Context, levels: int) -> None:
+    """Spawns so many levels, and waits; each level takes a second more to end than the one below it."""
+    if levels:
+        await ctx.spawn(below, levels - 1)
+    try:
+        await ctx.receive()
+    finally:
+        with anyio.CancelScope(shield=bool(levels)):
+            await anyio.sleep(levels)
+
+
+@agent
+async def fails_above(ctx: Context) -> None:
+    await ctx.spawn(below, 2)
+    await ctx.sleep(5)
+    raise ValueError
+
+
+@pytest.mark.parametrize("how", ["a cancel", "a failure"])
+async def test_a_tree_ends_in_one_append_deepest_first(how):
+    """W8: whoever ends below what is ending, too, leaves its outcome to that one, however early it has ended itself."""
+    store = FullForEndings()
+    async with opened(store) as supervisor:
+        run = await (supervisor.start(fails_above) if how == "a failure" else supervisor.start(below, 3))
+        await anyio.sleep(1)
+        if how == "a cancel":
+            await supervisor.cancel(run.session)
+        await run.outcome()
+    (ended,) = store.appends
+    assert [len(store.get_session(session).path) for session in ended] == [4, 3, 2, 1]
+
+
+async def test_an_outcome_that_was_left_to_one_that_the_disk_did_not_take_is_kept_by_nobody():
+    """W9: nothing of the tree stays in memory, and whoever ends it afterwards ends all of it."""
+    store = FullForEndings()
+    store.is_full = True
+    async with opened(store) as supervisor:
+        await supervisor.start(fails_above, session="s")
+        await anyio.sleep(20)
+        assert "s" in supervisor.refusals
+        assert sessions_in_memory(supervisor) == set()
+        store.is_full = False
+        await supervisor.cancel("s")
+        await supervisor.outcome("s")
+    (ended,) = store.appends
+    assert len(ended) == 4

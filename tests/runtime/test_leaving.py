@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from scenes import LONG, deploy, effects, events, names, only_asyncio, opened
+from scenes import LONG, HeldStore, deploy, effects, events, names, only_asyncio, opened, sessions_in_memory
 
 from supervisor import Approve, Context, MemoryStore, StoreDied, agent, open_supervisor, tool
 from supervisor.core import events as e
@@ -356,3 +356,31 @@ async def test_a_run_that_does_not_end_is_named_while_the_stop_goes_on(caplog):
 
 def _named(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.getMessage().startswith("run.abandoned")]
+
+
+async def test_a_command_that_waits_for_the_store_as_the_supervisor_is_left_is_committed():
+    """A commit is never given up half-way: whoever has begun to wait for one is told how it went."""
+    store, told = HeldStore(), []
+
+    async def decide(supervisor, approval: str) -> None:
+        told.append((await supervisor.decide(approval, Approve(by="ana"))).kind)
+
+    async with anyio.create_task_group() as others:
+        with anyio.CancelScope() as scope:
+            async with opened(store, passivate_after=1.0) as supervisor:
+                await supervisor.start(deployer, "x", session="s")
+                await anyio.sleep(5)
+                assert sessions_in_memory(supervisor) == set()
+                (approval,) = store.find_approvals()
+                store.is_held = True
+                others.start_soon(decide, supervisor, approval.id)
+                await anyio.sleep(1)
+                others.start_soon(_let_go, store)
+                scope.cancel()
+    assert told == ["won"]
+    assert names(store, "s")[-1] == "ApprovalDecided"
+
+
+async def _let_go(store) -> None:
+    await anyio.sleep(5)
+    store.is_held = False
