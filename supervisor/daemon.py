@@ -10,6 +10,7 @@ Rules
 """
 
 import os
+import resource
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -36,6 +37,8 @@ from supervisor.store.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
 
 log = FactLog(__name__)
 
+OPEN_FILES: Final = 8192
+"""Files and connections that a daemon may have open, where the system allows it. What it starts inherits the bound."""
 SECRET: Final = 32
 """Bytes of the secret that signs cookies."""
 
@@ -71,6 +74,7 @@ class Daemon:
     async def run(self, is_open: Callable[[], None] = lambda: None) -> None:
         """Serve until cancelled, then leave in good order (R8); `is_open` is called when the store is."""
         settings = self._settings
+        open_many_files()
         web = make_web(
             people=settings.people,
             agents=settings.agents,
@@ -94,6 +98,15 @@ class Daemon:
             is_open()
             tasks.start_soon(supervisor.wait_until_it_dies)
             tasks.start_soon(web.wait_until_it_fails)
+
+
+def open_many_files() -> None:
+    """Let this process open as many files as a daemon may need: clients that only rest must not take the last one. A
+    system allows 1024 by default, and more to whoever asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def offer(references: Sequence[str]) -> dict[str, AgentSpec[..., Any]]:

@@ -94,6 +94,8 @@ def read_token(file: Path | None) -> str | None:
         return None
     if not token.strip():
         raise InvalidInput("the token is empty; make one with: openssl rand -hex 32")
-    if len(token.strip()) < GUESSABLE:
-        say(f"warning: a token of less than {GUESSABLE} characters can be guessed; make one with: openssl rand -hex 32")
+    if len(token.strip()) < GUESSABLE:  # nobody is locked out for guessing (channels/web/auth.py)
+        raise InvalidInput(
+            f"a token of less than {GUESSABLE} characters can be guessed: openssl rand -hex 32 makes one"
+        )
     return token.strip()

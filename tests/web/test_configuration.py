@@ -222,9 +222,11 @@ def test_a_token_is_in_the_environment_of_nothing_that_runs_here(monkeypatch, tm
     """T4: it is taken out before anything else is imported; a file goes before the variable, and must be there."""
     monkeypatch.setenv("SUPERVISOR_TOKEN", "from the environment")
     file = tmp_path / "token"
-    file.write_text("from the file\n")
-    assert read_token(file) == "from the file"
+    file.write_text("a token from the file\n")
+    assert read_token(file) == "a token from the file"
     assert "SUPERVISOR_TOKEN" not in os.environ
     assert read_token(None) is None
-    with pytest.raises(InvalidInput):
-        read_token(tmp_path / "nowhere")
+    file.write_text("fifteen letters")
+    for bad in (file, tmp_path / "nowhere"):  # what can be guessed is none, since nobody is locked out for guessing
+        with pytest.raises(InvalidInput):
+            read_token(bad)

@@ -80,6 +80,18 @@ def test_a_connection_rests_longer_than_proxies_let_theirs_rest(daemon):
         assert silent.recv(1) == b""
 
 
+def test_connections_that_rest_take_nobody_the_last_file(daemon):
+    """A daemon has more files than a system grants by default: whoever asks once and stays holds up nobody."""
+    daemon.prefix = ["sh", "-c", 'ulimit -Sn 256 && exec "$@"', "sh"]
+    daemon.start()
+    with ExitStack() as stack:
+        for _ in range(400):
+            resting = stack.enter_context(socket.create_connection(("127.0.0.1", daemon.port), timeout=30))
+            resting.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert resting.recv(12) == b"HTTP/1.1 200"
+        assert answer(daemon, b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n") == b"HTTP/1.1 200"
+
+
 def test_a_server_that_cannot_be_kept_to_one_protocol_is_refused(monkeypatch):
     """What keeps it there is no setting: a version that has it no more must not undo it silently."""
     monkeypatch.delattr(H11Protocol, "_check_protocol")
