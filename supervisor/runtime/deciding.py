@@ -2,6 +2,7 @@
 
 Rules
 - The first decision wins; who says the same again (verdict, scope, pattern, arguments) is told that it is so already.
+  Whoever gives a secret again is told that it is another decision: "the same" would be an answer to a guess.
 - What is decided is held against what was offered and asked before anything is written (A5, A8).
 - An edit in which the mask stands keeps the value that is behind it, which the approver need not know.
 - What cannot answer what was asked (an approval of a question, an answer to a call) raises, and nothing is decided.
@@ -13,7 +14,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable, to_json
@@ -104,9 +104,11 @@ def _lost(store: Store, approval: str, decision: Decision) -> Verdict:
     if now is None:  # its tree has been removed
         return Verdict(kind="unknown", approval=approval)
     answer, running = _read(now, decision), _is_running(store, now.root_session)
-    known, answer = _unmask(store, now, answer) if now.secret and answer.edited is not None else (now, answer)
+    kind = _kind(now, answer)
+    if kind == "same" and now.decision == "approve" and now.secret and not _keeps_secrets(store, now):
+        kind = "conflict"
     return Verdict(
-        kind=_kind(known, answer),
+        kind=kind,
         approval=approval,
         status=now.status,
         by=now.by,
@@ -203,15 +205,14 @@ def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
     return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
 
 
-def _unmask(store: Store, approval: Approval, answer: _Answer) -> tuple[Approval, _Answer]:
-    """Return an approval that is decided, and an edit that came too late, with what is secret, to compare them."""
-    assert answer.edited is not None
+def _keeps_secrets(store: Store, approval: Approval) -> bool:
+    """Whether the decision that stands left every secret argument as it was asked for."""
     events = [row.event for row in store.journal(approval.session)]
     (request,) = (each for each in events if isinstance(each, e.ToolCallRequested) and each.approval == approval.id)
     decided = (each for each in events if isinstance(each, e.ApprovalDecided) and each.approval == approval.id)
     stands = next((each.edited for each in decided if each.edited is not None), request.arguments)
-    edited = _restore(answer.edited, request)
-    return replace(approval, arguments=msgspec.json.decode(stands)), replace(answer, edited=edited)
+    asked, runs = msgspec.json.decode(request.arguments), msgspec.json.decode(stands)
+    return all(asked[name] == runs[name] for name in approval.secret)
 
 
 def _kind(now: Approval, answer: _Answer) -> Literal["same", "conflict", "gone"]:
@@ -223,7 +224,8 @@ def _kind(now: Approval, answer: _Answer) -> Literal["same", "conflict", "gone"]
     if answer.decision == "answer":
         given = msgspec.json.decode(answer.value)
         return "same" if msgspec.json.encode(now.answer) == msgspec.json.encode(given) else "conflict"
-    asked = now.arguments if answer.edited is None else msgspec.json.decode(answer.edited)
+    # Held against what is shown: an edit that gives a secret is never the same, so that nobody learns one by guessing.
+    is_as_asked = not now.edited if answer.edited is None else now.arguments == msgspec.json.decode(answer.edited)
     pattern = None if answer.rule is None else answer.rule.pattern
-    is_same = (now.arguments, now.scope, now.pattern) == (asked, answer.scope, pattern)
+    is_same = is_as_asked and (now.scope, now.pattern) == (answer.scope, pattern)
     return "same" if answer.decision == "deny" or is_same else "conflict"

@@ -92,6 +92,12 @@ def test_rules_are_not_changed_from_inside_a_supervised_call(supervisor, command
     assert supervisor("rules", "--json", **{CALL_MARKER: "call:shell:0#1"}).json == [rule]
 
 
+def test_what_is_refused_inside_a_call_makes_no_store(supervisor):
+    """A4: it is refused before anything is opened."""
+    assert supervisor("allow", "note", IT, **{CALL_MARKER: "call:shell:0#1"}).code == 6
+    assert not supervisor.store.exists()
+
+
 def test_rules_are_not_changed_from_below_an_owner_of_the_store(supervisor):
     """A4: even with its marker washed off, a call cannot allow itself anything."""
     answer = supervisor("run", f"{AGENTS}:cheating", '["allow", "note", "{}"]', "--json")

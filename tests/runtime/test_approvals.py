@@ -292,6 +292,16 @@ async def test_an_edited_call_runs_with_the_approvers_arguments():
         assert supervisor.find_approvals(pending=False)[0].arguments == _args("y", 3)
 
 
+async def test_whoever_approves_what_another_has_edited_is_told_that_it_is_another_decision():
+    """A3: arguments count, whoever leaves them out means those that were asked for."""
+    async with opened() as supervisor:
+        run = await supervisor.start(deployer, "x")
+        asked = (await anext(run.approvals())).id
+        edits = (_args("y", 3), _args("y", 3), None, _args("x", 1))
+        kinds = [(await supervisor.decide(asked, Approve(by="ana", arguments=edit))).kind for edit in edits]
+        assert kinds == ["won", "same", "conflict", "conflict"]
+
+
 @pytest.mark.parametrize("edit", [{"target": "y"}, {"target": "y", "count": 1, "force": True}, {}])
 async def test_an_edit_that_is_not_the_whole_object_is_refused_when_it_is_decided(edit):
     """A8: missing and unknown names decide nothing; the approval stays pending."""

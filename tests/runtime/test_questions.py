@@ -1,6 +1,7 @@
 """A: questions of agents are asked, answered once, kept over everything that approvals are kept over."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import anyio
 import pytest
@@ -270,6 +271,20 @@ async def test_whoever_decides_too_late_notes_that_it_was_too_late():
         await elsewhere.decide((await anext(reader)).id, Answer("in time", "ana"))
         assert await resumed.result() == ["expired", "in time"]
     assert names(store, run.session).count("ApprovalExpired") == 1
+
+
+@pytest.mark.parametrize(("early", "kind"), [(1, "won"), (0, "gone"), (-1, "gone")])
+async def test_at_the_instant_of_the_expiry_it_has_expired(monkeypatch, early, kind):
+    """A10: to the microsecond; a decision in the one before still counts."""
+    store = MemoryStore()
+    with anyio.CancelScope() as leave:
+        async with opened(store) as supervisor:
+            question = await asked_by(await supervisor.start(copes))
+            leave.cancel()
+    async with opened(store) as elsewhere:
+        now = question.expires_at - timedelta(microseconds=early)
+        monkeypatch.setattr(elsewhere._runner.clock, "now", lambda: now)
+        assert (await elsewhere.decide(question.id, Answer("so", "ana"))).kind == kind
 
 
 async def test_an_agents_approvals_expire_into_a_denial():

@@ -153,7 +153,7 @@ def test_a_secret_is_on_no_surface_of_the_command_line(tmp_path, capsys):
 
 @pytest.mark.parametrize("value", [MASK, "new", None])
 async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
-    """A8: the mask means the value behind it. A3: the same again is the same, another secret is another edit."""
+    """A8: the mask means the value behind it. A3: the same again is the same; whoever names a secret learns nothing."""
     async with opened() as supervisor:
         run = await supervisor.start(visitor, "go")
         approval = await anext(run.approvals())
@@ -162,11 +162,12 @@ async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
         assert await run.result() == "welcome eve"
         again = [
             (await supervisor.decide(approval.id, Approve(by="ben", arguments={**edited, "token": token}))).kind
-            for token in (value, "another")
+            for token in (value, "another", PLANTED, MASK)
         ]
         now = supervisor.get_approval(approval.id)
     assert got == [("eve", PLANTED if value == MASK else value, {"keys": [PLANTED]})]
-    assert again == ["same", "conflict"]
+    kept = "same" if value == MASK else "conflict"
+    assert again == [kept, "conflict", "conflict", kept]
     assert now.arguments == {"user": "eve", "token": value and MASK, "settings": MASK}
 
 

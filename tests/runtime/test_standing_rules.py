@@ -18,6 +18,7 @@ from supervisor import (
     agent,
     allow,
     deny,
+    shell,
     tool,
 )
 from supervisor.core import events as e
@@ -112,6 +113,24 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
         decided = supervisor.find_approvals(pending=False)[0]
         assert (decided.scope, decided.rule) == (winner, won.rule)
         await run.result()
+
+
+async def test_another_pattern_is_another_decision():
+    """A3: of two that were offered for the same scope one wins; who names none means the exact one."""
+
+    @agent
+    async def looks(ctx: Context) -> str:
+        return (await ctx.call(shell, "git status -s")).kind
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        asked = await anext((await supervisor.start(looks)).approvals())
+    exact, prefix = dict.fromkeys(option.pattern for option in asked.options if option.pattern)
+    async with opened(fork(store)) as supervisor:
+        patterns = [exact, prefix, None, exact]
+        decisions = [Approve(by="ana", scope="always", pattern=pattern) for pattern in patterns]
+        kinds = [(await supervisor.decide(asked.id, decision)).kind for decision in decisions]
+    assert kinds == ["won", "conflict", "same", "same"]
 
 
 async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
