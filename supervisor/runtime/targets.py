@@ -186,7 +186,7 @@ class Target:
         """Retire a card; if that cannot be done now, later, which holds up nobody who leaves."""
         failure = None
         async with self._slots.taken(RETIRED):
-            now = self._runner.journal.store.get_approval(approval.id) or approval
+            now = self._read(approval) or approval
             try:
                 with anyio.fail_after(self._channel.card_timeout):
                     found = card.id
@@ -231,8 +231,16 @@ class Target:
 
     def _find_pending(self, approval: Approval) -> Approval | None:
         """Return an approval as it is now, None if it needs nobody any more."""
-        now = self._runner.journal.store.get_approval(approval.id)
+        now = self._read(approval)
         return now if now is not None and now.status == "pending" else None
+
+    def _read(self, approval: Approval) -> Approval | None:
+        """Return an approval as it is now; as it was when it cannot be read: a card takes nobody down."""
+        try:
+            return self._runner.journal.store.get_approval(approval.id)
+        except StoreError as error:
+            log.error("approval.not_read", approval=approval.id, reason=str(error))
+            return approval
 
     async def _note(self, approval: Approval, event: e.AnyEvent) -> None:
         def plan(view: View) -> list[Entry]:
