@@ -32,7 +32,7 @@ from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
-from supervisor.store import columns, place, schema, wal
+from supervisor.store import columns, log_index, place, schema, wal
 from supervisor.store.compacting import compact
 from supervisor.store.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
 from supervisor.store.heads import Heads
@@ -104,6 +104,7 @@ class SqliteStore(Store):
         is_alone = not _open_here[self.path]
         if is_alone:
             schema.check_header(self.path)
+            log_index.check_room(self.path)
         is_current = self._is_current()
         if is_alone:
             wal.check_log(self.path)
@@ -118,6 +119,7 @@ class SqliteStore(Store):
         self._heads = Heads(self._read, self._change)
         self._version = schema.newest()
         self._last = self.last_position()
+        log_index.allocate(self.path)
         self.has_changed()
 
     def close(self) -> None:
@@ -125,6 +127,8 @@ class SqliteStore(Store):
             for connection in reversed(self._connections):  # the writer last: who is the last of all cuts the log back
                 connection.close()
                 _open_here[self.path] -= 1
+            if not _open_here[self.path]:
+                log_index.let_go(self.path)
         self._connections.clear()
         self._checkpointer = None
         self._owning.release()
