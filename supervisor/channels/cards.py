@@ -307,7 +307,8 @@ def decided(approval: Approval, now: datetime) -> str:
     is_question = approval.kind == "question"
     match approval.status:
         case "approved":
-            return f"approved{by}{when}{_standing(approval)}"
+            edited = " with other arguments than were asked," if approval.edited else ""
+            return f"approved{edited}{by}{when}{_standing(approval)}"
         case "denied":
             return f"{'declined' if is_question else 'denied'}{by}{when}{because}"
         case "answered":

@@ -120,6 +120,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pattern: str | None = None
     rule: str | None = None
     decided_at: datetime | None = None
+    edited: bool = False
+    """Whether it was approved with other arguments than were asked for; `arguments` are those that run."""
     shown: tuple[str, ...] = ()
     """Channels that hold a card of it; empty while no card could be posted (A11)."""
     secret: tuple[str, ...] = ()

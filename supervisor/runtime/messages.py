@@ -70,8 +70,8 @@ def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901
     """Return what was said before the `runs`-th run began, with each approval where it was asked, and its answer."""
     said: list[Message] = []
     inbox: dict[str, e.MessageReceived] = {}
-    asked: dict[str, tuple[int, str]] = {}
-    """Approval, or operation, -> its place, and what was asked."""
+    asked: dict[str, tuple[int, str, e.ToolCallRequested | None]] = {}
+    """Approval, or operation, -> its place, what was asked, and the call if it was one."""
     requester: str | None = None
     for row in rows:
         event = row.event
@@ -95,17 +95,18 @@ def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901
             case e.MessageImported():
                 said.append(_imported(event))
             case e.ToolCallRequested(approval=str() as approval):
-                asked[approval] = asked[event.operation] = len(said), _call_text(event)
-                said.append(_pending("approval", event.at, approval, _call_text(event)))
+                text = _call_text(event.tool, event.arguments)
+                asked[approval] = asked[event.operation] = len(said), text, event
+                said.append(_pending("approval", event.at, approval, text))
             case e.QuestionAsked(approval=approval):
-                asked[approval] = asked[event.operation] = len(said), event.question
+                asked[approval] = asked[event.operation] = len(said), event.question, None
                 said.append(_pending("question", event.at, approval, event.question))
             case e.ApprovalDecided() | e.QuestionAnswered() | e.ApprovalExpired() | e.ApprovalWithdrawn():
-                place, question = asked[event.approval]
-                said[place] = _answered(said[place], question, event)
+                place, question, call = asked[event.approval]
+                said[place] = _answered(said[place], question, call, event)
             case e.OperationAbandoned() if event.operation in asked:
-                place, question = asked[event.operation]
-                said[place] = _answered(said[place], question, event)
+                place, question, call = asked[event.operation]
+                said[place] = _answered(said[place], question, call, event)
             case _:
                 pass
     return tuple(said)
@@ -131,15 +132,15 @@ def _imported(event: e.MessageImported) -> Message:
     )
 
 
-def _call_text(event: e.ToolCallRequested) -> str:
-    return f"{event.tool} {bytes(event.arguments).decode()}"
+def _call_text(tool: str, arguments: msgspec.Raw) -> str:
+    return f"{tool} {bytes(arguments).decode()}"
 
 
 def _pending(kind: Literal["approval", "question"], at: datetime, approval: str, question: str) -> Message:
     return Message(kind=kind, text=f"{question}: pending", at=at, approval=approval)
 
 
-def _answered(message: Message, question: str, event: e.AnyEvent) -> Message:
+def _answered(message: Message, question: str, call: e.ToolCallRequested | None, event: e.AnyEvent) -> Message:
     """Return what was asked with what came of it, unless it has an answer already: it was decided, and then given
     up."""
     if message.text != f"{question}: pending":
@@ -147,7 +148,7 @@ def _answered(message: Message, question: str, event: e.AnyEvent) -> Message:
     match event:
         case e.ApprovalDecided():
             came = event.decision + (f" ({event.reason})" if event.reason else "")
-            return replace(message, text=f"{question}: {came}", by=event.by)
+            return replace(message, text=f"{_as_it_runs(question, call, event.edited)}: {came}", by=event.by)
         case e.QuestionAnswered():
             value = msgspec.json.decode(event.value)
             answer = value if isinstance(value, str) else bytes(event.value).decode()
@@ -157,6 +158,13 @@ def _answered(message: Message, question: str, event: e.AnyEvent) -> Message:
         case _:
             reason = getattr(event, "reason", None)
             return replace(message, text=f"{question}: withdrawn" + (f" ({reason})" if reason else ""))
+
+
+def _as_it_runs(question: str, call: e.ToolCallRequested | None, edited: msgspec.Raw | None) -> str:
+    """Return what was asked; of an edited call what runs, and what it asked for (A8)."""
+    if call is None or edited is None or msgspec.json.decode(edited) == msgspec.json.decode(call.arguments):
+        return question
+    return f"{_call_text(call.tool, edited)} (edited; asked for {bytes(call.arguments).decode()})"
 
 
 def _text_of(result: object) -> str:

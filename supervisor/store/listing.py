@@ -184,7 +184,9 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         return replace(found, decision="answer", answer=_read_json(answer.value), by=answer.by)
     if isinstance(answer, e.ApprovalDecided):
         if answer.edited is not None and found.kind == "call":
-            found = replace(found, arguments=mask(_read_json(answer.edited), found.secret))
+            arguments = mask(_read_json(answer.edited), found.secret)
+            is_edited = bool(found.secret) or arguments != found.arguments  # masked, nobody can tell
+            found = replace(found, arguments=arguments, edited=is_edited)
         scope = answer.scope if answer.decision == "approve" else None
         kind, rule = answer.decision, answer.rule
         found = replace(found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule)

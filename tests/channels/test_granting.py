@@ -6,9 +6,10 @@ import pytest
 from rich.console import Console
 from test_cards import NOW, make_approval
 
-from supervisor.channels.discord.components import card_message
+from supervisor.channels.cards import decided
+from supervisor.channels.discord.components import card_message, retired_message
 from supervisor.channels.granting import reach
-from supervisor.channels.slack.blocks import card_blocks
+from supervisor.channels.slack.blocks import card_blocks, retired_blocks
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.screen import draw_face
 from supervisor.channels.web.pages.inbox import card_view
@@ -31,6 +32,22 @@ SURFACES = {
     "slack": lambda approval: str(card_blocks(approval, NOW)),
     "discord": lambda approval: str(card_message(approval, NOW)),
 }
+
+
+RETIRED = {
+    "terminal": lambda approval: decided(approval, NOW),
+    "web": lambda approval: card_view(approval, NOW).ending,
+    "slack": lambda approval: str(retired_blocks(approval, NOW)),
+    "discord": lambda approval: str(retired_message(approval, NOW)),
+}
+
+
+@pytest.mark.parametrize("surface", RETIRED)
+def test_every_surface_says_after_the_decision_that_the_call_was_edited(surface):
+    """A8: what ran was not what was asked."""
+    about = {"status": "approved", "decision": "approve", "by": "ana", "scope": "once", "decided_at": NOW}
+    said = [RETIRED[surface](make_approval(edited=edited, **about)) for edited in (False, True)]
+    assert said[0] != said[1]
 
 
 @pytest.mark.parametrize("surface", SURFACES)

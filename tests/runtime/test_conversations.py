@@ -268,6 +268,29 @@ async def test_an_approval_in_the_transcript_says_what_became_of_it():
     assert answers[3][0].startswith("withdrawn")
 
 
+@pytest.mark.parametrize("name", ["one", "other"])
+async def test_an_edited_call_stands_in_the_transcript_as_it_ran(name):
+    """A8: with what was asked for beside it; an edit that changes nothing is none, here and on the approval."""
+
+    @agent
+    async def calls(ctx: Context, text: str) -> list[str]:
+        await ctx.call(asked, "one")
+        return [one.text for one in ctx.transcript if one.kind == "approval"]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(calls, "hi", session="s")
+        approval = await anext(run.approvals())
+        await supervisor.decide(approval.id, Approve(by="ann", arguments={"name": name}))
+        await run.result()
+        await supervisor.send("s", "again")
+        (told,) = [one for one in supervisor.transcript("s") if one.kind == "approval" and one.by == "ann"]
+        assert told.text.startswith(f'asked {{"name":"{name}"}}')
+        assert ('{"name":"one"}' in told.text, told.text.endswith(": approve")) == (True, True)
+        decided = supervisor.get_approval(approval.id)
+        assert (decided.arguments, decided.edited) == ({"name": name}, name != "one")
+        await supervisor.cancel("s", by="ann")
+
+
 async def test_a_message_is_in_the_transcript_where_the_agent_took_it():
     """One that was received stands there; one that still waits stands nowhere yet."""
 
