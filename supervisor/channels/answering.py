@@ -7,6 +7,7 @@ Rules
   unknown. What was written is never a decision, only the button's code is.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
@@ -102,11 +103,7 @@ class Answering:
             who, why = person.name, f"Not heard: {visible(refusal)}."
         else:
             return None
-        if (word := read_word(text)) is not None:
-            for each in pending:
-                if word.approval in (None, each.id):
-                    reason = self._people.why_not_decide(who, each) or why
-                    await supervisor.refuse_decision(each.id, who, reason, self._channel)
+        await note_refused_words(supervisor, self._people, text, pending, who, why, self._channel)
         log.warning("message.refused", channel=self._channel, session=session, by=who)
         return why
 
@@ -209,6 +206,17 @@ class Answering:
         may = "" if self._people.why_not_decide(person.name, approval) is None else ", for somebody else"
         what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
         return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
+
+
+async def note_refused_words(
+    supervisor: Supervisor, people: People, text: str, pending: Iterable[Approval], who: str, why: str, channel: str
+) -> None:
+    """Keep in the audit trail that somebody said a word which would have decided what waits, and may not (A15)."""
+    if (word := read_word(text)) is None:
+        return
+    for each in pending:
+        if word.approval in (None, each.id):
+            await supervisor.refuse_decision(each.id, who, people.why_not_decide(who, each) or why, channel)
 
 
 LISTED: Final = 200

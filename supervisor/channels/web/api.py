@@ -102,10 +102,9 @@ async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
     pending = call.supervisor.get_session(session).pending_approvals
-    if not call.site.guard.may_say(call.person, body.text, pending):
-        raise Problem(
-            403, f"{call.person.name} is no operator: only words that decide are heard, where something waits"
-        )
+    refusal = await call.site.guard.refuse_to_hear(call.supervisor, call.person, body.text, pending)
+    if refusal is not None:
+        raise Problem(403, refusal)
     seen_at, name = min(body.shown_before or now, now), call.person.name
     shown = call.site.shown.to(name) if body.shown_before is None else None
     heard = await call.supervisor.hear(session, body.text, name, seen_at, shown=shown)

@@ -279,7 +279,8 @@ def _journals(visit: Visit, node: tree.Node) -> dict[str, list[Row]]:
 async def say(visit: Visit) -> Response:
     session, text = visit.path("id"), visit.form.get("text", "")
     view = visit.supervisor.get_session(session)
-    if not visit.site.guard.may_say(visit.person, text, view.pending_approvals):
+    pending = view.pending_approvals
+    if await visit.site.guard.refuse_to_hear(visit.supervisor, visit.person, text, pending) is not None:
         told = (
             "Not sent: only operators speak to sessions. Others may say yes or no, alone, to what they may decide here."
         )

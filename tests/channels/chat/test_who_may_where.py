@@ -1,0 +1,416 @@
+"""Who may do what, on every surface alike: one table, and each surface is held against it (A4).
+
+What counts is what is on disk afterwards, and that a refused decision of somebody who was heard is in the audit trail.
+"""
+
+import itertools
+import re
+import socket
+from contextlib import ExitStack, asynccontextmanager
+
+import anyio
+import fake_discord
+import fake_slack
+import httpx
+import pytest
+from platform_scenes import until
+
+from supervisor import Approve, Context, MemoryStore, NotEntitled, agent, ask_for, deny, open_supervisor, tool
+from supervisor.channels.discord import Discord
+from supervisor.channels.slack import Slack, Talk
+from supervisor.channels.web import make_web
+from supervisor.cli import main
+from supervisor.core import events as e
+from supervisor.core.people import People, Person, Reservation, TokenHash, hash_token
+
+pytestmark = pytest.mark.anyio
+
+ROLES = {"olga": "operator", "ana": "approver", "cleo": "approver who is named", "bob": "requester", "nobody": None}
+MAY_DECIDE = {
+    # what is:   free, others'  free, own  reserved, others'  reserved, own
+    "olga": (True, True, True, True),
+    "ana": (True, True, False, False),
+    "cleo": (True, True, True, True),
+    "bob": (False, True, False, False),
+    "nobody": (False, False, False, False),
+}
+"""Once, and by "approve all". What is reserved is for cleo."""
+MAY = {
+    "start": {"olga"},
+    "speak": {"olga"},
+    "cancel": {"olga"},
+    "make a rule": {"olga"},
+    "revoke a rule": {"olga"},
+    "read": {"olga", "ana", "cleo", "bob"},
+}
+CASES = list(itertools.product(("staging", "production"), ("others", "own")))
+
+
+def person(name, *roles):
+    identities = {"slack": f"U-{name.upper()}", "discord": DISCORD[name]}
+    return Person(name=name, roles=roles, tokens=(TokenHash(hash_token(name)),), identities=identities)
+
+
+DISCORD = {name: str(700 + number) for number, name in enumerate(ROLES)}
+PEOPLE = People(
+    [person("olga", "operator"), person("ana", "approver"), person("cleo", "approver"), person("bob")],
+    [Reservation(approvers=("cleo",), rule=ask_for("deploy", '{"target": "production"}'))],
+)
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def talking(ctx: Context, text: str) -> str:
+    return (await ctx.call(deploy, text)).kind
+
+
+class World:
+    """A supervisor with a web inbox and perhaps a chat platform, and ways to do things there as somebody."""
+
+    def __init__(self, supervisor, web, chat, fake):
+        self.supervisor = supervisor
+        self.chat = chat
+        self.fake = fake
+        self._app = web._app
+        self._numbers = itertools.count(1)
+
+    async def ask(self, target="staging", requester="olga"):
+        """Begin a session that asks, in a thread of its own if Slack is there, and return what it asks."""
+        session = f"slack-c1-17000000{next(self._numbers):02}.000001"
+        run = await self.supervisor.start(talking, target, session=session, requester=requester)
+        asked = await anext(run.approvals())
+        await until(lambda: self.supervisor.get_approval(asked.id).shown)
+        return asked
+
+    def client(self, who):
+        headers = {} if who == "nobody" else {"authorization": f"Bearer {who}"}
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self._app), base_url="http://localhost", headers=headers)
+
+    async def post(self, who, path, **body):
+        async with self.client(who) as client:
+            return await client.post(path, json=body)
+
+    async def form(self, who, page, path, **fields):
+        """Look at a page as somebody who is logged in, and send a form of it."""
+        headers = {"origin": "http://localhost"}
+        async with self.client("nobody") as browser:
+            await browser.post("/login", data={"token": who}, headers=headers)
+            shown = (await browser.get(page)).text
+            hidden = dict(re.findall(r'type="hidden" name="(csrf|seen)"[^>]* value="([^"]*)"', shown))
+            return await browser.post(path, data={**hidden, **fields}, headers=headers)
+
+    async def give(self, request):
+        """Bring the chat channel what its platform would send."""
+        reply = await self.chat.webhooks()[0].receive(*request)
+        assert reply.status == 200
+        return reply.body.decode()
+
+    def refused(self, approval):
+        rows = [row.event for row in self.supervisor.audit()]
+        return [row.by for row in rows if isinstance(row, e.DecisionRefused) and row.approval == approval]
+
+    async def settled(self, approval):
+        """Wait until a chat channel has done with what it was told about an approval."""
+        await until(lambda: self.supervisor.get_approval(approval).status != "pending" or self.refused(approval))
+
+
+@asynccontextmanager
+async def world(platform=None):
+    with ExitStack() as stack, anyio.fail_after(120):
+        fake = chat = None
+        if platform == "slack":
+            fake = stack.enter_context(fake_slack.serving(fake_slack.FakeSlack()))
+            given = {"token": fake_slack.TOKEN, "signing_secret": fake_slack.SECRET, "conversation": "C1"}
+            chat = Slack(**given, people=PEOPLE, base_url=fake.url, talk=Talk(talking))
+        if platform == "discord":
+            fake = stack.enter_context(fake_discord.serving(fake_discord.FakeDiscord()))
+            given = {"application": fake_discord.APPLICATION, "public_key": fake_discord.PUBLIC_KEY}
+            given |= {"token": fake_discord.TOKEN, "conversation": "77"}
+            chat = Discord(**given, people=PEOPLE, base_url=fake.url)
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        offered = {"talking": talking}
+        web = make_web(people=PEOPLE, agents=offered, secret=b"x" * 32, listener=listener, hosts=["localhost"])
+        channels = [web] if chat is None else [chat, web]
+        async with open_supervisor(MemoryStore(), channels=channels, people=PEOPLE) as supervisor:
+            await until(lambda: web.site.serving is not None and (chat is None or chat._tasks is not None))
+            yield World(supervisor, web, chat, fake)
+            for view in supervisor.find_sessions(is_open=True):
+                await supervisor.cancel(view.id, by="olga")
+
+
+# -- how each surface decides ------------------------------------------------------------------------------------------
+
+
+async def by_http(here, who, asked):
+    await here.post(who, f"/api/approvals/{asked.id}/decision", decision="approve")
+
+
+async def by_http_in_the_session(here, who, asked):
+    await here.post(who, f"/api/sessions/{asked.session}/approve", approval=asked.id)
+
+
+async def by_words_over_http(here, who, asked):
+    await here.post(who, f"/api/sessions/{asked.session}/messages", text=f"yes {asked.id}")
+
+
+async def by_approve_all_over_http(here, who, asked):
+    async with here.client(who) as client:
+        await client.get(f"/api/approvals/{asked.id}")
+        await client.post(f"/api/sessions/{asked.session}/messages", json={"text": "approve all"})
+
+
+async def by_a_form(here, who, asked):
+    await here.form(who, f"/approvals/{asked.id}", f"/approvals/{asked.id}/decision", decision="approve")
+
+
+async def by_words_on_the_page(here, who, asked):
+    page = f"/sessions/{asked.session}"
+    await here.form(who, page, f"{page}/messages", text=f"yes {asked.id}")
+
+
+async def by_approve_all_on_the_page(here, who, asked):
+    page = f"/sessions/{asked.session}"
+    await here.form(who, page, f"{page}/messages", text="approve all")
+
+
+async def by_a_press_in_slack(here, who, asked):
+    (card,) = (each for each in here.fake.messages["C1"] if asked.id in str(each["blocks"]))
+    await here.give(here.fake.press(card, "approve.0", f"U-{who.upper()}"))
+    await here.settled(asked.id)
+
+
+async def say_in_slack(here, who, asked, text):
+    thread = asked.session.rpartition("-")[2]
+    await here.give(here.fake.say(text, f"U-{who.upper()}", f"{2_000_000_000 + next(here._numbers)}.000001", thread))
+
+
+async def by_words_in_slack(here, who, asked):
+    await say_in_slack(here, who, asked, f"yes {asked.id}")
+    await here.settled(asked.id)
+
+
+async def by_approve_all_in_slack(here, who, asked):
+    await say_in_slack(here, who, asked, "approve all")
+    await here.settled(asked.id)
+
+
+async def by_a_command_in_slack(here, who, asked):
+    await here.give(here.fake.command(f"approve {asked.id}", f"U-{who.upper()}"))
+    await here.settled(asked.id)
+
+
+async def by_a_press_in_discord(here, who, asked):
+    (card,) = (each for each in here.fake.messages.values() if asked.id in str(each["components"]))
+    await here.give(here.fake.press(card, "approve.0", DISCORD[who]))
+    await here.settled(asked.id)
+
+
+async def by_a_command_in_discord(here, who, asked):
+    await here.give(here.fake.command("approve", DISCORD[who], id=asked.id))
+    await here.settled(asked.id)
+
+
+async def in_python(here, who, asked):
+    try:
+        await here.supervisor.decide(asked.id, Approve(by=who))
+    except NotEntitled:
+        assert here.refused(asked.id) == [who]
+
+
+WAYS_TO_DECIDE = {
+    None: [
+        *(by_http, by_http_in_the_session, by_words_over_http, by_approve_all_over_http, in_python),
+        *(by_a_form, by_words_on_the_page, by_approve_all_on_the_page),
+    ],
+    "slack": [by_a_press_in_slack, by_words_in_slack, by_approve_all_in_slack, by_a_command_in_slack],
+    "discord": [by_a_press_in_discord, by_a_command_in_discord],
+}
+DECIDING = [(platform, way) for platform, ways in WAYS_TO_DECIDE.items() for way in ways]
+
+
+@pytest.mark.parametrize(("platform", "way"), DECIDING, ids=[way.__name__ for _, way in DECIDING])
+async def test_who_may_decide_what(platform, way):
+    """The same people decide the same things everywhere; whoever is known and refused is in the audit trail."""
+    found, unheard = {}, []
+    async with world(platform) as here:
+        for who in ROLES:
+            row = []
+            for target, whose in CASES:
+                asked = await here.ask(target, who if whose == "own" and who != "nobody" else "somebody")
+                await way(here, who, asked)
+                now = here.supervisor.get_approval(asked.id)
+                row.append((now.status, now.by) == ("approved", who))
+                assert row[-1] or now.status == "pending"
+                if not row[-1] and who != "nobody" and who not in here.refused(asked.id):
+                    unheard.append((who, target, whose))
+            found[who] = tuple(row)
+    assert (found, unheard) == (MAY_DECIDE, [])
+
+
+# -- everything else ---------------------------------------------------------------------------------------------------
+
+
+async def start_over_http(here, who):
+    await here.post(who, "/api/sessions", agent="talking", input="hello")
+    return len(here.supervisor.find_sessions()) == 1
+
+
+async def start_in_slack(here, who):
+    await here.give(here.fake.say("<@UBOT> hello", f"U-{who.upper()}", "2000000000.000001", mention=True))
+    await until(lambda: here.supervisor.find_sessions() or here.fake.whispers)
+    return len(here.supervisor.find_sessions()) == 1
+
+
+def was_said(here, session, who):
+    rows = [row.event for row in here.supervisor.journal(session)]
+    return [each.by for each in rows if isinstance(each, e.MessageReceived)] == [who]
+
+
+async def speak_over_http(here, who):
+    asked = await here.ask()
+    await here.post(who, f"/api/sessions/{asked.session}/messages", text="and then?")
+    return was_said(here, asked.session, who)
+
+
+async def speak_on_the_page(here, who):
+    page = f"/sessions/{(asked := await here.ask()).session}"
+    await here.form(who, page, f"{page}/messages", text="and then?")
+    return was_said(here, asked.session, who)
+
+
+async def speak_in_slack(here, who):
+    asked = await here.ask()
+    await say_in_slack(here, who, asked, "and then?")
+    await until(lambda: here.fake.whispers)
+    return was_said(here, asked.session, who)
+
+
+def is_cancelled(here, asked):
+    return here.supervisor.get_approval(asked.id).status == "withdrawn"
+
+
+async def cancel_over_http(here, who):
+    asked = await here.ask()
+    await here.post(who, f"/api/sessions/{asked.session}/cancel")
+    return is_cancelled(here, asked)
+
+
+async def cancel_on_the_page(here, who):
+    page = f"/sessions/{(asked := await here.ask()).session}"
+    await here.form(who, page, f"{page}/cancel")
+    return is_cancelled(here, asked)
+
+
+async def make_a_rule_over_http(here, who):
+    await here.post(who, "/api/rules", kind="deny", tool="deploy")
+    return len(here.supervisor.rules()) == 1
+
+
+async def make_a_rule_by_words(here, who):
+    """For whoever may not, the calls may be decided, and no rule is made."""
+    asked = await here.ask(requester=who)
+    async with here.client(who) as client:
+        await client.get(f"/api/approvals/{asked.id}")
+        await client.post(f"/api/sessions/{asked.session}/messages", json={"text": "approve all for session"})
+    return len(here.supervisor.rules()) == 1
+
+
+async def make_a_rule_by_words_in_slack(here, who):
+    asked = await here.ask(requester=who)
+    await say_in_slack(here, who, asked, "approve all for session")
+    await here.settled(asked.id)
+    await until(lambda: here.fake.whispers)
+    return len(here.supervisor.rules()) == 1
+
+
+async def make_a_rule_in_python(here, who):
+    try:
+        await here.supervisor.add_rule(deny("deploy"), who)
+    except NotEntitled:
+        return False
+    return True
+
+
+async def revoke_a_rule_over_http(here, who):
+    made = await here.supervisor.add_rule(deny("deploy"), "olga")
+    async with here.client(who) as client:
+        await client.delete(f"/api/rules/{made.id}")
+    return here.supervisor.rules() == []
+
+
+async def revoke_a_rule_on_the_page(here, who):
+    made = await here.supervisor.add_rule(deny("deploy"), "olga")
+    await here.form(who, "/rules", f"/rules/{made.id}/revoke")
+    return here.supervisor.rules() == []
+
+
+async def read_over_http(here, who):
+    session = f"/api/sessions/{(await here.ask()).session}"
+    async with here.client(who) as client:
+        paths = (session, f"{session}/journal", "/api/approvals", "/api/rules", "/metrics")
+        return [(await client.get(path)).status_code for path in paths] == [200] * 5
+
+
+async def read_on_the_page(here, who):
+    asked = await here.ask()
+    async with here.client("nobody") as browser:
+        await browser.post("/login", data={"token": who}, headers={"origin": "http://localhost"})
+        pages = [(await browser.get(path)).text for path in ("/", f"/sessions/{asked.session}")]
+    return all(asked.id in page for page in pages)
+
+
+async def read_in_slack(here, who):
+    asked = await here.ask()
+    return asked.id in await here.give(here.fake.command("pending", f"U-{who.upper()}"))
+
+
+async def read_in_discord(here, who):
+    asked = await here.ask()
+    return asked.id in await here.give(here.fake.command("pending", DISCORD[who]))
+
+
+WAYS = {
+    "start": {None: [start_over_http], "slack": [start_in_slack]},
+    "speak": {None: [speak_over_http, speak_on_the_page], "slack": [speak_in_slack]},
+    "cancel": {None: [cancel_over_http, cancel_on_the_page]},
+    "make a rule": {
+        None: [make_a_rule_over_http, make_a_rule_by_words, make_a_rule_in_python],
+        "slack": [make_a_rule_by_words_in_slack],
+    },
+    "revoke a rule": {None: [revoke_a_rule_over_http, revoke_a_rule_on_the_page]},
+    "read": {None: [read_over_http, read_on_the_page], "slack": [read_in_slack], "discord": [read_in_discord]},
+}
+DOING = [
+    (action, platform, way)
+    for action, by_platform in WAYS.items()
+    for platform, ways in by_platform.items()
+    for way in ways
+]
+
+
+@pytest.mark.parametrize(("action", "platform", "way"), DOING, ids=[way.__name__ for *_, way in DOING])
+async def test_who_may_do_what_else(action, platform, way):
+    """The same on every surface that has the action."""
+    may = set()
+    for who in ROLES:
+        async with world(platform) as here:
+            if await way(here, who):
+                may.add(who)
+    assert may == MAY[action]
+
+
+def test_whoever_can_write_the_store_is_its_operator(tmp_path):
+    """On the command line `--by` is a name for the audit trail: reservations are of who serves, not of the store."""
+    store = tmp_path / "state.db"
+
+    async def ask():
+        async with open_supervisor(store) as supervisor:
+            run = await supervisor.start(talking, "production", requester="somebody")
+            return (await anext(run.approvals())).id
+
+    asked = anyio.run(ask)
+    assert main(["approve", asked, "--by", "anybody", "--store", str(store)]) == 0
