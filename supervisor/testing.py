@@ -7,7 +7,7 @@ since a worker thread or another process does not hold the clock:
     def anyio_backend(request):
         return request.param()
 
-This is the one module of the package that knows its backends.
+`check_replay` says whether the agents of a test follow journals: those of a store, or of an export.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ import selectors
 from typing import Any
 
 import trio.testing
+
+from supervisor.checking import Checked as Checked, check_replay as check_replay, read_export as read_export
 
 
 class _JumpingSelector(selectors.DefaultSelector):

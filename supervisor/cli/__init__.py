@@ -26,6 +26,7 @@ _COMMANDS = {
     "serve": ("serving", "Run a store's sessions, and let people answer from anywhere."),
     "init": ("configuring", "Write a configuration for `serve`, commented, to begin with."),
     "check": ("configuring", "Check a configuration."),
+    "check-replay": ("checking", "Replay open sessions with today's code, in memory: do they follow?"),
     "token": ("tokens", "Make a token for a person, and its hash for the configuration; list and revoke tokens."),
     "discord": ("platforms", "Make the slash commands known to Discord."),
     "approvals": ("reading", "List what waits for a person, oldest first."),
@@ -62,7 +63,7 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
-        function = "import_" if name == "import" else name
+        function = "import_" if name == "import" else name.replace("-", "_")
         app.command(f"supervisor.cli.{module}:{function}", name=name, help=line, sort_key=place)
     repair.register(app)
     return app

@@ -24,6 +24,7 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
 from supervisor.core.values import Approval, SessionView
 from supervisor.core.visible import visible
@@ -282,20 +283,25 @@ def block_lines(view: SessionView, option: str) -> list[str]:
         return []
     if view.blocked is None:
         return ["", "blocked: a sub-agent below it is; show that one"]
-    block = view.blocked
-    when = f", of {at(block.held_at, _now())}" if block.held_at else ""
-    lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held)}"] if block.entry else []
-    lines.append(f"  its code     {visible(block.cause)}")
-    lines += [f"  at           {visible(line)}" for line in dict.fromkeys((block.where, block.in_agent)) if line]
-    guide = "run it with code that follows its journal: the old code, ctx.patched, or @agent(versions=...)"
-    seems = "seems blocked" if block.is_presumed else "blocked"
+    seems = "seems blocked" if view.blocked.is_presumed else "blocked"
     return [
         "",
         f"{seems}: today's code cannot follow what this session has done",
-        *lines,
-        f"Nothing is lost. To go on, {guide}.",
+        *told_block(view.blocked),
+        f"Nothing is lost. To go on, {GUIDE}.",
         f"Or end it: supervisor cancel {view.id}{option}",
     ]
+
+
+GUIDE = "run it with code that follows its journal: the old code, ctx.patched, or @agent(versions=...)"
+
+
+def told_block(block: Block) -> list[str]:
+    """Say what a journal holds, what the code did instead, and where."""
+    when = f", of {at(block.held_at, _now())}" if block.held_at else ""
+    lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held)}"] if block.entry else []
+    lines.append(f"  its code     {visible(block.cause)}")
+    return lines + [f"  at           {visible(line)}" for line in dict.fromkeys((block.where, block.in_agent)) if line]
 
 
 def _now() -> datetime:

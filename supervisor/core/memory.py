@@ -11,9 +11,13 @@ Rules
 """
 
 from operator import itemgetter
-from typing import NamedTuple
+from sys import maxsize
+from typing import Final, NamedTuple
 
 from supervisor.core.session import SessionState
+
+HELD: Final = ""
+"""Stands among what is unclaimed where nothing new may begin; no operation has this name."""
 
 
 class Asked(NamedTuple):
@@ -45,6 +49,15 @@ class Memory:
     @property
     def is_replaying(self) -> bool:
         return bool(self.unclaimed)
+
+    def hold(self) -> None:
+        """Never let anything new begin: the agent is to show no more than that it follows its journal."""
+        self.unclaimed[HELD] = None
+
+    @property
+    def has_followed(self) -> bool:
+        """Whether the agent has asked again for all that the journal holds."""
+        return not self.unclaimed or [*self.unclaimed] == [HELD]
 
     def claim(self, operation: str) -> None:
         """The agent asked for this operation (again)."""
@@ -90,6 +103,6 @@ class Memory:
         return next((place for place, is_later in enumerate(later) if is_later), len(state.order))
 
     def _oldest_unclaimed(self) -> int:
-        while self._begun[self._oldest][1] not in self.unclaimed:
+        while self._oldest < len(self._begun) and self._begun[self._oldest][1] not in self.unclaimed:
             self._oldest += 1
-        return self._begun[self._oldest][0]
+        return self._begun[self._oldest][0] if self._oldest < len(self._begun) else maxsize

@@ -102,6 +102,8 @@ class Attempt:
         self.external = anyio.CancelScope()
         self.inner = anyio.CancelScope()
         self.memory = Memory(self.state)
+        if host.only_replays:
+            self.memory.hold()
         self.run = self.state.runs
         self.names = Names(self.state)
         self.names.asked = {} if self.memory.is_replaying else None

@@ -98,6 +98,9 @@ class Blocked:
     async def fail_to_load(self, session: str, reason: str) -> None:
         """Append that a session's agent cannot be loaded, and look for it again later. Raises StoreError."""
         block = Block(why="agent", cause=printable(reason))
+        if self._runner.replayed is not None:
+            self._runner.replayed(session, block)
+            return
 
         def plan(view: View) -> list[Entry]:
             state = view.session(session)

@@ -18,7 +18,6 @@ import anyio
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.session import SessionState
-from supervisor.runtime.agents import load_agent
 from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.children import attempt_started
 from supervisor.runtime.ending import Ending, cancel_children
@@ -135,7 +134,7 @@ class Launcher:
             return None
         if not state.is_open:
             return None
-        spec = load_agent(state.facts.agent, state.facts.file)
+        spec = self._runner.find_agent(state.facts)
         return spec if state.version is None else spec.at_version(state.version)
 
     async def _begin_in_turn(self, session: str, spec: AgentSpec[Any, Any]) -> None:
@@ -165,7 +164,7 @@ class Launcher:
             now = self._runner.clock.now()
             if self._runner.is_closed or not state.is_open or state.cancel is not None:
                 return []
-            if self._must_sleep(session, state):
+            if not self._runner.only_replays and self._must_sleep(session, state):
                 return []
             if state.barren >= BARREN_ATTEMPTS:
                 cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"

@@ -127,7 +127,9 @@ class Quiet:
             waits = attempt.blocked + sum(attempt.waiting.values())
             is_silent = 0 < waits == attempt.in_flight and not attempt.watch.is_at_work
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
-            if silent_for >= budget or (silent_for > 0 and is_alone(attempt)):
+            if attempt.memory.has_followed:
+                self._runner.note_replayed(attempt)
+            elif silent_for >= budget or (silent_for > 0 and is_alone(attempt)):
                 attempt.stop_blocked(path_block(attempt, STOPPED_ASKING))
             elif silent_for >= presumed_after:
                 block = replace(path_block(attempt, STOPPED_ASKING), is_presumed=True)

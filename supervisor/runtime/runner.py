@@ -21,9 +21,11 @@ from anyio.abc import TaskGroup
 from supervisor.abc import Row, Store
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.blocking import Block
 from supervisor.core.errors import StoreError, StoreRefused, Suspended
 from supervisor.core.session import SessionState
 from supervisor.logs import FactLog
+from supervisor.runtime.agents import load_agent
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.background import Jobs, NoJobs
@@ -84,6 +86,9 @@ class Runner:
         """Called when something has come for a tree that is not ours."""
         self.jobs: Jobs = NoJobs()
         self.survivors = Survivors()
+        self.find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent
+        self.replayed: Callable[[str, Block | None], object] | None = None
+        """Set where attempts are only replayed (supervisor/checking.py): what came of each. Then nothing new begins."""
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
         """Where the exception of a run (session, number) is kept for as long as a program holds the run's handle."""
         self._running = 0
@@ -119,6 +124,10 @@ class Runner:
             self.suspend_all("the supervisor fell")  # before the task group cancels those that did nothing wrong
         self._running -= 1
         self.note_change()
+
+    @property
+    def only_replays(self) -> bool:
+        return self.replayed is not None
 
     @property
     def is_idle(self) -> bool:
@@ -337,7 +346,9 @@ class Runner:
         try:
             ending, failed = ending_of(attempt, returned, raised)
             attempt.watch.disarm()
-            if ending is None:
+            if self.replayed is not None:
+                self.note_replayed(attempt)
+            elif ending is None:
                 sleeps = attempt.fate is not None and attempt.fate.kind in ("passivated", "blocked")
                 if attempt.block is not None:
                     await self.blocked.settle(attempt, attempt.block)
@@ -357,6 +368,13 @@ class Runner:
             self.refuse_for(attempt.session, error)
         finally:
             self._leave(attempt, sleeps=sleeps)
+
+    def note_replayed(self, attempt: Attempt) -> None:
+        """Say what came of an attempt that was only to be replayed: it is blocked, or has followed its journal."""
+        if self.replayed is not None and (attempt.block is not None or attempt.memory.has_followed):
+            self.replayed(attempt.session, attempt.block)
+            attempt.stop(Fate("suspended", "it was only to be replayed"))
+            self.note_change()
 
     def _overdue(self, attempt: Attempt) -> None:
         """An attempt was told to end, and has not: give it up, loudly (W13)."""
@@ -399,6 +417,10 @@ class Runner:
                 # that came after the passivation goes with the attempt.
                 self.launcher.wake_at(session, self.clock.timer(row.due_at))
         self.note_change()
+
+
+def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
+    return load_agent(created.agent, created.file)
 
 
 _WAKING: Final = {

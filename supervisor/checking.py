@@ -1,0 +1,117 @@
+"""Whether today's code follows what open runs have done: a replay in memory, of a copy of their journals.
+
+An agent's function is run over the copy until it has asked for everything that the journal holds. There it is held:
+nothing new begins, so no step, no call and no question. What plain code does between operations does happen.
+
+Rules
+- The copy is a MemoryStore of its own. Nothing is written to the store that it was read from; no tree is owned, no
+  process is ended, no job is looked after, nobody is asked.
+- Agents are found by their names among those that are given, whatever path was recorded.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import anyio
+import msgspec
+
+from supervisor.app import open_supervisor
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.blocking import Block
+from supervisor.core.errors import InvalidInput, StoreUnreadable, UnknownAgent
+from supervisor.core.rows import Row
+from supervisor.core.session import SessionState, replay
+from supervisor.runtime.background import NoJobs
+from supervisor.store.memory_store import MemoryStore
+
+LONG: Final = 10.0  # seconds after which what has not been decided is undecided
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay of one open session came to.
+
+    follows: the code has asked for everything that the journal holds. blocked: it cannot, and `block` says why.
+    undecided: neither in the time that there was; code of its own took longer.
+    """
+
+    session: str
+    path: tuple[str, ...]
+    verdict: Literal["follows", "blocked", "undecided"]
+    block: Block | None = None
+
+
+async def check_replay(
+    entries: Iterable[Row], agents: Mapping[str, AgentSpec[Any, Any]], *, seconds: float = LONG
+) -> list[Checked]:
+    """Replay the open sessions among these journal entries with agents of these names.
+
+    `entries`: whole journals, in order; those of a store, or of an export (`read_export`). `seconds`: how long to wait
+    for what is undecided. Raises StoreUnreadable for a journal that contradicts itself.
+    """
+    rows = [Row(number, row.session, row.event) for number, row in enumerate(entries, start=1)]
+    states = _open_states(rows)
+    if not states:
+        return []
+    found: dict[str, Block | None] = {}
+
+    def find(facts: e.SessionCreated) -> AgentSpec[Any, Any]:
+        if (spec := agents.get(facts.path[-1])) is None:
+            raise UnknownAgent(f"there is no agent {facts.path[-1]}; there are: {', '.join(sorted(agents)) or 'none'}")
+        return spec
+
+    async with open_supervisor(_copy(rows)) as supervisor:
+        supervisor.has_readers = True  # nobody is denied for want of people
+        runner = supervisor._runner  # noqa: SLF001 # the check is a mode of the runner that nobody else may set
+        runner.took_up, runner.jobs = (lambda root: None), NoJobs()
+        runner.find_agent, runner.replayed = find, found.setdefault
+        for root in dict.fromkeys(state.facts.root for state in states.values()):
+            await supervisor.resume(root)
+        for session in states:
+            runner.launcher.launch(session)
+        with anyio.move_on_after(seconds):
+            await runner.wait_until(lambda: found.keys() >= states.keys())
+        runner.suspend_all("the check is over")
+    return [_checked(state, found) for state in states.values()]
+
+
+def read_export(lines: Iterable[bytes]) -> list[Row]:
+    """Return the entries of an export (`supervisor export`). Raises InvalidInput, naming the line."""
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            document = msgspec.json.decode(line, type=dict[str, Any])
+            position, session = int(document.pop("position")), str(document.pop("session"))
+            document.pop("entry", None)
+            rows.append(Row(position, session, e.decode_event(msgspec.json.encode(document))))
+        except (msgspec.MsgspecError, KeyError, ValueError, StoreUnreadable) as error:
+            raise InvalidInput(f"line {number} is no entry of an export: {error}") from None
+    return rows
+
+
+def _open_states(rows: list[Row]) -> dict[str, SessionState]:
+    journals: dict[str, list[e.AnyEvent]] = {}
+    for row in rows:
+        journals.setdefault(row.session, []).append(row.event)
+    states = {session: replay(session, events) for session, events in journals.items() if _is_session(events)}
+    return {session: state for session, state in states.items() if state.phase == "open"}
+
+
+def _is_session(events: list[e.AnyEvent]) -> bool:
+    return isinstance(events[0], e.SessionCreated)
+
+
+def _copy(rows: list[Row]) -> MemoryStore:
+    store = MemoryStore()
+    store.begin()
+    store.write(rows)
+    store.commit()
+    return store
+
+
+def _checked(state: SessionState, found: Mapping[str, Block | None]) -> Checked:
+    session, path = state.id, state.facts.path
+    if session not in found:
+        return Checked(session=session, path=path, verdict="undecided")
+    block = found[session]
+    return Checked(session=session, path=path, verdict="follows" if block is None else "blocked", block=block)

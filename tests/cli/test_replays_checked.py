@@ -1,0 +1,33 @@
+"""`check-replay`: before a deploy, does the new code follow what waits?"""
+
+AGENT = """
+from supervisor import Context, agent, tool
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+@agent
+async def release(ctx: Context, target: str) -> str:
+    {first}
+    return (await ctx.call(deploy, target)).content
+"""
+
+
+def test_a_change_is_checked_before_it_is_deployed(supervisor):
+    """Exit 0 where all follow, 7 where one would be blocked, with the line; the store is left as it was."""
+    old, new = supervisor.folder / "old.py", supervisor.folder / "new.py"
+    old.write_text(AGENT.format(first="await ctx.now()"))
+    new.write_text(AGENT.format(first="await ctx.random()"))
+    assert supervisor("run", f"{old}:release", '"prod"', "--session", "s").code == 3
+    before = supervisor("show", "s", "--json").json
+    assert supervisor("check-replay", str(old)).code == 0
+    answer = supervisor("check-replay", str(new), "--json")
+    assert answer.code == 7, answer
+    (found,) = answer.json
+    assert (found["verdict"], found["block"]["entry"]) == ("blocked", 4)
+    assert found["block"]["where"].startswith(f"{new}:")
+    export = supervisor.folder / "s.jsonl"
+    assert supervisor("export", "s", "--output", str(export)).code == 0
+    assert supervisor("check-replay", str(new), "--export", str(export)).code == 7
+    assert supervisor("show", "s", "--json").json == before
