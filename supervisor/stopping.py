@@ -57,9 +57,9 @@ def run_until_stopped(
     """Run `body` to its end, or until SIGINT, SIGTERM or SIGHUP; return the exit code of the signal (128 and its
     number), or None if there was none. To be called in the main thread, by a program that exits with that code.
 
-    The first signal cancels `body`. The process ends with that code at the second one, and 20 s after the first one if
-    anything still holds it. What `body` raises is raised bare; where nobody reads what is said any more, 141 is
-    returned. `restore` gives the terminal back when the process ends at once.
+    The first signal cancels `body`. The process ends at once at the second one, with that one's code, and 20 s after
+    the first one if anything still holds it. What `body` raises is raised bare; where nobody reads what is said any
+    more, 141 is returned. `restore` gives the terminal back when the process ends at once.
     """
     failures: list[BaseException] = []
     ear = _Ear(restore)
@@ -159,8 +159,8 @@ class _Ear:
                 if byte == _CLOSE:
                     return
                 heard[byte > _FROM_PYTHON].append(byte % _FROM_PYTHON)
-            native, python = heard.values()
-            self.received[:] = native if len(native) > len(python) else python
+            native, python = heard.values()  # Python's may be late, and in another order
+            self.received[:] = native if len(native) >= len(python) else python
             if len(self.received) > 1:
                 self._end()
             if self.received and ends_at is None:
@@ -174,7 +174,7 @@ class _Ear:
         restoring = threading.Thread(target=self._restore, daemon=True)
         restoring.start()
         restoring.join(1.0)
-        os._exit(128 + self.received[0])
+        os._exit(128 + self.received[-1])
 
 
 _open: Final[list[_Ear]] = []

@@ -134,7 +134,7 @@ def test_a_stop_takes_a_bounded_time_whatever_does_not_end(supervisor, agent, na
 def test_a_second_signal_ends_a_process_whose_loop_is_held(supervisor):
     """R8: at once."""
     process = start_stubborn(supervisor, "calling", "blocking", limit=1000.0)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
     wait_until_heard(process)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=15)
