@@ -7,7 +7,9 @@ Rules
 - On Linux a process that is not dumpable is closed to all but root (CAP_SYS_PTRACE): /proc/PID/environ, mem, maps and
   fd, debuggers and profilers; and it leaves no core dump. Programs that it starts are not.
 - Until it has closed itself, some milliseconds after its start, it is open. A file for a secret never is.
-- Elsewhere nothing is closed.
+- Only the daemon is closed. `run` and `resume` hold no secrets of ours, and whoever could read them as their user can
+  write the store; they stay open to debuggers and profilers.
+- Elsewhere than on Linux nothing is closed.
 """
 
 import sys
