@@ -324,7 +324,10 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
-        """Note in the audit trail that a channel has refused somebody's decision; nothing else changes (A15)."""
+        """Note in the audit trail that a channel has refused somebody's decision; nothing else changes (A15).
+
+        Once for each person and approval, however often they try.
+        """
 
     @abstractmethod
     async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:

@@ -59,6 +59,7 @@ from supervisor.runtime.inside import Inside
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
+from supervisor.runtime.refusals import Refusals
 from supervisor.runtime.ruling import named
 from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
@@ -97,6 +98,7 @@ AUDITED = (
 class LocalSupervisor(Supervisor):
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
+        self._refusals = Refusals(runner)
         self.store: Store = runner.journal.store
         self.hub = runner.hub
         self.has_readers = False
@@ -285,10 +287,7 @@ class LocalSupervisor(Supervisor):
         return await hear(self, session, text, check_identity(by), Seen(shown_before, channel, shown))
 
     async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
-        if (found := self.store.get_approval(approval)) is not None:
-            about: dict[str, Any] = {"at": self._runner.clock.now(), "approval": approval, "channel": channel}
-            refused = e.DecisionRefused(**about, by=printable(by), reason=printable(reason))
-            await self._runner.journal.append(lambda view: [(found.session, refused)])
+        await self._refusals.note(approval, by, reason, channel)
 
     async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
         self.refuse_inside("sending")

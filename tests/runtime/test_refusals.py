@@ -1,0 +1,44 @@
+"""A15: who was refused is in the audit trail, and nobody fills the store by being refused."""
+
+import anyio
+import pytest
+from scenes import deploy, events, fork, opened
+
+from supervisor import Approve, Context, MemoryStore, NotEntitled, People, Person, agent
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+PEOPLE = People([Person(name="ana", roles=("approver",)), Person(name="carl"), Person(name="eve")])
+
+
+@agent
+async def deploys(ctx: Context) -> list[str]:
+    return [(await ctx.call(deploy, name)).kind for name in ("a", "b")]
+
+
+async def refused(supervisor, approval, by):
+    with pytest.raises(NotEntitled):
+        await supervisor.decide(approval.id, Approve(by=by), channel="web")
+
+
+async def test_a_refusal_is_journaled_once_for_each_person_and_approval():
+    """However often they press, at once or one after the other; each press is refused all the same."""
+    store = MemoryStore()
+    async with opened(store, people=PEOPLE) as supervisor:
+        run = await supervisor.start(deploys, session="s", requester="ana")
+        reader = run.approvals()
+        first = await anext(reader)
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(refused, supervisor, first, "carl")
+        await refused(supervisor, first, "carl")
+        await refused(supervisor, first, "eve")
+        await supervisor.decide(first.id, Approve(by="ana"))
+        second = await anext(reader)
+        await refused(supervisor, second, "carl")
+        seen = [(each.by, each.approval) for each in events(store, "s", e.DecisionRefused)]
+        assert seen == [("carl", first.id), ("eve", first.id), ("carl", second.id)]
+    again = fork(store)
+    async with opened(again, people=PEOPLE) as supervisor:
+        await refused(supervisor, second, "carl")
+        assert len(events(again, "s", e.DecisionRefused)) == 3
