@@ -4,9 +4,10 @@ What counts is what is on disk afterwards, and that a refused decision of somebo
 """
 
 import itertools
+import json
 import re
 import socket
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import anyio
 import fake_discord
@@ -249,6 +250,60 @@ async def test_who_may_decide_what(platform, way):
                     unheard.append((who, target, whose))
             found[who] = tuple(row)
     assert (found, unheard) == (MAY_DECIDE, [])
+
+
+# -- an edit into what is reserved for others --------------------------------------------------------------------------
+
+INTO = {"target": "production"}
+
+
+async def edit_over_http(here, who, asked):
+    await here.post(who, f"/api/approvals/{asked.id}/decision", decision="approve", arguments=INTO)
+
+
+async def edit_on_the_page(here, who, asked):
+    form = {"decision": "edit", "arguments": json.dumps(INTO)}
+    await here.form(who, f"/approvals/{asked.id}", f"/approvals/{asked.id}/decision", **form)
+
+
+async def edit_in_python(here, who, asked):
+    with suppress(NotEntitled):
+        await here.supervisor.decide(asked.id, Approve(by=who, arguments=INTO))
+
+
+async def edit_in_slack(here, who, asked):
+    (card,) = (each for each in here.fake.messages["C1"] if asked.id in str(each["blocks"]))
+    await here.give(here.fake.press(card, "edit", f"U-{who.upper()}"))
+    await until(lambda: here.fake.views or here.refused(asked.id))
+    if here.fake.views:
+        await here.give(here.fake.submit(here.fake.views.pop(), json.dumps(INTO), f"U-{who.upper()}"))
+        await here.settled(asked.id)
+
+
+async def edit_in_discord(here, who, asked):
+    (card,) = (each for each in here.fake.messages.values() if asked.id in str(each["components"]))
+    answer = json.loads(await here.give(here.fake.press(card, "edit", DISCORD[who])))
+    if "custom_id" in answer["data"]:
+        await here.give(here.fake.submit(answer["data"], json.dumps(INTO), DISCORD[who]))
+        await here.settled(asked.id)
+
+
+EDITING = [(None, edit_over_http), (None, edit_on_the_page), (None, edit_in_python)]
+EDITING += [("slack", edit_in_slack), ("discord", edit_in_discord)]
+
+
+@pytest.mark.parametrize(("platform", "way"), EDITING, ids=[way.__name__ for _, way in EDITING])
+async def test_nobody_edits_a_call_into_what_is_reserved_for_others(platform, way):
+    """Whoever may decide what was asked may not, by that, decide what they make of it (A8)."""
+    did = set()
+    async with world(platform) as here:
+        for who in ROLES:
+            asked = await here.ask("staging", who)
+            await way(here, who, asked)
+            now = here.supervisor.get_approval(asked.id)
+            did |= {who} if (now.status, now.arguments) == ("approved", INTO) else set()
+            assert who in did or now.status == "pending"
+    assert did == {"olga", "cleo"}
 
 
 # -- everything else ---------------------------------------------------------------------------------------------------
