@@ -1,5 +1,6 @@
 """What the package offers, and what its floors are allowed to know."""
 
+import ast
 import inspect
 import subprocess
 import sys
@@ -47,10 +48,20 @@ def test_nothing_public_is_missing():
         name for name, found in vars(errors).items() if inspect.isclass(found) and found.__module__ == errors.__name__
     }
     raised.remove("IllegalEvent")  # a defect of ours, not for anybody to catch
-    there = {
-        name for name, found in vars(supervisor).items() if not name.startswith("_") and not inspect.ismodule(found)
-    }
-    assert CONTRACT | raised <= there == {*supervisor.__all__}
+    assert CONTRACT | raised <= {*supervisor.__all__} == supervisor._MODULES.keys()
+
+
+def test_a_name_is_imported_from_where_type_checkers_find_it():
+    """Its import is deferred, and stands a second time in a table."""
+    tree = ast.parse(Path(supervisor.__file__).read_text())
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and "supervisor" in node.module]
+    assert {name.name: node.module for node in found for name in node.names} == supervisor._MODULES
+
+
+def test_the_package_is_imported_before_what_it_offers():
+    """So that a command can hear Ctrl-C while it is imported."""
+    code = "import sys, supervisor; sys.exit('msgspec' in sys.modules or 'anyio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_imports_go_down_only():

@@ -145,7 +145,7 @@ def test_a_signal_while_the_command_is_imported_is_no_traceback(supervisor):
     """Exit code 130, as later on."""
     late = supervisor.folder / "late"
     late.mkdir()
-    (late / "cyclopts.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    (late / "msgspec.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "supervisor", "sessions"],
         env={**supervisor.env, "PYTHONPATH": str(late)},
