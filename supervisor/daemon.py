@@ -95,6 +95,8 @@ class Daemon:
             anyio.create_task_group() as tasks,
         ):
             supervisor.refuse_inside("serving")
+            if (why := why_not_ours(settings.store, OTHERS_USE)) is not None:
+                log.warning("store.open_to_others", problem=why)
             is_open()
             tasks.start_soon(supervisor.wait_until_it_dies)
             tasks.start_soon(web.wait_until_it_fails)
@@ -177,8 +179,6 @@ def store_secret(store: Path) -> bytes:
     one that others may know, and for a store of another user: a daemon runs what it names."""
     if store.exists() and (why := why_not_ours(store, OTHERS_WRITE)) is not None:
         raise StoreUnreadable(f"{why}. It was left untouched")
-    if store.exists() and (why := why_not_ours(store, OTHERS_USE)) is not None:
-        log.warning("store.open_to_others", problem=why)
     path = store.with_name(f"{store.name}.secret")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():

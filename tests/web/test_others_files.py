@@ -8,7 +8,9 @@ import pytest
 from supervisor import SqliteStore, StoreUnreadable
 from supervisor.channels.web.revocations import Revocations
 from supervisor.cli.serving import read_token
+from supervisor.config import ChannelsPart, Configuration, DiscordPart
 from supervisor.daemon import store_secret
+from supervisor.platforms import discord_token
 from supervisor.store.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.background import make_job_folder
 
@@ -88,3 +90,16 @@ def test_a_token_file_that_others_can_read_is_said(tmp_path, capsys):
         file.chmod(mode)
         assert read_token(file) == "0123456789abcdef"
         assert (str(file) in capsys.readouterr().err) == is_said
+
+
+def test_a_platforms_secret_that_others_can_read_is_said(tmp_path, caplog, monkeypatch):
+    """In the log of the daemon, by the key that names the file; never with anything of it."""
+    monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
+    file = tmp_path / "discord.token"
+    file.write_text("a-bot-token")
+    part = DiscordPart(conversation="1", application="2", public_key="0a" * 32, bot_token_file=str(file))
+    for mode, is_said in ((0o600, False), (0o644, True)):
+        file.chmod(mode)
+        assert discord_token(Configuration(channels=ChannelsPart(discord=part)), part) == "a-bot-token"
+        assert ("secret.open_to_others" in caplog.text) == is_said
+    assert "a-bot-token" not in caplog.text
