@@ -13,6 +13,7 @@ import os
 import resource
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from supervisor.logs import FactLog
 from supervisor.platforms import make_channels
 from supervisor.runtime.agents import configure, load_agent, load_agents
 from supervisor.store.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
+from supervisor.store.schema import NO_LINKS
 
 log = FactLog(__name__)
 
@@ -183,15 +185,15 @@ def store_secret(store: Path) -> bytes:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(SECRET))
-            file.flush()
-            os.fsync(file.fileno())
+        _make_secret(made)
         try:
-            os.link(made, path)  # whoever was faster: theirs counts
-        except FileExistsError:
-            pass
+            with suppress(FileExistsError):  # whoever was faster: theirs counts
+                os.link(made, path)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            with suppress(FileExistsError):
+                _make_secret(path)
         finally:
             made.unlink()
     secret, why = path.read_bytes(), why_not_ours(path, OTHERS_USE)
@@ -199,6 +201,15 @@ def store_secret(store: Path) -> bytes:
         problem = why or f"{path} has {len(secret)} bytes instead of {SECRET}"
         raise StoreUnreadable(f"{problem}. It signs logins: remove it, and everybody signs in once more")
     return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Make a file with a new secret. Raises FileExistsError."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_bytes(SECRET))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _hosts(host: str) -> list[str]:

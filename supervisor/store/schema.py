@@ -30,7 +30,7 @@ APPLICATION_ID: Final = 0x53757076
 PAGE: Final = 8192
 """Bytes of a page, twice SQLite's usual: a request of 1 KB fills only three quarters of a page of 4 KiB, and so each
 pending approval took a tenth more. A commit takes no longer."""
-_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no hard links, or no more of them."""
 _HEADER: Final = struct.Struct(">16s44xI4xI28x")
 """What says whose a file is: SQLite's magic string, the version and the application id."""
@@ -138,7 +138,7 @@ def _give_name(draft: Path, path: Path) -> None:
     try:
         os.link(draft, path)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 

@@ -1,5 +1,6 @@
 """supervisor.toml: what is wrong is said with its key; what is right decides who may do what."""
 
+import errno
 import json
 import os
 import re
@@ -169,6 +170,18 @@ def test_a_secret_that_others_may_know_signs_no_logins(tmp_path):
         file.chmod(mode)
         with pytest.raises(StoreUnreadable, match=r"state\.db\.secret"):
             store_secret(tmp_path / "state.db")
+
+
+def test_a_secret_is_made_once_where_there_are_no_hard_links(tmp_path, monkeypatch):
+    """exFAT, some shares and FUSE have none; what is there is never replaced."""
+
+    def refuse(*names):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    made = store_secret(tmp_path / "state.db")
+    assert store_secret(tmp_path / "state.db") == made
+    assert [found.name for found in tmp_path.iterdir()] == ["state.db.secret"]
 
 
 def test_nobody_is_served_elsewhere_than_on_loopback_who_is_not_configured(tmp_path):
