@@ -345,6 +345,16 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
+    async def retry(self, session: str, by: str | None = None) -> Run[Any]:
+        """Begin a new run of a root session at rest whose latest run failed, stalled or was abandoned, with that run's
+        memory and version (R10). What led to the end is done again, and what the end cut off without effect: approvals
+        are asked anew, sub-agents that were cancelled go on. All other results stay. One append, in the audit trail.
+
+        Raises NotFound; InvalidInput, saying what to do instead, for every other session; NotEntitled for somebody who
+        is no operator.
+        """
+
+    @abstractmethod
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
         """Cancel a session and everything below it (W8); returns once that is on disk. Raises NotFound."""
 

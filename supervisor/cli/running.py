@@ -129,6 +129,34 @@ def resume(
     return stopped or _report(settings, views, as_list=True)
 
 
+def retry(
+    session: str,
+    /,
+    *,
+    approve: ApproveOption = "ask",
+    wait: WaitOption = False,
+    backend: BackendOption = "asyncio",
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Run a session again that failed, stalled or was abandoned: what led to its end is done again, all else stays.
+
+    Parameters
+    ----------
+    session
+        The id of a session that has no parent.
+    """
+    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    if not settings.place.path.exists():
+        raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
+
+    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+        _check_agent(supervisor, get_session(supervisor, session).root)
+        return [await supervisor.retry(session)]
+
+    return _one(settings, begin)
+
+
 def demo(
     *,
     approve: ApproveOption = "ask",

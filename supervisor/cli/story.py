@@ -96,6 +96,8 @@ class Story:
                 return "began" if self._brief else f"began, for {visible(event.requester)}, in {visible(event.cwd)}"
             case e.RunStarted(message=str()):
                 return f"begins a turn with {quote(_json(event.input))}"
+            case e.RunStarted(again=e.Again(by=by)):
+                return f"is retried by {visible(by)}"
             case e.RunStarted():
                 return f"was given {quote(_json(event.input))}"
             case e.AttemptStarted():

@@ -65,6 +65,8 @@ class RunFailed(SupervisorError):
         self.kind = kind
         self.cause = cause
         self.partial = partial
+        self.operation: str | None = None
+        """Inside an agent: the operation that took in how a sub-agent failed."""
 
 
 class RunStalled(RunFailed):

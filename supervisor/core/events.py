@@ -31,7 +31,11 @@ from supervisor.core.asking import (
 from supervisor.core.blocking import RunBlocked as RunBlocked, RunUnblocked as RunUnblocked
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.facts import Event as Event
-from supervisor.core.restarted import OperationRecalled as OperationRecalled, RunRestarted as RunRestarted
+from supervisor.core.restarted import (
+    Again as Again,
+    OperationRecalled as OperationRecalled,
+    RunRestarted as RunRestarted,
+)
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RuleAdded as RuleAdded, RuleRevoked as RuleRevoked
 from supervisor.core.values import OutcomeKind, ResultKind
@@ -62,6 +66,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
     input: Raw
     message: str | None = None
+    again: Again | None = None
+    """Of a retry: the run has the memory of the one before it, but for what it does again."""
 
 
 class AttemptStarted(Event, frozen=True, kw_only=True):
@@ -310,6 +316,10 @@ class RunFinished(Event, frozen=True, kw_only=True):
     partial: Raw = Raw(b"null")
     traceback: str = ""
     """Where the agent raised, for people; its parent is not told (runtime/tracebacks.py)."""
+    led_by: tuple[str, ...] = ()
+    """Operations whose failures led to the end: a retry does them again (core/retrying.py)."""
+    stopped_at: int = 0
+    """Of a stall: the length of the journal when the run was told to stop."""
 
 
 AnyEvent = (

@@ -4,6 +4,8 @@ so is in core/restarts.py."""
 from datetime import datetime
 from typing import Literal
 
+import msgspec
+
 from supervisor.core.facts import Event
 
 
@@ -28,6 +30,19 @@ class RunRestarted(Event, frozen=True, kw_only=True):
     def waiting_for(self) -> tuple[str, ...]:
         """What ends the back-off before it is due (as in RunPassivated): nothing."""
         return ()
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run does again that goes on with the memory of the one before it; names as in RunRestarted.
+
+    `children` are sub-agents whose sessions go on in the same way, in the same append; `by` is who asked for it.
+    """
+
+    by: str
+    forgotten: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
 
 
 class OperationRecalled(Event, frozen=True, kw_only=True):

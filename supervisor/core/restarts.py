@@ -66,22 +66,25 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def failed_steps(error: BaseException | None) -> frozenset[str]:
-    """Return the steps whose failures led to an exception: in its causes, its contexts (unless it was raised `from`
-    something else) and its groups."""
-    found, seen, left = set(), set(), [error]
+    """Return the steps whose failures led to an exception."""
+    return frozenset(each.operation for each in chain_of(error) if isinstance(each, StepFailed))
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, its causes, its contexts (unless it was raised `from` something else), and what its groups
+    hold, each once."""
+    seen, left = set[int](), [error]
     while left:
         each = left.pop()
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, StepFailed):
-            found.add(each.operation)
+        yield each
         if isinstance(each, BaseExceptionGroup):
             left.extend(each.exceptions)
         left.append(each.__cause__)
         if not each.__suppress_context__:
             left.append(each.__context__)
-    return frozenset(found)
 
 
 def restart(
@@ -100,7 +103,7 @@ def restart(
         return None, f"given up: restarted {recent} times in {limits.restart_period:g} s"
     doubled = limits.restart_delay * 2.0 ** min(recent, 64)  # more would be no number
     delay = min(limits.max_restart_delay, doubled) * (0.5 + chance / 2)
-    forgotten, kept, reopened = _partition(state, ended, failed)
+    forgotten, kept, reopened = partition(state, ended, failed)
     restarted = e.RunRestarted(
         at=now,
         kind="failed" if ended.kind == "failed" else "stalled",
@@ -119,7 +122,7 @@ def _has_failed(record: Operation | None) -> bool:
     return record is not None and isinstance(record.result, e.OperationFinished) and record.result.error is not None
 
 
-def _partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tuple[list[str], list[str], list[str]]:
+def partition(state: SessionState, ended: Ended, failed: Collection[str]) -> tuple[list[str], list[str], list[str]]:
     """Return what the next attempt has forgotten, what is kept for it outside the order, and which timers are open
     again."""
     if ended.kind == "stalled":

@@ -216,7 +216,11 @@ class SessionState(msgspec.Struct, kw_only=True):
                 pass
 
     def _begin_run(self, event: e.RunStarted) -> None:
-        """A run's memory is its own: what the run before it did is in the journal, and nowhere else."""
+        """A run's memory is its own: what the run before it did is in the journal, and nowhere else. A retry alone goes
+        on with that memory."""
+        if event.again is not None:
+            self._begin_again(event.again)
+            return
         if event.message is not None:
             self._take_message(event.message)
         fresh = SessionState(id=self.id)
@@ -227,6 +231,16 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.input = event.input
         if self.runs == 1:
             self.first_input = event.input
+
+    def _begin_again(self, again: e.Again) -> None:
+        for child in again.children:
+            if self.children.get(child) is None:
+                raise IllegalEvent(f"sub-agent {child} of {self.id} has not ended; a retry cannot go on with it")
+            self.children[child] = None
+        self._put_aside(again)
+        self.outcome = self.cancel = self.blocked = None
+        self.restarts = ()
+        self.runs += 1
 
     def _take_message(self, message: str) -> None:
         """Each message is taken once: by a `receive`, by the turn that it begins, or by nobody any more."""
@@ -303,6 +317,10 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.order = [operation for operation in self.order if operation in self.operations]
 
     def _restart(self, event: e.RunRestarted) -> None:
+        self._put_aside(event)
+        self.restarts = (*self.restarts, event.at)
+
+    def _put_aside(self, event: e.RunRestarted | e.Again) -> None:
         aside = {*event.forgotten, *event.kept}
         for operation in aside:
             record = self.operations.get(operation)
@@ -318,7 +336,6 @@ class SessionState(msgspec.Struct, kw_only=True):
         left = {name: record for name, record in self.operations.items() if name not in aside}
         self.operations = {**left, **open_again}
         self.order = [name for name in self.order if name not in aside and name not in open_again]
-        self.restarts = (*self.restarts, event.at)
 
 
 _OF_A_RUN = (

@@ -16,7 +16,7 @@ from supervisor.abc import Run
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json
-from supervisor.core.errors import InvalidInput, LimitExceeded, RunStopping
+from supervisor.core.errors import InvalidInput, LimitExceeded, RunFailed, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
@@ -137,6 +137,8 @@ class ChildRun(Run[R]):
         self._attempt = attempt
         self._branch = branch
         self._spec = spec
+        self._taken_in_by: str | None = None
+        """The operation that took in the outcome."""
 
     def __repr__(self) -> str:
         return f"<sub-agent {self._spec.name} on {self.session}>"
@@ -153,7 +155,7 @@ class ChildRun(Run[R]):
 
     async def outcome(self) -> Outcome[R]:
         attempt, child = self._attempt, self.session
-        operation = attempt.names.of_operation(self._branch, "outcome", child, None)
+        operation = self._taken_in_by = attempt.names.of_operation(self._branch, "outcome", child, None)
         attempt.begin_operation()
         try:
             if await attempt.enter(operation) is None:
@@ -171,7 +173,12 @@ class ChildRun(Run[R]):
         )
 
     async def result(self) -> R:
-        return (await self.outcome()).value
+        outcome = await self.outcome()
+        try:
+            return outcome.value
+        except RunFailed as failed:
+            failed.operation = self._taken_in_by
+            raise
 
     async def cancel(self, reason: str | None = None) -> None:
         attempt, child = self._attempt, self.session

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
+from supervisor.core.retrying import PARENT_ENDED
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import OutcomeKind
 from supervisor.runtime.journal import Entry, View
@@ -28,6 +29,9 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     partial: Raw = JSON_NULL
     traceback: str = ""
     """For people: the parent, which is an agent, is not told."""
+    led_by: tuple[str, ...] = ()
+    stopped_at: int = 0
+    """Of a stall: the length of the journal when it was told to stop."""
     error: BaseException | None = None
     """What the agent raised, for the program that started the run in this process (runtime/runs.py)."""
 
@@ -57,7 +61,7 @@ def cancel_children(view: View, session: str, now: datetime) -> Iterator[Entry]:
     """Tell the children of a session that has not succeeded to end."""
     state = view.session(session)
     for child in state.open_children:
-        yield from cancel_events(view, child, f"its parent {state.facts.path[-1]}", "the parent has ended", now)
+        yield from cancel_events(view, child, f"its parent {state.facts.path[-1]}", PARENT_ENDED, now)
 
 
 def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.AnyEvent]:
@@ -84,7 +88,8 @@ def end_events(
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))
         told: dict[str, Any] = {name: getattr(ending, name) for name in ("kind", "value", "cause", "partial")}
-        yield session, e.RunFinished(at=now, **told, traceback=ending.traceback)
+        more: dict[str, Any] = {name: getattr(ending, name) for name in ("traceback", "led_by", "stopped_at")}
+        yield session, e.RunFinished(at=now, **told, **more)
         yield from ((session, event) for event in next_turn(state, ending.kind, now))
         parent = state.facts.parent
         if parent is not None and view.session(parent).is_open:

@@ -11,6 +11,7 @@ import anyio
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, Suspended
 from supervisor.core.restarts import failed_steps
+from supervisor.core.retrying import led_by
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.ending import Ending
 from supervisor.runtime.parting import path_block
@@ -100,4 +101,4 @@ def _partial(value: Any) -> Any:
 def _raised(attempt: Attempt, error: BaseException | None) -> dict[str, Any]:
     """Return what an Ending says of an exception."""
     traceback = "" if error is None else traceback_of(error, secret_values(attempt.state))
-    return {"traceback": traceback, "error": error}
+    return {"traceback": traceback, "error": error, "led_by": led_by(error), "stopped_at": attempt.stopped_at}

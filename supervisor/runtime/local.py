@@ -60,6 +60,7 @@ from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
 from supervisor.runtime.refusals import Refusals
+from supervisor.runtime.retrying import retry_events
 from supervisor.runtime.ruling import named
 from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
@@ -317,6 +318,19 @@ class LocalSupervisor(Supervisor):
         """Return an import of a session that took place elsewhere, to be entered. Raises InvalidInput."""
         return Import(self._runner, session, origin, agent)
 
+    async def retry(self, session: str, by: str | None = None) -> Run[Any]:
+        who = self._name_of_ruler(by)
+        root = self.get_row(session).id
+
+        def plan(view: View) -> list[Entry]:
+            found = list(retry_events(view, root, who, self._runner.clock.now()))
+            view.claim(root)
+            return found
+
+        await self._runner.journal.append(plan)
+        await self._runner.launcher.take_up(root)
+        return self.get_run(root)
+
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
         who = check_identity(by if by is not None else current_user())
         root = self.get_row(session).root
@@ -482,8 +496,12 @@ class LocalSupervisor(Supervisor):
         return Pruning(self._runner, before)
 
     def audit(self) -> list[Row]:
-        return shown(row for row in self.store.rows(0) if isinstance(row.event, AUDITED))
+        return shown(row for row in self.store.rows(0) if isinstance(row.event, AUDITED) or _is_retry(row.event))
 
     def owners(self) -> Sequence[Owner]:
         """Return the living processes that have owned trees of this store."""
         return self.store.owners()
+
+
+def _is_retry(event: e.AnyEvent) -> bool:
+    return isinstance(event, e.RunStarted) and event.again is not None

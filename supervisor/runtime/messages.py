@@ -84,7 +84,7 @@ def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901
                 requester = event.requester
             case e.MessageReceived():
                 inbox[event.message] = event
-            case e.RunStarted(message=None):
+            case e.RunStarted(message=None, again=None):
                 if (text := _text_in(event.input)) is not None:
                     said.append(Message(kind="received", text=text, at=event.at, by=requester))
             case e.RunStarted(message=str() as taken) | e.OperationFinished(message=str() as taken):

@@ -181,7 +181,7 @@ def values_of(type_):
         return st.lists(values_of(args[0]), max_size=2).map(tuple) if ... in args else st.tuples(*map(values_of, args))
     if origin is dict:
         return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=2)
-    if isinstance(type_, type) and issubclass(type_, Block):
+    if isinstance(type_, type) and issubclass(type_, Block | e.Again):
         return events_of(type_)
     return _VALUES[type_]
 

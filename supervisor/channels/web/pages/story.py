@@ -130,6 +130,8 @@ class _Teller:
             case e.MessageUndelivered():
                 if event.message in self._heard:
                     self._heard[event.message].state = "unheard"
+            case e.RunStarted(again=e.Again(by=by)):
+                self._add("life", event.at, "is retried", by=by)
             case e.RunStarted():
                 self._add("heard", event.at, "started it with", _text(event.input), by=self._requester)
             case e.MessageSent():

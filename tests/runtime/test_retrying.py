@@ -1,0 +1,247 @@
+"""A retry: a new run with the memory of one that ended badly (R10)."""
+
+import anyio
+import pytest
+from scenes import ForkingStore, deploy, effects, events, fork, opened, replayed
+
+from supervisor import Approve, Context, InvalidInput, MemoryStore, NotFound, agent, tool
+from supervisor.core import events as e
+from supervisor.core.values import LOST
+
+pytestmark = pytest.mark.anyio
+troubles: dict[str, int] = {}
+
+
+@pytest.fixture(autouse=True)
+def _no_trouble():
+    troubles.clear()
+
+
+def fails(name: str) -> None:
+    """Raise as often as a test has said."""
+    if troubles.get(name, 0) > 0:
+        troubles[name] -= 1
+        raise ConnectionError(name)
+
+
+@tool(approval="never")
+async def effect(name: str) -> str:
+    effects.append(name)
+    return name
+
+
+@tool(approval="never")
+async def slow(name: str) -> str:
+    effects.append(name)
+    await anyio.sleep(20)
+    return name
+
+
+async def fragile(name: str) -> str:
+    effects.append(f"try {name}")
+    fails(name)
+    return name
+
+
+@agent
+async def steps(ctx: Context) -> list[str]:
+    first = await ctx.call(effect, "before")
+    middle = await ctx.step(fragile, "net")
+    return [first.content, middle, (await ctx.call(effect, "after")).content]
+
+
+@agent
+async def own_code(ctx: Context) -> str:
+    content = (await ctx.call(deploy, "prod")).content
+    fails("bug")
+    return content + (await ctx.call(effect, "after")).content
+
+
+@agent
+async def wedges(ctx: Context) -> str:
+    await ctx.call(effect, "before")
+    if troubles.get("wedge", 0):
+        troubles["wedge"] -= 1
+        await anyio.sleep_forever()
+    return (await ctx.call(effect, "after")).content
+
+
+@agent
+async def child(ctx: Context, name: str) -> str:
+    await ctx.call(effect, f"child {name}")
+    await ctx.sleep(1)
+    return await ctx.step(fragile, name)
+
+
+@agent
+async def asks(ctx: Context) -> str:
+    return (await ctx.call(deploy, "sibling")).content
+
+
+@agent
+async def parent(ctx: Context) -> list[str]:
+    one, two = await ctx.spawn(child, "one"), await ctx.spawn(asks)
+    return [await one.result(), await two.result()]
+
+
+async def ended(spec, *kinds: str) -> MemoryStore:
+    """Run an agent until it ends, approving what it asks."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        supervisor.find_approvals()
+        outcome = await (await supervisor.start(spec, session="s")).outcome()
+        assert outcome.kind in kinds, outcome
+    return store
+
+
+async def test_the_step_that_failed_runs_again_and_nothing_else():
+    """Calls keep their results; each run keeps its one outcome; the new one has the memory of the old."""
+    troubles["net"] = 1
+    store = await ended(steps, "failed")
+    async with opened(store) as supervisor:
+        run = await supervisor.retry("s", by="ana")
+        assert await run.result() == ["before", "net", "after"]
+    assert effects == ["before", "try net", "try net", "after"]
+    assert [event.kind for event in events(store, "s", e.RunFinished)] == ["failed", "succeeded"]
+    assert [row.event.again.by for row in supervisor.audit() if isinstance(row.event, e.RunStarted)] == ["ana"]
+
+
+async def test_code_that_was_mended_goes_on_where_it_raised():
+    """No step led to the end: everything stays, also what a person has approved, and the call does not run again."""
+    troubles["bug"] = 1
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(own_code, session="s")
+        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        assert (await run.outcome()).kind == "failed"
+        run = await supervisor.retry("s")
+        assert await run.result() == "prodafter"
+    assert effects == ["prod", "after"]
+
+
+async def test_a_stalled_run_goes_on_after_what_it_has_done():
+    """What was in flight has no result and runs again; what had one is not done again."""
+    troubles["wedge"] = 1
+    store = await ended(wedges, "stalled")
+    async with opened(store) as supervisor:
+        assert await (await supervisor.retry("s")).result() == "after"
+    assert effects == ["before", "after"]
+
+
+async def test_a_sub_agent_that_failed_is_retried_on_its_own_session_and_a_cancelled_one_goes_on():
+    """The failure of one led to the end, which cancelled the other: its approval is asked anew, with another id."""
+    troubles["one"] = 1
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(parent, session="s")
+        asked = await anext(run.approvals())
+        assert (await run.outcome()).kind == "failed"
+        assert supervisor.find_approvals() == []
+        run = await supervisor.retry("s")
+        again = await anext(run.approvals())
+        assert (again.session, again.id == asked.id) == (asked.session, False)
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "gone"
+        await supervisor.decide(again.id, Approve(by="ana"))
+        assert await run.result() == ["one", "sibling"]
+        assert len(supervisor.find_sessions()) == 3
+    assert effects.count("child one") == effects.count("sibling") == 1
+    assert effects.count("try one") == 2
+
+
+async def test_a_call_that_may_have_had_an_effect_keeps_its_result():
+    """The end cut it off while it ran: `interrupted`, and a retry does not run it again."""
+
+    @agent
+    async def beside(ctx: Context) -> list[str]:
+        async def fail(branch: Context) -> None:
+            await branch.sleep(1)
+            await branch.step(fragile, "net")
+
+        async def call(branch: Context) -> None:
+            found.append((await branch.call(slow, "slow")).kind)
+
+        async with ctx.task_group() as tasks:
+            tasks.start_soon(call)
+            tasks.start_soon(fail)
+        return found
+
+    found: list[str] = []
+    troubles["net"] = 1
+    store = await ended(beside, "failed")
+    async with opened(store) as supervisor:
+        assert await (await supervisor.retry("s")).result() == ["interrupted"]
+    assert effects.count("slow") == 1
+
+
+async def test_it_may_be_retried_again_and_a_crash_in_the_new_run_replays_it():
+    """The journal of two retries is a journal like any other."""
+    troubles["net"] = 2
+    store = await ended(steps, "failed")
+    async with opened(store) as supervisor:
+        assert (await (await supervisor.retry("s")).outcome()).kind == "failed"
+        run = await supervisor.retry("s")
+        assert await run.result() == ["before", "net", "after"]
+    assert effects.count("before") == 1
+    assert replayed(store, "s").runs == 3
+
+
+async def test_a_retry_is_on_disk_before_anything_runs():
+    """A process without the agent records it; the next one that has it goes on (one append)."""
+    troubles["net"] = 1
+    store = await ended(steps, "failed")
+    async with opened(store) as supervisor:
+        with anyio.CancelScope() as killed:
+            await supervisor.retry("s")
+            killed.cancel()
+        copy = fork(store)
+    async with opened(copy) as supervisor:
+        await supervisor.resume()
+        assert (await supervisor.outcome("s")).value == ["before", "net", "after"]
+
+
+async def test_a_kill_at_any_commit_of_a_retry_loses_nothing_and_doubles_nothing():
+    """SIGKILL after every commit of the run that failed and of its retry: whoever goes on comes to the same end."""
+    troubles["one"] = 1
+    store = ForkingStore(lambda: (list(effects), dict(troubles)))
+    async with opened(store, unattended="approve") as supervisor:
+        assert (await (await supervisor.start(parent, session="s")).outcome()).kind == "failed"
+        assert await (await supervisor.retry("s")).result() == ["one", "sibling"]
+    for copy, (done, left) in store.copies:
+        effects[:] = done
+        troubles.clear()
+        troubles.update(left)
+        async with opened(copy, unattended="approve") as supervisor:
+            await supervisor.resume()
+            if (await supervisor.outcome("s")).kind == "failed":
+                await supervisor.retry("s")
+            one, sibling = (await supervisor.outcome("s")).value
+            assert one == "one"
+            assert sibling == "sibling" or LOST in sibling  # killed while it ran: said so, and not run again
+        assert max(effects.count(name) for name in ("child one", "sibling")) <= 1, effects
+
+
+@agent
+async def succeeds(ctx: Context) -> str:
+    return "done"
+
+
+async def test_what_cannot_be_retried_is_refused_with_what_to_do():
+    """A success, an open run, a cancelled one, a sub-agent alone; nothing is written."""
+    troubles["one"] = 1
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        supervisor.find_approvals()
+        await (await supervisor.start(succeeds, session="done")).outcome()
+        await supervisor.start(asks, session="open")
+        cancelled = await supervisor.start(asks, session="cancelled")
+        await cancelled.cancel()
+        await (await supervisor.start(parent, session="failed")).outcome()
+        (below, *_) = [view.id for view in supervisor.find_sessions(root="failed") if view.parent is not None]
+        position = store.last_position()
+        for session, say in (("done", "succeeded"), ("open", "resume"), ("cancelled", "start it"), (below, "failed")):
+            with pytest.raises(InvalidInput, match=say):
+                await supervisor.retry(session)
+        with pytest.raises(NotFound):
+            await supervisor.retry("nobody")
+        assert store.last_position() == position
+        await supervisor.cancel("open")
