@@ -7,7 +7,7 @@ against it: all that msgspec writes, and nothing else.
 Rules
 - Fail closed: a type whose schema holds a word that is not known here is refused when the question is asked, never
   checked by halves when it is answered.
-- Numbers are as in JSON: 1.0 is an integer, true is no number.
+- Numbers are as the decoder of the types has them: 1.0 is no integer, true is no number.
 """
 
 import math
@@ -35,7 +35,7 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
-    "integer": lambda value: _is_number(value) and float(value).is_integer(),
+    "integer": lambda value: isinstance(value, int) and _is_number(value),
     "number": lambda value: _is_number(value),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
