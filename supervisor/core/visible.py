@@ -63,6 +63,8 @@ _MARKS_IN_A_ROW: Final = 3
 """Languages stack up to three combining marks; more of them climb over the lines above and below."""
 _CONTROLS: Final = re.compile(r"[^ -~]")
 _CONTROLS_IN_LINES: Final = re.compile(r"[^ -~\n]")
+_ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[bfnrt])")
+"""An escape of ours, or of JSON: none of its letters belongs to a word beside it."""
 _PIECES: Final = re.compile(r"[^ ]+")
 _PIECES_OF_LINES: Final = re.compile(r"[^ \n]+")
 """Paths, addresses, words: what is looked at as one."""
@@ -82,6 +84,7 @@ class _Look(NamedTuple):
     is_seen: bool = True
     is_letter: bool = False
     is_mark: bool = False
+    is_digit: bool = False
     is_right_to_left: bool = False
     script: str = ""
 
@@ -137,6 +140,8 @@ def _marked(text: str, escape: Callable[[str], str], *, lines: bool, ordered: bo
 def _marks_of(piece: str, *, ordered: bool) -> list[bool]:
     """Return for each character of a piece without spaces whether it is marked."""
     looks = [_look(char) for char in piece]
+    for found in _ESCAPED.finditer(piece):
+        looks[found.start() : found.end()] = [_Look()] * len(found[0])
     marked: list[bool] = []
     base, row = "", 0  # the script of the letter that a mark would stand on, and how many stand there
     for look in looks:
@@ -147,18 +152,18 @@ def _marks_of(piece: str, *, ordered: bool) -> list[bool]:
         if not look.is_mark or not is_seen:
             base = look.script if look.is_letter and is_seen else ""
         marked.append(not is_seen)
-    has_latin = any(char.isascii() and char.isalpha() for char in piece)
-    for start, end in _words(looks):
+    has_latin = any(look.script == "LATIN" and char.isascii() for look, char in zip(looks, piece, strict=True))
+    for start, end in _words(looks, marked):
         if _is_deceptive(piece[start:end], looks[start:end], has_latin=has_latin):
             marked[start:end] = [not char.isascii() for char in piece[start:end]]
     return marked
 
 
-def _words(looks: list[_Look]) -> Iterator[tuple[int, int]]:
-    """Yield where runs of letters, their marks, and digits begin and end."""
+def _words(looks: list[_Look], marked: list[bool]) -> Iterator[tuple[int, int]]:
+    """Yield where runs of letters, their marks, and digits begin and end; what is marked is part of none."""
     start: int | None = None
     for at, look in enumerate(looks):
-        if look.is_letter or look.is_mark:
+        if (look.is_letter or look.is_mark or look.is_digit) and not marked[at]:
             start = at if start is None else start
         elif start is not None:
             yield start, at
@@ -174,7 +179,8 @@ def _is_deceptive(word: str, looks: list[_Look], *, has_latin: bool) -> bool:
     scripts = {look.script for look in looks if look.is_letter}
     if len(scripts & _LOOK_ALIKE_SCRIPTS) > 1 or ("PHONETIC" in scripts and len(scripts) > 1):
         return True
-    return has_latin and _LIKE_LATIN.issuperset(word)
+    letters = {char for char in word if not char.isdecimal()}
+    return has_latin and bool(letters) and _LIKE_LATIN.issuperset(letters)
 
 
 @lru_cache(8192)
@@ -191,7 +197,7 @@ def _look(char: str) -> _Look:
     script = unicodedata.name(char, "").partition(" ")[0] if is_letter or category[0] == "M" else ""
     script = "PHONETIC" if code in _PHONETIC else script
     is_right_to_left = unicodedata.bidirectional(char) in ("R", "AL", "AN")
-    return _Look(is_seen, is_letter or category == "Mc", is_mark, is_right_to_left, script)
+    return _Look(is_seen, is_letter or category == "Mc", is_mark, category == "Nd", is_right_to_left, script)
 
 
 def _is_form_of_ascii(char: str) -> bool:

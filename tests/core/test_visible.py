@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from supervisor.core.rules import grantable
 from supervisor.core.visible import is_reordered, is_visible, json_text, visible
@@ -35,6 +35,7 @@ HONEST = (
     "\u0645\u0631\u062d\u0628\u064b\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645",
     "\u05e9\u05c1\u05dc\u05d5\u05b9\u05dd \u05e2\u05d5\u05dc\u05dd",
     "\u0939\u093f\u0928\u094d\u0926\u0940 \u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22\u0e19\u0e49\u0e33",
+    "a-\u0967\u0968, 3D-\u043c\u043e\u0434\u0435\u043b\u044c",
     "ti\u1ebfng Vi\u1ec7t, stra\u00dfe, \u00b5m, \u0131\u015f\u0131k, \U0001f600",
 )
 
@@ -78,7 +79,8 @@ def test_what_is_written_from_right_to_left_can_be_shown_in_the_order_in_which_i
     assert not any(map(is_reordered, ("cp a b", "caf\u00e9", "\u4e16", "\u043c\u0438\u0440")))
 
 
-@given(st.text(), st.booleans(), st.booleans())
+@given(st.text() | st.text("a\u0430\u0435\u0250\u0301\u200b\x1b\n\\ u0.\u05d0\uff41"), st.booleans(), st.booleans())
+@example("\U00014fda\u0250", False, False)
 def test_marking_is_done_once_and_leaves_nothing_that_a_screen_obeys(text, lines, ordered):
     """What was made visible is shown as it is, however often that is asked for."""
     shown = visible(text, lines=lines, ordered=ordered)
@@ -86,6 +88,15 @@ def test_marking_is_done_once_and_leaves_nothing_that_a_screen_obeys(text, lines
     assert visible(shown, lines=True) == shown
     unseen = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     assert all(char == "\n" or unicodedata.category(char) not in unseen for char in shown)
+
+
+def test_an_escape_is_no_part_of_the_word_beside_it():
+    """Its letters are Latin, and the word is what it was: in one line, as JSON, and when it is shown again."""
+    word = "\u043f\u0440\u0438\u0432\u0435\u0442"
+    for text in (f"\u200b{word}", f"a\n{word}", f"\x1b{word}\t\u0441\u043e\u0440"):
+        for shown in (visible(text), visible(visible(text)), visible(json_text(text), lines=True)):
+            assert word in shown
+    assert visible(r"\n\u0435w").isascii()
 
 
 @given(st.text(st.characters(codec="utf-8")))
