@@ -13,6 +13,8 @@ How steps are followed
 Rules
 - This is the one module besides `testing` that knows the backends: anyio does not say which task schedules which.
 - A loop whose `call_soon` cannot be covered is not followed: results are given as soon as the one before was taken.
+- On trio a task that is already scheduled, because its own entry has come to disk in the same commit, is not hot when a
+  result cancels it: it may unwind after the next result of that commit was given.
 - A chain of DEEPEST steps that never waits for anything is let go: no agent that spins holds anybody up.
 - An error in what is done when an attempt has settled suspends that attempt. It never reaches the loop: trio drops an
   instrument that raises, and every run would hang.

@@ -25,6 +25,13 @@ async def work(name: str, seconds: float) -> str:
     return name
 
 
+@tool(approval="never", timeout=1000)
+async def work_until(name: str, instant: float) -> str:
+    """`instant` is one of the loop's clock: whenever the call could begin, it ends then."""
+    await anyio.sleep_until(instant)
+    return name
+
+
 @tool
 async def report(name: str) -> str:
     return name
@@ -151,12 +158,13 @@ def test_a_journal_that_was_written_on_one_backend_is_followed_on_the_other(how,
 
 
 @agent(inactivity_timeout=20)
-async def journals_between(ctx: Context, what: str) -> str:
+async def journals_between(ctx: Context, given: tuple[str, float]) -> str:
     """The branch that is first journals something, for which a later attempt does not wait."""
+    what, start = given
     came: list[str] = []
 
     async def first(inner: Context) -> None:
-        await inner.call(work, "first", 1.0)
+        await inner.call(work_until, "first", start + 1.0)
         if what == "a timer's start":
             async with inner.move_on_after(1000):
                 came.append("first")
@@ -164,13 +172,14 @@ async def journals_between(ctx: Context, what: str) -> str:
             scope.cancel()
 
     async def second(inner: Context) -> None:
-        await inner.call(work, "second", 1.001)
+        await inner.call(work_until, "second", start + 1.001)
         came.append("second")
 
     async def loser(inner: Context) -> None:
         with scope:
             if what == "a commit that is cut off":
-                await inner.call(work, "loser", 0.99)
+                await inner.call(work_until, "loser", start + 0.99)
+                await anyio.sleep_until(start + 1.02)
                 await inner.call(report, "never decided")  # it is being journaled when its scope is cancelled
             await inner.sleep(1000)
         if what != "a timer's start":
@@ -197,7 +206,7 @@ async def test_what_waits_for_the_disk_in_the_first_attempt_only_is_part_of_what
     monkeypatch.setattr("supervisor.runtime.journal.in_thread", in_thread)
     monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 0.0)
     store = MemoryStore()
-    assert await first_attempt(store, journals_between, what) == "first"
+    assert await first_attempt(store, journals_between, (what, anyio.current_time())) == "first"
     assert await later_attempt(store) == "first"
 
 
