@@ -81,13 +81,13 @@ def run(
     agent
         Where it is: FILE.py:NAME or MODULE:NAME.
     input
-        Its input, as JSON.
+        Its input: JSON, or plain words for an agent that takes text. What is JSON and fits is read as JSON.
     """
     settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
 
     with answers.stdout_for_json(is_json=json):
         spec = load(agent)
-    values = spec.decode_input(spec.default_input() if input is None else input.encode())
+    values = spec.decode_input(spec.default_input()) if input is None else spec.read_input(input)
 
     async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
         return [await supervisor.start(spec, *values, session=session)]

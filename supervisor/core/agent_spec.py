@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 import msgspec
 
-from supervisor.core.encoding import JSON_NULL, from_json, to_json
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.schemas import refuse_unknown
 from supervisor.core.signatures import DeclaredFunction, hint_of
 from supervisor.core.tool_schema import tool_schema
 from supervisor.core.tool_spec import ToolSpec
@@ -188,6 +189,31 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
                 raise InvalidInput(f"agent {self.name} takes no input")
             return ()
         return (from_json(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}"),)
+
+    def read_input(self, text: str) -> tuple[Any, ...]:
+        """Return the arguments that a person's words mean: JSON where it is JSON that fits, the words themselves where
+        text does.
+
+        What looks like an object, a list or a quoted text, and does not fit, is words only for an agent that takes
+        nothing else. Raises InvalidInput, also for a name that the input's type does not know.
+        """
+        try:
+            return self.check_input(text.encode("utf-8", "surrogateescape"))
+        except InvalidInput as error:
+            is_json = text.lstrip()[:1] in ("{", "[", '"')
+            if self._input is None or (is_json and hint_of(self.fn, self._input.name) is not str):
+                raise
+            try:
+                return self.decode_input(to_json(printable(text), "the input"))
+            except InvalidInput:
+                raise error from None
+
+    def check_input(self, raw: msgspec.Raw | bytes) -> tuple[Any, ...]:
+        """Return the arguments as `decode_input` does; a name that the input's type does not know is refused."""
+        values = self.decode_input(raw)
+        if self._input is not None:
+            refuse_unknown(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}")
+        return values
 
     @cached_property
     def takes_text(self) -> bool:

@@ -63,10 +63,10 @@ def from_json(raw: msgspec.Raw | bytes | str, type_: Any, what: str) -> Any:
     try:
         return msgspec.json.decode(raw, type=type_)
     except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{what} does not fit: {error}") from None
+        raise InvalidInput(f"{what}: {error}") from None
     except RecursionError:
-        raise InvalidInput(f"{what} is nested too deeply") from None
+        raise InvalidInput(f"{what}: nested too deeply") from None
     except TypeError as error:
-        raise InvalidInput(f"{what} has a type that JSON cannot hold: {error}") from None
+        raise InvalidInput(f"{what}: its type is none that JSON can hold: {error}") from None
     except Exception as error:  # noqa: BLE001 # names that only type checkers see, and a type's own code (__post_init__)
-        raise InvalidInput(f"{what} cannot be read as its type: {type(error).__name__}: {error}") from None
+        raise InvalidInput(f"{what}: not to be read as its type: {type(error).__name__}: {error}") from None

@@ -13,7 +13,7 @@ import msgspec
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import digest
-from supervisor.core.schemas import misfit, schema_of
+from supervisor.core.schemas import closed, misfit, schema_of
 from supervisor.core.values import Approval
 
 _YES_AND_NO: Final = {"yes": True, "y": True, "no": False, "n": False}
@@ -71,7 +71,7 @@ def check_answer(asked: Approval, value: Any) -> msgspec.Raw:
         if plain not in asked.choices:
             raise InvalidInput(f"{_short(plain)} is none of the choices: {', '.join(map(_short, asked.choices))}")
     elif asked.schema is not None:
-        if (problem := misfit(plain, asked.schema)) is not None:
+        if (problem := misfit(plain, closed(asked.schema))) is not None:
             raise InvalidInput(f"that is no answer to the question: {problem}")
     elif not isinstance(plain, str):
         raise InvalidInput(f"the question wants a text, not {_short(plain)}")

@@ -44,14 +44,18 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 def schema_of(type_: Any) -> dict[str, Any]:
     """Return the JSON schema of a type; raises InvalidInput for one that JSON, or `misfit`, cannot do justice to."""
+    schema = _schema(type_)
+    for part in (schema, *schema.get("$defs", {}).values()):
+        _check_words(part)
+    return schema
+
+
+def _schema(type_: Any) -> dict[str, Any]:
     try:
         (schema,), components = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
     except (TypeError, NameError, RecursionError) as error:
         raise InvalidInput(f"{type_!r} cannot be the type of an answer: {error}") from None
-    whole = {**schema, "$defs": components} if components else schema
-    for part in (schema, *components.values()):
-        _check_words(part)
-    return whole
+    return {**schema, "$defs": components} if components else schema
 
 
 def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
@@ -62,11 +66,52 @@ def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
         return "it is nested too deeply"
 
 
+def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema in which no object has a name that its type does not know: a misspelt one is no choice of the
+    default. (msgspec passes over such names, unless a type says otherwise.)"""
+    return _mapped(schema, lambda part: {"additionalProperties": False, **part} if "properties" in part else part)
+
+
+def refuse_unknown(raw: msgspec.Raw | bytes, type_: Any, what: str) -> None:
+    """Raise InvalidInput, naming `what`, if JSON that fits a type has a name, at any depth, that it does not know."""
+    value = msgspec.json.decode(raw)
+    if not isinstance(value, dict | list):
+        return
+    try:
+        schema = _mapped(_schema(type_), _without_unknown_words)
+    except InvalidInput:
+        return  # a type that JSON schema cannot describe: its own decoder has judged
+    if misfit(value, schema) is None and (problem := misfit(value, closed(schema))) is not None:
+        raise InvalidInput(f"{what}: {problem}")
+
+
+def _mapped(schema: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Return a schema with a change made to it and to each schema in it."""
+    found = dict(schema)
+    for word, said in schema.items():
+        match word:
+            case "anyOf" | "prefixItems":
+                found[word] = [_mapped(part, change) for part in said]
+            case "properties" | "$defs":
+                found[word] = {name: _mapped(part, change) for name, part in said.items()}
+            case "items" | "additionalProperties" | "propertyNames" if isinstance(said, dict):
+                found[word] = _mapped(said, change)
+    return change(found)
+
+
+def _without_unknown_words(schema: dict[str, Any]) -> dict[str, Any]:
+    return {word: said for word, said in schema.items() if word in _IGNORED or _is_checked(word, said)}
+
+
+def _is_checked(word: str, said: Any) -> bool:
+    return word in _CHECKS and not (word == "format" and said not in _FORMATS) and word != "contentEncoding"
+
+
 def _check_words(schema: Mapping[str, Any]) -> None:
     for word, said in schema.items():
         if word in _IGNORED:
             continue
-        if word not in _CHECKS or (word == "format" and said not in _FORMATS) or word == "contentEncoding":
+        if not _is_checked(word, said):
             raise InvalidInput(f"the type of an answer is too much for a question: nobody could check {word}: {said!r}")
         for part in _parts(word, said):
             _check_words(part)

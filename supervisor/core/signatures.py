@@ -14,6 +14,7 @@ import msgspec
 
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
+from supervisor.core.schemas import refuse_unknown
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class DeclaredFunction(ABC):
     def read_offered(self, raw: msgspec.Raw | bytes) -> None:
         """Raise InvalidInput, naming what does not fit, unless these are arguments that a model may give."""
         from_json(raw, self.offered_struct, self.arguments_text)
+        refuse_unknown(raw, self.offered_struct, self.arguments_text)
 
     @property
     def arguments_text(self) -> str:

@@ -29,6 +29,7 @@ import msgspec
 
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
+from supervisor.core.schemas import refuse_unknown
 from supervisor.core.signatures import DeclaredFunction, hint_of
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import ToolResult
@@ -117,11 +118,20 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     def read_offered(self, raw: msgspec.Raw | bytes) -> None:
         self._decode(raw, self.offered_struct, self.offered)
+        if not self.secret:  # which an error may not quote
+            refuse_unknown(raw, self.offered_struct, self.arguments_text)
 
     def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return typed arguments by name; raises InvalidInput naming what does not fit."""
         arguments = self._decode(raw, self._struct, self._arguments)
         return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+
+    def read_edited(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
+        """Return arguments that a person wrote as `decode_arguments` does; a name that is not known is refused."""
+        arguments = self.decode_arguments(raw)
+        if not self.secret:
+            refuse_unknown(raw, self._struct, self.arguments_text)
+        return arguments
 
     def _decode(self, raw: msgspec.Raw | bytes, type_: Any, parameters: Sequence[inspect.Parameter]) -> Any:
         """Decode arguments; what does not fit is said without a word of what is secret."""

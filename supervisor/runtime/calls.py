@@ -79,7 +79,7 @@ class Call(ABC):
         """Return what is journaled with a call that nobody is asked about, in the same append."""
 
     @abstractmethod
-    def check(self, arguments: msgspec.Raw) -> Any:
+    def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> Any:
         """Return the arguments as the effect takes them; raises InvalidInput if they do not fit (A9)."""
 
     @abstractmethod
@@ -163,7 +163,7 @@ class Call(ABC):
         if record.edited is None and record.request.digest != self.digest:
             self._block("the call would get other arguments than were shown")
         try:
-            arguments = self.check(record.arguments)
+            arguments = self.check(record.arguments, is_edited=record.edited is not None)
         except InvalidInput as error:
             if record.edited is None:
                 self._block(str(error))

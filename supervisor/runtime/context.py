@@ -10,7 +10,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import anyio
 import msgspec
@@ -96,6 +96,13 @@ class LocalContext(Context):
         return await ask(self._attempt, self._branch, question, choices, schema, expires_in)
 
     async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast("R", await self._step(fn, args, kwargs))
+
+    async def _step(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        while isinstance(fn, partial):  # what it holds is among the arguments, as if it had been given here
+            fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
+        if not hasattr(fn, "__qualname__"):
+            raise InvalidInput(f"step {fn!r} has no name; steps are functions at the top of a module, or methods")
         name = f"{fn.__module__}.{fn.__qualname__}"
         if "<" in fn.__qualname__:
             raise InvalidInput(f"step {name} is a closure; steps are functions at the top of a module")
@@ -112,8 +119,7 @@ class LocalContext(Context):
             record = await attempt.take(operation)
         finally:
             attempt.end_operation(operation)
-        value: R = attempt.read(operation, lambda: self._value(record, hint_of(fn, "return"), fn.__qualname__))
-        return value
+        return attempt.read(operation, lambda: self._value(record, hint_of(fn, "return"), fn.__qualname__))
 
     async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:
         """Do the work of a step; a failure is its result, too."""

@@ -1,5 +1,6 @@
 """Calls of function tools: the effect is a function that runs under a deadline, in this process."""
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, nextafter
@@ -54,6 +55,9 @@ class FunctionCall(Call):
         passed, full = tool.bind(args, kwargs)
         if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
             full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
+        for name, value in full.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInput(f"argument {name} of tool {tool.name} is {value}, which JSON cannot hold")
         arguments = to_json(full, f"an argument of tool {tool.name}")
         self.tool = tool
         tool.decode_arguments(arguments)
@@ -76,8 +80,8 @@ class FunctionCall(Call):
     def begin(self) -> Iterable[e.AnyEvent]:
         return () if self.tool.starts_process else (self._started(),)
 
-    def check(self, arguments: msgspec.Raw) -> dict[str, Any]:
-        return self.tool.decode_arguments(arguments)
+    def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:
+        return self.tool.read_edited(arguments) if is_edited else self.tool.decode_arguments(arguments)
 
     async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
         if not is_executing:

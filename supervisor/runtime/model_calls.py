@@ -129,7 +129,7 @@ class RefusedCall(Call):
     def begin(self) -> Iterable[e.AnyEvent]:
         yield finished(self.operation, self.now(), "error", self._text, self._details)
 
-    def check(self, arguments: msgspec.Raw) -> None:
+    def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> None:
         """There is nothing that they could fit: a call that was accepted when its tool was another is blocked (R1)."""
         raise InvalidInput(self._text)
 
@@ -166,7 +166,7 @@ class AgentCall(Call):
     def begin(self) -> Iterable[e.AnyEvent]:
         return ()
 
-    def check(self, arguments: msgspec.Raw) -> msgspec.Raw:
+    def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> msgspec.Raw:
         self._agent.read_offered(arguments)
         return self._agent.encode_input((), msgspec.json.decode(arguments))
 

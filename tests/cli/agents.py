@@ -126,3 +126,8 @@ async def choosing(ctx: Context, choices: list[str]) -> list[str]:
         for n in range(len(choices)):
             group.start_soon(one, n)
     return chosen
+
+
+@agent
+async def echoing(ctx: Context, said: str) -> str:
+    return said

@@ -19,6 +19,19 @@ def test_stdout_is_one_json_document_whatever_an_agent_prints(supervisor, backen
     assert "an agent prints this" in answer.err
 
 
+@pytest.mark.parametrize(("typed", "means"), [("tidy up, please", "tidy up, please"), ('"tidy"', "tidy"), ("42", "42")])
+def test_plain_words_are_the_input_of_an_agent_that_takes_text(supervisor, typed, means):
+    """No quotes within quotes; a JSON text is what it says, and what is no text in JSON is the words themselves."""
+    assert supervisor("run", f"{AGENTS}:echoing", typed, "--json").json["outcome"]["value"] == means
+
+
+def test_an_input_that_does_not_fit_is_refused_before_anything_runs(supervisor):
+    """An agent that takes no text is given none."""
+    answer = supervisor("run", f"{AGENTS}:asking", "plain words")
+    assert answer.code == 2, answer
+    assert supervisor("sessions", "--json").json == []
+
+
 def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):
     """What an exception says is shown, not obeyed."""
     answer = supervisor("run", f"{AGENTS}:failing")

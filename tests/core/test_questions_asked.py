@@ -1,6 +1,6 @@
 """Questions: what may be asked, what answers it, and what typed text means."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -143,3 +143,30 @@ def test_questions_are_told_apart_by_what_they_ask_and_take():
     assert len({each.digest for each in made}) == 3
     assert {each.name for each in made} == {"Which-env"}
     assert question("où:/#?", None, None).name == "o"
+
+
+@dataclass
+class Release:
+    version: str
+    channel: str = "stable"
+    orders: list[Order] = field(default_factory=list)
+
+
+MISSPELT = [
+    {"version": "1.2.3", "chanel": "beta"},
+    {"version": "1.2.3", "orders": [{"item": "a", "sizes": [], "pairs": None}]},
+]
+
+
+@pytest.mark.parametrize("answer", MISSPELT)
+@pytest.mark.parametrize("type_", [Release, Release | None])
+def test_a_misspelt_name_in_an_answer_is_refused_wherever_it_stands(type_, answer):
+    """It is no choice of the default."""
+    with pytest.raises(InvalidInput):
+        check_answer(asked(schema=type_), answer)
+
+
+def test_names_that_a_type_leaves_open_are_answers():
+    """A mapping takes any."""
+    assert check_answer(asked(schema=dict[str, bool]), {"chanel": True})
+    assert check_answer(asked(schema=Order), {"item": "a", "sizes": [], "extra": {"chanel": 1}})

@@ -329,3 +329,71 @@ def test_a_message_begins_a_turn_only_where_the_input_may_be_text():
     async def listener(ctx, text: str | None) -> None: ...
 
     assert [spec.takes_text for spec in (listener, optional, taker, clock)] == [True, True, False, False]
+
+
+@dataclass
+class Wish:
+    name: str
+    orders: list[Order]
+
+
+async def of_text(ctx, said: str) -> None: ...
+async def of_text_or_number(ctx, said: str | int) -> None: ...
+async def of_text_or_wish(ctx, said: Wish | str) -> None: ...
+async def of_a_colour(ctx, said: Colour) -> None: ...
+async def of_a_number(ctx, said: int) -> None: ...
+async def of_anything(ctx, said) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "typed", "means"),
+    [
+        (of_text, "tidy up, please", "tidy up, please"),
+        (of_text, '"tidy up"', "tidy up"),  # JSON that fits
+        (of_text, "42", "42"),  # JSON that does not
+        (of_text, "null", "null"),
+        (of_text, '{"a": 1}', '{"a": 1}'),
+        (of_text, '"Tidy" up', '"Tidy" up'),
+        (of_text, "", ""),
+        (of_text_or_number, "42", 42),
+        (of_text_or_number, "forty-two", "forty-two"),
+        (of_text_or_wish, "a pony", "a pony"),
+        (of_text_or_wish, '{"name": "a", "orders": []}', Wish("a", [])),
+        (of_text_or_wish, '{"name": "a", "order": []}', None),  # misspelt is not meant as words
+        (of_text_or_wish, '{"name": "a", "orders": [', None),
+        (of_a_colour, "red", Colour.RED),
+        (of_a_colour, "blue", None),
+        (of_a_number, "forty-two", None),
+        (of_a_number, '"42"', None),
+        (of_anything, "42", 42),
+        (of_anything, "[42", None),
+        (clock, "noon", None),
+    ],
+)
+def test_typed_words_are_json_where_that_fits_and_text_where_text_does(fn, typed, means):
+    """None: refused. What looks like JSON, and is none that fits, is text only where nothing else is taken."""
+    spec = fn if fn is clock else agent(fn)
+    if means is None:
+        with pytest.raises(InvalidInput):
+            spec.read_input(typed)
+    else:
+        assert spec.read_input(typed) == (means,)
+
+
+MISSPELT = b'{"wish": {"name": "a", "orders": [{"item": "tea", "due": "2026-01-01T00:00:00Z", "tag": []}]}}'
+
+
+async def grant(wish: Wish) -> None: ...
+async def granting(ctx, wish: Wish) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "read", [tool(grant).read_offered, agent(granting).read_offered, tool(grant).read_edited], ids=str
+)
+def test_a_misspelt_name_deep_in_what_a_model_or_a_person_wrote_is_refused(read):
+    """It is no choice of the default, at the top as below it."""
+    read(MISSPELT.replace(b', "tag": []', b""))
+    with pytest.raises(InvalidInput):
+        read(MISSPELT)
+    with pytest.raises(InvalidInput):
+        agent(granting).check_input(b'{"name": "a", "orders": [], "order": []}')

@@ -1,6 +1,7 @@
 """A: a person is asked, once; the first decision wins; what then runs is what was decided."""
 
 import string
+from dataclasses import dataclass
 
 import anyio
 import pytest
@@ -321,6 +322,34 @@ async def test_an_edit_of_the_wrong_type_becomes_an_error_without_effect():
         await supervisor.decide(asked, Approve(by="ana", arguments={"target": "y", "count": "many"}))
         kind, _, reason, effect = await run.result()
         assert (kind, reason, effect) == ("error", "invalid_arguments", "none")
+        assert ran == []
+
+
+@dataclass
+class Target:
+    host: str
+    port: int = 22
+
+
+@tool
+async def reach(target: Target) -> str:
+    ran.append((target.host, target.port))
+    return "reached"
+
+
+async def test_a_misspelt_name_deep_in_an_edit_becomes_an_error_without_effect():
+    """A8: it is no choice of the default."""
+
+    @agent
+    async def reaching(ctx: Context) -> list[str]:
+        result = await ctx.call(reach, Target("a"))
+        return [result.kind, str(result.details["reason"]), str(result.details["effect"])]
+
+    async with opened() as supervisor:
+        run = await supervisor.start(reaching)
+        asked = (await anext(run.approvals())).id
+        await supervisor.decide(asked, Approve(by="ana", arguments={"target": {"host": "a", "prot": 2222}}))
+        assert await run.result() == ["error", "invalid_arguments", "none"]
         assert ran == []
 
 

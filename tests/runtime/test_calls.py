@@ -230,3 +230,24 @@ async def test_a_tool_that_cancels_itself_fails_that_run_alone():
 
     result = await _result(cancels_its_own_scope)
     assert (result.kind, result.value) == ("ok", "survived")
+
+
+@tool(approval="never")
+async def waits(seconds: float) -> float:
+    return seconds
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
+async def test_a_number_that_json_does_not_have_is_refused_by_the_name_of_its_argument(seconds):
+    """It would become null, and the error would blame that."""
+
+    @agent
+    async def caller(ctx: Context) -> str:
+        try:
+            await ctx.call(waits, seconds)
+        except InvalidInput as error:
+            return str(error)
+        return "taken"
+
+    async with opened() as supervisor:
+        assert "seconds" in await (await supervisor.start(caller)).result()

@@ -1,5 +1,7 @@
 """What an agent does through its context is remembered, and a re-run is given the same."""
 
+from functools import partial
+
 import anyio
 import pytest
 from scenes import events, fork, names, only_asyncio, opened
@@ -85,6 +87,53 @@ async def test_a_step_runs_once_where_its_result_was_committed():
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == 8
     assert effects == [1, 1, 2, "x"]
+
+
+class _Ledger:
+    async def doubles(self, number: int) -> int:
+        return await _doubles(number)
+
+    async def __call__(self, number: int) -> int:
+        return await _doubles(number)
+
+
+async def test_a_step_of_a_partial_is_the_step_of_its_function():
+    """R1: what it holds is among the arguments, so a re-run finds it in the journal, and tells it from another."""
+
+    @agent
+    async def steps(ctx: Context) -> list[int]:
+        found = [await ctx.step(partial(_doubles, 1)), await ctx.step(partial(partial(_doubles), number=2))]
+        found.append(await ctx.step(_Ledger().doubles, 3))
+        await ctx.call(asked, "x")
+        return found
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(steps, session="s")
+        approval = await anext(run.approvals())
+        killed = fork(store)
+    async with opened(killed) as supervisor:
+        (run,) = await supervisor.resume("s")
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == [2, 4, 6]
+    assert effects == [1, 2, 3, "x"]
+
+
+@pytest.mark.parametrize("step", [_Ledger(), partial(_Ledger(), 1), lambda number: _doubles(number)])
+async def test_what_has_no_name_is_no_step_and_says_so(step):
+    """A re-run could not tell it from another; nothing has run."""
+
+    @agent
+    async def steps(ctx: Context) -> str:
+        try:
+            await ctx.step(step, 1)
+        except InvalidInput:
+            return "refused"
+        return "taken"
+
+    async with opened() as supervisor:
+        assert await (await supervisor.start(steps)).result() == "refused"
+    assert effects == []
 
 
 @pytest.mark.parametrize("step", [_returns_text, _returns_an_object])

@@ -71,7 +71,7 @@ async def list_sessions(call: Call) -> Response:
 async def start_session(call: Call) -> Response:
     body: StartBody = call.body
     agent = _agent(call, body.agent)
-    values = agent.decode_input(agent.default_input() if body.input is None else to_json(body.input, "the input"))
+    values = agent.check_input(agent.default_input() if body.input is None else to_json(body.input, "the input"))
     try:
         run = await call.supervisor.start(agent, *values, session=body.session, requester=call.person.name)
     except TreeOwned:  # the same, and it runs in another process
