@@ -227,8 +227,13 @@ class Attempt:
             self.names.open.pop(operation, None)
 
     async def enter(self, operation: str) -> Operation | None:
-        """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now."""
-        if operation not in self.state.operations:  # before others are given more: the agent has asked for it by now
+        """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now.
+
+        The agent has asked for it by now, even if a scope of its own cancels it before it has yielded.
+        """
+        if operation in self.state.operations:
+            self._claim(operation)
+        else:
             self.names.open[operation] = self.memory.ask(self.state)
             if self.fate is not None:
                 self.asked_late |= {operation}
@@ -242,6 +247,10 @@ class Attempt:
             recalled = e.OperationRecalled(at=self.host.clock.now(), operation=operation)
             await self.deliver(lambda: recalled)
             return self.state.operations[operation]
+        return record
+
+    def _claim(self, operation: str) -> None:
+        """The agent has asked again for what its journal holds."""
         if self.memory.is_replaying:
             self.asked_at = self.host.alarm.now()
         self.memory.claim(operation)
@@ -250,7 +259,6 @@ class Attempt:
             self._held.ring()
             self.host.follows(self)
         self._wake_front()
-        return record
 
     async def check(self) -> None:
         """Raise what ends the agent, having yielded; hold it at the start of an operation while we shut down."""

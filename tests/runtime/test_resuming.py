@@ -649,3 +649,27 @@ async def test_starting_is_idempotent_whoever_does_it_at_once():
         assert effects == ["once"]
         assert len(events(store, "s", e.AttemptStarted)) == 1
     assert results == ["once"] * 200
+
+
+async def test_what_a_scope_ends_as_it_is_asked_for_was_asked_for():
+    """R1: trio decides by chance which of two tasks runs first; a loser that is cut off a tick earlier follows, too."""
+    ticks = [3, 0]
+
+    @agent
+    async def races(ctx: Context) -> str:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ctx.call, asked, "loser")
+                for _ in range(ticks.pop(0)):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        return (await ctx.call(asked, "then")).kind
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(races, session="s")
+    assert names(store, "s").count("ToolCallRequested") == 2
+    async with opened(store, unattended="approve") as supervisor:
+        (run,) = await supervisor.resume("s")
+        with anyio.fail_after(1):
+            assert await run.result() == "ok"
