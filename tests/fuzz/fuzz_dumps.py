@@ -76,7 +76,8 @@ def _runner(runner: Any) -> Iterator[str]:
     for attempt in runner.live.values():
         yield (
             f"{attempt!r} in flight {attempt.in_flight}, waiting {attempt.waiting}, blocked {attempt.blocked}, "
-            f"quiet {attempt.is_quiet}, sealed {attempt.is_sealed}, claims {attempt.claims}, "
+            f"quiet {attempt.is_quiet}, sealed {attempt.is_sealed}, "
+            f"hot {attempt.settling.hot}, held {attempt.settling.held}, "
             f"unclaimed {[*attempt.memory.unclaimed]}, front {attempt.memory.front(attempt.state)}, "
             f"turns {[*attempt._turns]}, waiters {[*attempt._waiters]}, order {attempt.state.order}, "
             f"pauses {attempt.watch.inactivity.pauses}"
