@@ -1,8 +1,8 @@
 """An agent loop around any OpenAI-compatible endpoint: each tool call waits for you, and all of it survives a kill -9.
 
-pip install subagent-supervisor httpx
+pip install . httpx
 export OPENAI_BASE_URL=https://.../v1 OPENAI_API_KEY=... OPENAI_MODEL=...
-supervisor run chat_loop.py:chat '"Which of my folders could be tidied up?"'
+supervisor run chat_loop.py:chat 'Which of my folders could be tidied up?'
 """
 
 import os

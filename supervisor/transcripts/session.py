@@ -178,7 +178,7 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
             import zstandard
         except ImportError:
             raise RefusedError(
-                f"{real} is compressed; install the extra that reads it: pip install 'subagent-supervisor[zstd]'"
+                f"{real} is compressed; install the extra that reads it: pip install zstandard"
             ) from None
         with tempfile.TemporaryFile(buffering=0) as unpacked:
             try:
