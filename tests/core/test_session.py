@@ -119,6 +119,7 @@ def test_a_save_forgets_exactly_what_its_counts_say(events, counts):
         state,
         operations=kept,
         order=order,
+        kept={operation: at for operation, at in state.kept.items() if not is_forgotten(operation, saved)},
         saved=msgspec.Raw(b"[8]"),
         counts=counts,
         saves=state.saves + 1,
