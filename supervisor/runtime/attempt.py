@@ -326,7 +326,8 @@ class Attempt:
 
         try:
             more = self.goes_on if self._gives_more else None
-            await self.host.journal.append(unless_sealed, more, self.settling.holding)
+            settling = self.settling
+            await self.host.journal.append(unless_sealed, more, settling.holding, settling.coming_step())
         except StoreError as error:
             self.host.suspend_tree(self, error)
             raise Suspended from error
@@ -395,7 +396,7 @@ class Attempt:
         self._check_sealed()
         try:
             return await self.host.journal.note(
-                self.session, lambda: (made := make()) and self._stamped(made, self.state)
+                self.session, lambda: (made := make()) and self._stamped(made, self.state), self.settling.coming_step()
             )
         except StoreError as error:
             self.host.suspend_tree(self, error)

@@ -36,6 +36,7 @@ from supervisor.logs import FactLog
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import duration
 from supervisor.runtime.plans import Entry as Entry, Plan as Plan, View as View
+from supervisor.runtime.settling import ComingStep
 from supervisor.runtime.worker import in_thread
 
 log = FactLog(__name__)
@@ -49,10 +50,11 @@ RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
 class _Slot:
     """One caller's plan, and what became of it."""
 
-    __slots__ = ("error", "plan")
+    __slots__ = ("error", "plan", "step")
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, step: ComingStep | None = None) -> None:
         self.plan = plan
+        self.step = step
         self.error: BaseException | None = None
 
 
@@ -77,6 +79,9 @@ class _Batch:
             for slot in self.slots:
                 slot.error = slot.error or error
         if self.landed is not None:
+            for slot in self.slots:
+                if slot.step is not None:
+                    slot.step.come()
             self.landed.set()
 
 
@@ -109,6 +114,8 @@ class Journal:
         self._is_committing = False
         self._in_flight: dict[str, SessionState] = {}
         self._landed = Bell()
+        self._coming: dict[ComingStep, None] = {}
+        """The steps in which agents go on that wait for it."""
         self._in_this_tick = 0
         """How many commits there were in about this tick of the loop: the writer's task, which each of them wakes,
         counts anew. Whoever comes behind FEW gathers, since more are coming."""
@@ -119,16 +126,17 @@ class Journal:
         plan: Plan,
         more: Callable[[], bool] | None = None,
         cut: Callable[[], AbstractContextManager[None]] = nullcontext,
+        step: ComingStep | None = None,
     ) -> None:
         """Run a plan, commit what it returns, and return when that is on disk and live. `more`: says as long as it is
         true that the caller's other tasks are going to append, too. `cut`: entered while a caller that was cancelled
-        waits for the commit.
+        waits for the commit. `step`: in which the caller goes on, if it waits.
 
         Raises what the plan raises; StoreRefused if the commit was rolled back; StoreDied if the store cannot be
         trusted any more.
         """
         self._check_alive()
-        slot = _Slot(plan)
+        slot = _Slot(plan, step)
         if more is None and self._may_commit_now() and self._begin():
             self._in_this_tick += 1
             self._work.set()  # before anybody is told: then a new tick has begun for whoever goes on by it
@@ -141,11 +149,15 @@ class Journal:
             if more is not None:
                 self._more.add(more)
             self._work.set()
-            await _wait_whatever_comes(landed, cut)
+            try:
+                await _wait_whatever_comes(landed, cut)
+            finally:
+                if step is not None:
+                    step.arrive()
         if slot.error is not None:
             raise slot.error
 
-    async def note(self, session: str, make: Callable[[], AnyEvent | None]) -> bool:
+    async def note(self, session: str, make: Callable[[], AnyEvent | None], step: ComingStep | None = None) -> bool:
         """Let an entry count in this process now; it is written before the session's next append.
 
         `make` is called in the step in which its entry counts; with None nothing is noted, and False returned. Until
@@ -153,13 +165,31 @@ class Journal:
         """
         self._check_alive()
         while session in self._in_flight:
-            await self._landed.wait()
+            await self._wait_for_landing(step)
         await checkpoint_if_cancelled()
         event = make()
         if event is not None:
             self.states[session].apply(event)
             self.notes.setdefault(session, []).append(event)
         return event is not None
+
+    async def _wait_for_landing(self, step: ComingStep | None) -> None:
+        if step is None:
+            await self._landed.wait()
+            return
+        self._coming[step] = None
+        try:
+            await self._landed.wait()
+        finally:
+            self._coming.pop(step, None)
+            step.arrive()
+
+    def _ring_landed(self) -> None:
+        """Wake those who wait for the commit under way."""
+        for step in self._coming:
+            step.come()
+        self._coming.clear()
+        self._landed.ring()
 
     def has_notes(self, session: str) -> bool:
         return session in self.notes
@@ -350,7 +380,7 @@ class Journal:
             self.notes.pop(session, None)
         self._is_committing = False
         self._in_flight = {}
-        self._landed.ring()
+        self._ring_landed()
 
     def _perish(self, error: BaseException) -> None:
         """The store has died for this process: nobody may wait for it, nothing in memory is trusted."""
@@ -361,7 +391,7 @@ class Journal:
         waiting, self._gathering = self._gathering, _Batch()
         waiting.finish(self.death)
         self._in_flight = {}
-        self._landed.ring()
+        self._ring_landed()
         self._die()
 
 

@@ -13,8 +13,7 @@ How steps are followed
 Rules
 - This is the one module besides `testing` that knows the backends: anyio does not say which task schedules which.
 - A loop whose `call_soon` cannot be covered is not followed: results are given as soon as the one before was taken.
-- On trio a task that is already scheduled, because its own entry has come to disk in the same commit, is not hot when a
-  result cancels it: it may unwind after the next result of that commit was given.
+- A task that waits for a commit is hot from its landing on, since a cancellation schedules nothing that is scheduled.
 - A chain of DEEPEST steps that never waits for anything is let go: no agent that spins holds anybody up.
 - An error in what is done when an attempt has settled suspends that attempt. It never reaches the loop: trio drops an
   instrument that raises, and every run would hang.
@@ -81,6 +80,10 @@ class Settling:
             self._probe.begin(self)
             self.end_step()
 
+    def coming_step(self) -> "ComingStep":
+        """Return the step in which a task goes on that is about to wait for a commit."""
+        return ComingStep(self)
+
     def end_step(self) -> None:
         self.hot -= 1
         if self.hot:
@@ -96,6 +99,29 @@ class Settling:
             self._owner.fell(error)
         except Exception as another:  # noqa: BLE001 # as above
             log.error("settling.failed", attempt=repr(self._owner), reason=repr(another))
+
+
+class ComingStep:
+    """The step in which a task of an agent goes on when a commit has landed. It is hot from the landing on: what was
+    given in the same commit, or is given until that step runs, may cancel the task."""
+
+    __slots__ = ("_is_coming", "_settling")
+
+    def __init__(self, settling: Settling) -> None:
+        self._settling = settling
+        self._is_coming = False
+
+    def come(self) -> None:
+        """The commit has landed, and the task is being woken."""
+        self._settling.hot += 1
+        self._is_coming = True
+
+    def arrive(self) -> None:
+        """The task has gone on, or does not wait any more."""
+        if self._is_coming:
+            self._is_coming = False
+            self._settling.begin()
+            self._settling.end_step()
 
 
 _OWNER: Final[ContextVar[Settling | None]] = ContextVar("supervisor_settling", default=None)

@@ -210,6 +210,47 @@ async def test_what_waits_for_the_disk_in_the_first_attempt_only_is_part_of_what
     assert await later_attempt(store) == "first"
 
 
+@agent(inactivity_timeout=20)
+async def lands_together(ctx: Context) -> str:
+    """The first result cancels a task that goes on by the very commit which brings that result."""
+    came: list[str] = []
+
+    async def first(inner: Context) -> None:
+        await inner.call(work, "first", 1.0)
+        scope.cancel()
+
+    async def second(inner: Context) -> None:
+        await inner.call(work, "second", 1.001)
+        came.append("second")
+
+    async def loser(inner: Context) -> None:
+        with scope:
+            await inner.call(work, "loser", 0.99)
+            await inner.call(report, "never decided")
+        came.append("first")
+
+    scope = anyio.CancelScope()
+    async with ctx.task_group() as tasks:
+        for branch in (first, second, loser):
+            tasks.start_soon(branch)
+    return (await ctx.call(report, came[0])).value
+
+
+@pytest.mark.parametrize("_", range(10))  # trio shuffles who goes on first
+async def test_what_goes_on_by_the_commit_of_a_result_is_part_of_what_follows(_, monkeypatch):
+    """A cancellation finds it scheduled already; it has unwound all the same before the next result is given."""
+
+    async def in_thread(commit) -> None:
+        await anyio.sleep(0.02)
+        commit()
+
+    monkeypatch.setattr("supervisor.runtime.journal.in_thread", in_thread)
+    monkeypatch.setattr("supervisor.runtime.journal.SLOW_COMMIT", 0.0)
+    store = MemoryStore()
+    first = await first_attempt(store, lands_together)
+    assert await later_attempt(store) == first
+
+
 async def test_an_agent_that_spins_holds_nobody_up():
     """What never waits for anything is let go."""
 
