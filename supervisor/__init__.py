@@ -58,6 +58,8 @@ if TYPE_CHECKING:
         Approve,
         Decision,
         Deny,
+        Fork,
+        LaterCall,
         Message,
         Option,
         Outcome,
@@ -82,8 +84,10 @@ __all__ = [
     "Context",
     "Decision",
     "Deny",
+    "Fork",
     "Heard",
     "InvalidInput",
+    "LaterCall",
     "LimitExceeded",
     "MemoryStore",
     "Message",
@@ -160,7 +164,8 @@ if not TYPE_CHECKING:  # who checks types knows the names by the imports above
         "supervisor.core.tool_spec": "ToolSpec tool",
         "supervisor.core.toolcontext": "ToolContext",
         "supervisor.core.values": """
-            Answer Approval Approve Decision Deny Message Option Outcome Receipt SessionView ToolCall ToolResult Verdict
+            Answer Approval Approve Decision Deny Fork LaterCall Message Option Outcome Receipt SessionView ToolCall
+            ToolResult Verdict
         """,
         "supervisor.core.words": "Heard",
         "supervisor.store.memory_store": "MemoryStore",

@@ -22,6 +22,7 @@ from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import (
     Approval,
     Decision,
+    Fork,
     Message,
     Outcome,
     Receipt,
@@ -352,6 +353,23 @@ class Supervisor(ABC):
 
         Raises NotFound; InvalidInput, saying what to do instead, for every other session; NotEntitled for somebody who
         is no operator.
+        """
+
+    @abstractmethod
+    async def fork(
+        self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
+    ) -> Fork:
+        """Begin a new tree with a copy of a session's whole tree as it was before the append of an entry, and run it
+        (R10). Finished operations keep their results; open ones, decided or not, are asked anew. State, marks, unread
+        messages, instants of timers, requester, folder and rules from code are copied; session rules, jobs, cards and
+        approvals are not. The source does not change; both name each other. One append, in the audit trail.
+
+        `before`: the number of the entry in the journal of `session`, from 1. `new`: the id of the new root. `version`:
+        of the root's code; None: the current one. Sub-agents go on with their current versions.
+
+        Raises NotFound; InvalidInput for an entry that is not there, or before which nothing lies; SessionConflict if
+        there is a session `new`; UnknownAgent if the agent has no such version; NotEntitled for somebody who is no
+        operator.
         """
 
     @abstractmethod

@@ -24,6 +24,7 @@ _COMMANDS = {
     "run": ("running", "Run an agent, or go on with it."),
     "resume": ("running", "Go on with a session, or with every one that nobody runs."),
     "retry": ("running", "Run a session again that ended badly: what led to that is done again, all else stays."),
+    "fork": ("running", "Begin a new session with a copy of another one, as it was before an entry."),
     "serve": ("serving", "Run a store's sessions, and let people answer from anywhere."),
     "init": ("configuring", "Write a configuration for `serve`, commented, to begin with."),
     "check": ("configuring", "Check a configuration."),

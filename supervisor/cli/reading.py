@@ -289,8 +289,13 @@ def block_lines(view: SessionView, option: str) -> list[str]:
         f"{seems}: today's code cannot follow what this session has done",
         *told_block(view.blocked),
         f"Nothing is lost. To go on, {GUIDE}.",
+        *(f"Or begin anew before that entry: supervisor fork {view.id} --before {n}{option}" for n in _entry_of(view)),
         f"Or end it: supervisor cancel {view.id}{option}",
     ]
+
+
+def _entry_of(view: SessionView) -> list[int]:
+    return [view.blocked.entry] if view.blocked is not None and view.blocked.entry else []
 
 
 GUIDE = "run it with code that follows its journal: the old code, ctx.patched, or @agent(versions=...)"

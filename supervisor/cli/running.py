@@ -33,7 +33,7 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import block_lines, get_session
-from supervisor.cli.story import ending, is_progress, is_progress_unattended, is_trouble, quote
+from supervisor.cli.story import call_text, ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, RunBlocked, SupervisorError
 from supervisor.core.values import SessionView
@@ -157,6 +157,45 @@ def retry(
     return _one(settings, begin)
 
 
+def fork(
+    session: str,
+    /,
+    *,
+    before: Annotated[int, Parameter(help="The number of an entry, as `supervisor show SESSION` prints it.")],
+    new: Annotated[str | None, Parameter(name="--session", help="The id of the new session. Default: made up.")] = None,
+    version: Annotated[str | None, Parameter(help="The version of its code. Default: the one that is current.")] = None,
+    approve: ApproveOption = "ask",
+    wait: WaitOption = False,
+    backend: BackendOption = "asyncio",
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Begin a new session with a copy of another one, as it was before an entry of its journal, and run it.
+
+    What was finished by then keeps its result; what was open is asked anew. The other session does not change.
+
+    Parameters
+    ----------
+    session
+        The session that the entry is of, or a sub-agent's; its whole tree is copied.
+    """
+    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    if not settings.place.path.exists():
+        raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
+
+    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+        _load_agent_of(supervisor, get_session(supervisor, session).root)
+        made = await supervisor.fork(session, before=before, new=new, version=version)
+        say(f"{made.session} is a fork of {visible(made.source)} before its entry {made.before}.")
+        if made.later_calls:
+            say(f"Calls of {visible(made.source)} that it does not know: what they did stands, and may happen again.")
+        for call in made.later_calls:
+            say(f"  entry {call.entry} of {visible(call.session)}: {call_text(call.tool, call.arguments)}")
+        return [supervisor.get_run(made.session)]
+
+    return _one(settings, begin)
+
+
 def demo(
     *,
     approve: ApproveOption = "ask",
@@ -188,11 +227,16 @@ def load(agent: str) -> AgentSpec[Any, Any]:
 
 def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
     """Raise UnknownAgent, before anything is taken up, if an open session's agent cannot be run here."""
+    if supervisor.get_session(root).outcome is None:
+        _load_agent_of(supervisor, root)
+
+
+def _load_agent_of(supervisor: "LocalSupervisor", root: str) -> None:
     from supervisor.core.events import SessionCreated
     from supervisor.runtime.agents import load_agent
 
     facts = supervisor.journal(root)[0].event
-    if isinstance(facts, SessionCreated) and supervisor.get_session(root).outcome is None:
+    if isinstance(facts, SessionCreated) and facts.agent:
         load_agent(facts.agent, facts.file)
 
 

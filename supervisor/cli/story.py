@@ -5,7 +5,7 @@ be told by name. Everything that an agent, a tool or a person wrote is made safe
 """
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -86,7 +86,7 @@ class Story:
             or self._work(event, now)
             or self._call(row.session, event)
         )
-        return told or _approval(event) or _rule(event) or type(event).__name__
+        return told or _approval(event) or _rule(event) or _forked(event) or type(event).__name__
 
     def _life(self, session: str, event: e.AnyEvent, now: datetime) -> str | None:
         """The session's own course."""
@@ -160,7 +160,7 @@ class Story:
     def _call(self, session: str, event: e.AnyEvent) -> str | None:
         match event:
             case e.ToolCallRequested():
-                call = _call_text(event.tool, event.arguments)
+                call = call_text(event.tool, msgspec.json.decode(event.arguments))
                 self._calls[session, event.operation] = call
                 ruled = f", by rule {visible(event.rule)}" if event.rule else ""
                 return f"calls {call}{ruled}" if event.approval is None else f"asks to call {call} [{event.approval}]"
@@ -256,6 +256,17 @@ def _card(event: e.AnyEvent) -> str | None:
     return None
 
 
+def _forked(event: e.AnyEvent) -> str | None:
+    """What is a copy, and what was copied."""
+    match event:
+        case e.SessionForked():
+            source = f"session {visible(event.source)}, before its entry {event.before}"
+            return f"is a fork by {visible(event.by)}: all above is copied from {source}"
+        case e.ForkTaken():
+            return f"was forked by {visible(event.by)} before entry {event.before}: session {visible(event.fork)}"
+    return None
+
+
 def _rule(event: e.AnyEvent) -> str | None:
     """What came to stand, and what does not stand any more."""
     match event:
@@ -291,8 +302,9 @@ def quote(text: str, width: int = _WIDTH) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _call_text(tool: str, arguments: msgspec.Raw) -> str:
-    facts = arguments_facts(tool, msgspec.json.decode(arguments))
+def call_text(tool: str, arguments: Any) -> str:
+    """Return a call in a few words; `arguments`: as JSON values."""
+    facts = arguments_facts(tool, arguments)
     first = facts[0][1] if facts and facts[0][0] != "not set" else ""
     return f"{visible(tool)} ({quote(first, 60)})" if first else visible(tool)
 

@@ -1,12 +1,21 @@
 """Events of asking people: what was decided, by whom, and where it was shown. Rules as in core/events.py."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Raw
 
 from supervisor.core.facts import Event
 from supervisor.core.values import Scope
+
+COPIED: Final = "copied:"
+"""Before the id of an approval of another session, in a copy of that session's journal (core/forking.py): no approval
+has such an id, so nobody can decide it, and no list shows it."""
+
+
+def is_copied(approval: str | None) -> bool:
+    """Whether an event is about an approval of another session."""
+    return approval is not None and approval.startswith(COPIED)
 
 
 class QuestionAsked(Event, frozen=True, kw_only=True):

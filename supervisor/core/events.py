@@ -31,6 +31,7 @@ from supervisor.core.asking import (
 from supervisor.core.blocking import RunBlocked as RunBlocked, RunUnblocked as RunUnblocked
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.facts import Event as Event
+from supervisor.core.forked import ForkTaken as ForkTaken, SessionForked as SessionForked
 from supervisor.core.restarted import (
     Again as Again,
     OperationRecalled as OperationRecalled,
@@ -363,6 +364,8 @@ AnyEvent = (
     | RuleAdded
     | RuleRevoked
     | DecisionRefused
+    | SessionForked
+    | ForkTaken
     | RunFinished
 )
 

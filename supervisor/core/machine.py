@@ -89,8 +89,10 @@ _ENDING: Final = (
     "MessageUndelivered",
     "JobStarted",
     "JobEnded",
+    "SessionForked",
+    "ForkTaken",
 )
-_AFTERWARDS: Final = (*_CARDS, "DecisionRefused", "MessageReceived", "JobEnded")
+_AFTERWARDS: Final = (*_CARDS, "DecisionRefused", "MessageReceived", "JobEnded", "SessionForked", "ForkTaken")
 _LIVING: Final = (
     *_ENDING,
     "AttemptStarted",

@@ -50,10 +50,18 @@ _OPERATIONS: Final = {
 }
 """What moves an operation along its table."""
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
-WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished)
+WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished, e.SessionForked)
 """What ends a passivation whatever the run was waiting for."""
 
-_BESIDE: Final = {e.AttemptStarted, e.CardBegun, e.CardPosted, e.CardFailed, e.CardRetired, e.DecisionRefused}
+_BESIDE: Final = {
+    e.AttemptStarted,
+    e.CardBegun,
+    e.CardPosted,
+    e.CardFailed,
+    e.CardRetired,
+    e.DecisionRefused,
+    e.ForkTaken,
+}
 """What says nothing of how far an attempt has come: a daemon posts its cards again after every crash."""
 
 
@@ -76,6 +84,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     runs: int = 0
     """How many have begun; what was imported counts as one, the first."""
     origin: e.ImportStarted | None = None
+    forked: e.SessionForked | None = None
+    """Where the latest copy ends, of a session that begins with one."""
     imported: int = 0
     """How many messages have been imported."""
     inbox: Mapping[str, e.MessageReceived] = _NOTHING
@@ -212,6 +222,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self._restart(event)
             case e.CancelRequested():
                 self.cancel = event
+            case e.SessionForked():
+                self.forked, self.version, self.attempts = event, event.version, 0
             case _:
                 pass
 

@@ -224,6 +224,34 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """False: nobody runs the tree now; the message is kept until somebody does."""
 
 
+class LaterCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a session that began after the place where it was forked, or had no result by then: what it did stands,
+    and the fork may do it again."""
+
+    session: str
+    entry: int
+    """The number of the entry that asked for it, in its session."""
+    tool: str
+    arguments: Any
+    """As JSON values, with secrets masked."""
+    started_at: datetime
+    result: ResultKind | None = None
+    """None: it has none, or the agent gave it up."""
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """A new tree that begins with a copy of another one (R10)."""
+
+    session: str
+    """Its root."""
+    source: str
+    """The root that it is a copy of."""
+    before: int
+    """The first entry of the source's root that it does not have."""
+    later_calls: tuple[LaterCall, ...] = ()
+    """In the order in which they began."""
+
+
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """A session as its users see it. `status` is derived; `pending_approvals` are its own and those below it."""
 

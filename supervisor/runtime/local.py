@@ -37,6 +37,7 @@ from supervisor.core.rules import Rule, inherit
 from supervisor.core.values import (
     Approval,
     Decision,
+    Fork,
     Message,
     Outcome,
     Receipt,
@@ -52,6 +53,7 @@ from supervisor.runtime.agents import find_declared, load_agent, locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
+from supervisor.runtime.forking import Forking
 from supervisor.runtime.hearing import Seen, hear
 from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
@@ -92,6 +94,7 @@ AUDITED = (
     e.CancelRequested,
     e.RuleAdded,
     e.RuleRevoked,
+    e.ForkTaken,
 )
 """Who asked, who was shown what, who decided what, and what then ran (A15)."""
 
@@ -251,9 +254,9 @@ class LocalSupervisor(Supervisor):
             return False
         return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
-    def _name_of_ruler(self, by: str | None) -> str:
-        """Return who changes rules, if they may."""
-        self.refuse_inside("changing rules")
+    def _name_of_ruler(self, by: str | None, what: str = "changing rules") -> str:
+        """Return who does what only operators may, if they may."""
+        self.refuse_inside(what)
         who = check_identity(by if by is not None else current_user())
         if (why := self.people.why_not_rule(who) if self.people is not None else None) is not None:
             raise NotEntitled(why)
@@ -319,7 +322,7 @@ class LocalSupervisor(Supervisor):
         return Import(self._runner, session, origin, agent)
 
     async def retry(self, session: str, by: str | None = None) -> Run[Any]:
-        who = self._name_of_ruler(by)
+        who = self._name_of_ruler(by, "retrying")
         root = self.get_row(session).id
 
         def plan(view: View) -> list[Entry]:
@@ -330,6 +333,26 @@ class LocalSupervisor(Supervisor):
         await self._runner.journal.append(plan)
         await self._runner.launcher.take_up(root)
         return self.get_run(root)
+
+    async def fork(
+        self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
+    ) -> Fork:
+        who = self._name_of_ruler(by, "forking")
+        root = self.get_row(session).root
+        fork = check_session_id(new) if new is not None else new_session_id()
+        if version is not None and (created := self._created(root)) is not None:
+            self._runner.find_agent(created).at_version(version)
+        forking = Forking(root, session, before, fork)
+
+        def plan(view: View) -> list[Entry]:
+            found = list(forking.events(view, who, version, self._runner.clock.now()))
+            view.claim(fork)
+            return found
+
+        await self._runner.journal.append(plan)
+        await self._runner.launcher.take_up(fork)
+        assert forking.made is not None
+        return forking.made
 
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
         who = check_identity(by if by is not None else current_user())
@@ -496,7 +519,10 @@ class LocalSupervisor(Supervisor):
         return Pruning(self._runner, before)
 
     def audit(self) -> list[Row]:
-        return shown(row for row in self.store.rows(0) if isinstance(row.event, AUDITED) or _is_retry(row.event))
+        rows = self.store.rows(0)
+        copied_to = {row.session: row.position for row in rows if isinstance(row.event, e.SessionForked)}
+        facts = (row for row in rows if row.position > copied_to.get(row.session, 0))
+        return shown(row for row in facts if isinstance(row.event, AUDITED) or _is_retry(row.event))
 
     def owners(self) -> Sequence[Owner]:
         """Return the living processes that have owned trees of this store."""

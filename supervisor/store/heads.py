@@ -21,6 +21,7 @@ from msgspec import Raw
 
 from supervisor.abc import Row
 from supervisor.core import events as e
+from supervisor.core.asking import is_copied
 from supervisor.store.listing import read_path
 from supervisor.store.projection import body_of
 
@@ -50,6 +51,7 @@ class Heads:
         kind = type(event)
         head, rest = _cut_first(body) if kind is e.SessionCreated else _cut(body)
         approval: str | None = getattr(event, "approval", None) if kind in _ASKING else None
+        approval = None if is_copied(approval) else approval
         if approval is not None:  # it stands before what anybody else has written
             rest = rest.replace(_named(approval), b"", 1)
         number = self._numbers.get(head) or self._number(head)

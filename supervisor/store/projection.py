@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from supervisor.abc import Row
 from supervisor.core import events as e
+from supervisor.core.asking import is_copied
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.machine import next_approval_status
@@ -129,7 +130,8 @@ class Draft:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
             case e.ToolCallRequested(approval=str(approval)) | e.QuestionAsked(approval=approval):
-                self.approvals[approval] = ApprovalEntry(approval, row.session, row.position)
+                if not is_copied(approval):
+                    self.approvals[approval] = ApprovalEntry(approval, row.session, row.position)
             case _ if isinstance(event, _ENDING):
                 self._end(event.approval, row)
             case e.CardBegun() | e.CardPosted() | e.CardFailed() | e.CardRetired():

@@ -69,6 +69,8 @@ FIELDS = {
     "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
     "RuleRevoked": {"rule": "r1", "by": "ana"},
     "DecisionRefused": {"by": "eve", "reason": "no approver"},
+    "SessionForked": {"source": "s0", "before": 3, "by": "ana"},
+    "ForkTaken": {"fork": "s2", "before": 3, "by": "ana"},
     "RunFinished": {"kind": "succeeded"},
 }
 

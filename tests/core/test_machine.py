@@ -80,6 +80,8 @@ CardFailed                .         .         .         open      stopping  fini
 CardRetired               .         .         .         open      stopping  finished
 DecisionRefused           .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
+SessionForked             .         .         .         open      stopping  finished
+ForkTaken                 .         .         .         open      stopping  finished
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
 MessageUndelivered        .         .         .         open      stopping  .

@@ -30,6 +30,7 @@ WAYS = {
     "word": lambda supervisor, asked: supervisor.hear("s", f"yes {asked}", "ana", datetime.now(UTC)),
     "message": lambda supervisor, asked: supervisor.send("s", "go on", "ana"),
     "allow": lambda supervisor, asked: supervisor.add_rule(allow("deploy"), "ana"),
+    "fork": lambda supervisor, asked: supervisor.fork("s", before=4),
     "revoke": lambda supervisor, asked: supervisor.revoke("x", "ana"),
 }
 

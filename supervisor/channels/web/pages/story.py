@@ -173,6 +173,12 @@ class _Teller:
             case e.RunFinished():
                 text = _text(event.value) if event.kind == "succeeded" else event.cause or ""
                 self._add("life", event.at, event.kind, text, state=event.kind, traceback=event.traceback)
+            case e.SessionForked():
+                title = f"all above is copied from session {event.source}, before its entry {event.before}"
+                self._add("life", event.at, title, by=event.by)
+            case e.ForkTaken():
+                title = f"forked before entry {event.before}: session {event.fork}"
+                self._add("life", event.at, title, by=event.by)
             case e.ImportStarted():
                 self._add("life", event.at, f"imported from {event.format}", event.file)
             case _:

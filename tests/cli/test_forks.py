@@ -1,0 +1,47 @@
+"""`fork`: an operator begins a session with a copy of another one."""
+
+AGENT = """
+from supervisor import Context, agent, tool
+
+@tool(approval="never")
+async def note(name: str) -> str:
+    with open("noted", "a") as file:
+        print(name, file=file)
+    return name
+
+@tool
+async def deploy(name: str) -> str:
+    return await note.fn(name)
+
+@agent
+async def works(ctx: Context) -> str:
+    noted = await ctx.call(note, "once")
+    asked = await ctx.call(deploy, "twice")
+    return f"{noted.content} {asked.kind}"
+"""
+
+
+def entry_of(supervisor, session: str, kind: str) -> str:
+    rows = supervisor("show", session, "--json").json["timeline"]
+    return str([row["event"] for row in rows].index(kind) + 1)
+
+
+def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
+    """Each fork asks anew and waits (3); what had run does not run again; what may happen again is said; one line for
+    an entry or a session that is not there, and for an id that is taken."""
+    file = supervisor.folder / "works.py"
+    file.write_text(AGENT)
+    assert supervisor("run", f"{file}:works", "--session", "s", "--approve", "all").code == 0
+    before = entry_of(supervisor, "s", "ApprovalDecided")
+    for name in ("f", "g"):
+        made = supervisor("fork", "s", "--before", before, "--session", name, "--json")
+        assert (made.code, made.json["session"]) == (3, name), made
+        assert "entry 7 of s" in made.err
+    assert (supervisor.folder / "noted").read_text() == "once\ntwice\n"
+    assert [each["session"] for each in supervisor("approvals", "--json").json] == ["f", "g"]
+    assert supervisor("resume", "f", "--approve", "none", "--json").json["outcome"]["value"] == "once denied"
+    assert "session g" in supervisor("audit").out
+    for words, code in ((["s", "--before", "99"], 2), (["nobody", "--before", "3"], 5), (["s", "--before", "1"], 2)):
+        refused = supervisor("fork", *words)
+        assert (refused.code, len(refused.err.splitlines())) == (code, 1), refused
+    assert supervisor("fork", "s", "--before", before, "--session", "f").code == 4

@@ -1,0 +1,370 @@
+"""Forks: a new tree that begins with a copy of another one, as it was before an entry (R10)."""
+
+from datetime import timedelta
+
+import anyio
+import pytest
+from scenes import ForkingStore, deploy, effects, events, fork, opened, replayed
+
+from supervisor import (
+    Answer,
+    Approve,
+    Context,
+    Deny,
+    InvalidInput,
+    MemoryStore,
+    NotFound,
+    SessionConflict,
+    ToolCall,
+    UnknownAgent,
+    agent,
+    ask_for,
+    tool,
+)
+from supervisor.checking import check_replay
+from supervisor.core import events as e
+from supervisor.core.asking import is_copied
+from supervisor.core.masking import MASK
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(approval="never")
+async def effect(name: str) -> str:
+    effects.append(name)
+    return name
+
+
+@tool(secret=("key",))
+async def login(key: str) -> str:
+    effects.append("login")
+    return "in"
+
+
+async def work(name: str) -> str:
+    effects.append(f"step {name}")
+    return name
+
+
+@agent
+async def release(ctx: Context, target: str) -> list[str]:
+    first = await ctx.step(work, "build")
+    asked = await ctx.call(deploy, target)
+    return [first, asked.kind, (await ctx.call(effect, "after")).content]
+
+
+def entry_of(store, session: str, kind, nth: int = 0) -> int:
+    """Return the number of the nth entry of a kind."""
+    return [n for n, row in enumerate(store.journal(session), start=1) if isinstance(row.event, kind)][nth]
+
+
+async def follows(store, root: str, *specs) -> bool:
+    """Whether the agents' code follows what a fork has copied."""
+    rows = [row for view in store.find_sessions(root=root) for row in store.journal(view.id)]
+    found = await check_replay(sorted(rows, key=lambda row: row.position), {spec.name: spec for spec in specs})
+    return {each.verdict for each in found} <= {"follows"}
+
+
+async def left_decided(spec=release, decision=None, given=("prod",)) -> MemoryStore:
+    """Run an agent to its end, deciding the one thing that it asks; returns the store."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(spec, *given, session="s", requester="rita")
+        await supervisor.decide((await anext(run.approvals())).id, decision or Approve(by="ana"))
+        await run.outcome()
+    return store
+
+
+@pytest.mark.parametrize("before", ["ApprovalDecided", "ToolCallStarted", "ToolCallFinished"])
+async def test_what_was_open_is_asked_anew_and_the_old_decision_does_not_count(before):
+    """A call that was asked, approved or executing is asked again, under another id; what was finished is not done
+    again; the source is as it was but for the entry that names the fork."""
+    store = await left_decided()
+    old = list(store.journal("s"))
+    (asked,) = [event.approval for event in events(store, "s", e.ToolCallRequested) if event.approval]
+    effects.clear()
+    async with opened(store) as supervisor:
+        made = await supervisor.fork("s", before=entry_of(store, "s", getattr(e, before)), new="f", by="olga")
+        again = await anext(supervisor.approvals())
+        assert (again.session, again.requester, again.id == asked) == ("f", "rita", False)
+        assert await follows(store, "f", release)
+        await supervisor.decide(again.id, Deny(by="ana"))
+        assert (await supervisor.outcome("f")).value == ["build", "denied", "after"]
+        assert effects == ["after"]
+        assert [approval.session for approval in supervisor.find_approvals(pending=False)] == ["s", "f"]
+    (noted,) = store.journal("s")[len(old) :]
+    assert (store.journal("s")[: len(old)], noted.event.fork, noted.event.by) == (old, "f", "olga")
+    (forked,) = events(store, "f", e.SessionForked)
+    assert (forked.source, forked.before, forked.by) == ("s", made.before, "olga")
+    assert [(call.tool, call.session) for call in made.later_calls] == [("deploy", "s"), ("effect", "s")]
+
+
+async def test_a_finished_call_keeps_its_result_and_its_decision_is_only_read():
+    """The transcript says who approved it in the source; no list, no audit and no decision knows that copy."""
+    store = await left_decided()
+    effects.clear()
+    async with opened(store) as supervisor:
+        audited = len(supervisor.audit())
+        made = await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished), new="f")
+        assert (await supervisor.outcome("f")).value == ["build", "ok", "after"]
+        assert (effects, made.later_calls) == ([], ())
+        assert [approval.session for approval in supervisor.find_approvals(pending=False)] == ["s"]
+        told = [message for message in supervisor.transcript("f") if message.kind == "approval"]
+        assert [(message.by, is_copied(message.approval)) for message in told] == [("ana", True)]
+        assert (await supervisor.decide(told[0].approval, Approve(by="eve"))).kind == "unknown"
+        assert [type(row.event) for row in supervisor.audit()[audited:]] == [e.ForkTaken]
+
+
+@agent
+async def asking(ctx: Context) -> str:
+    answer = await ctx.ask("Which?", choices=["a", "b"])
+    await ctx.call(deploy, answer)
+    return str(answer)
+
+
+async def test_a_question_that_was_answered_keeps_its_answer_and_an_open_one_is_asked_anew():
+    """Before the answer was given to the agent the question is open; after that it is a result."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(asking, session="s")
+        stream = run.approvals()
+        await supervisor.decide((await anext(stream)).id, Answer("b", by="ana"))
+        asked = await anext(stream)
+        finished = entry_of(store, "s", e.OperationFinished)
+        await supervisor.fork("s", before=finished, new="open")
+        await supervisor.fork("s", before=finished + 1, new="answered")
+        await anyio.sleep(1)
+        waiting = {each.session: each for each in supervisor.find_approvals()}
+        assert waiting["s"].id == asked.id
+        assert (waiting["open"].kind, waiting["answered"].arguments) == ("question", {"target": "b"})
+        for name in ("s", "open", "answered"):
+            await supervisor.cancel(name)
+
+
+@agent
+async def helper(ctx: Context, name: str) -> str:
+    done = await ctx.step(work, name)
+    if name != "quick":
+        await ctx.call(deploy, name)
+    return done
+
+
+@agent
+async def parent(ctx: Context) -> list[str]:
+    quick, slow = await ctx.spawn(helper, "quick"), await ctx.spawn(helper, "slow")
+    first = (await quick.outcome()).value
+    asked = await ctx.call(deploy, "parent")
+    return [first, asked.content, (await slow.outcome()).value]
+
+
+async def test_sub_agents_are_copied_with_new_ids():
+    """The finished one keeps its outcome and does nothing again; the open one goes on where it was, and asks anew."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(parent, session="s")
+        await anyio.sleep(1)
+        asked = supervisor.find_approvals()
+        for approval in sorted(asked, key=lambda approval: approval.session != "s"):
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == ["quick", "parent", "slow"]
+        effects.clear()
+        (quick, slow) = [view.id for view in supervisor.find_sessions(root="s") if view.parent == "s"]
+        made = await supervisor.fork("s", before=entry_of(store, "s", e.ApprovalDecided), new="f")
+        found = await anext(supervisor.approvals()), await anext(supervisor.approvals())
+        copies = [view.id for view in supervisor.find_sessions(root="f") if view.parent == "f"]
+        assert {each.session for each in found} <= {"f", copies[1]}
+        assert not {quick, slow} & {*copies}
+        assert await follows(store, "f", parent, helper)
+        for approval in supervisor.find_approvals(root="f"):
+            await supervisor.decide(approval.id, Approve(by="ana"))
+        assert (await supervisor.outcome("f")).value == ["quick", "parent", "slow"]
+        assert sorted(effects) == ["parent", "slow"]
+        assert events(store, copies[0], e.SessionForked)[0].source == quick
+        assert len(made.later_calls) == 2
+
+
+async def test_a_fork_before_an_entry_of_a_sub_agent_copies_the_whole_tree():
+    """The root comes with it, as it was then; before the sub-agent's first entry it is not there yet."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(parent, session="s")
+        await anyio.sleep(1)
+        slow = supervisor.find_sessions(root="s")[-1].id
+        made = await supervisor.fork(slow, before=entry_of(store, slow, e.ToolCallRequested))
+        assert (made.source, len(supervisor.find_sessions(root=made.session))) == ("s", 3)
+        bare = await supervisor.fork(slow, before=1)
+        assert len(events(store, bare.session, e.OperationFinished)) >= 1
+        assert replayed(store, bare.session).forked.before == entry_of(store, "s", e.OperationFinished, 1)
+        for root in ("s", made.session, bare.session):
+            await supervisor.cancel(root)
+
+
+@agent(tools=[helper])
+async def modelled(ctx: Context) -> str:
+    return (await ctx.call(ToolCall("1", "helper", {"name": "deep"}))).content
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+async def test_a_sub_agent_that_a_call_began_goes_on_unless_somebody_had_to_decide_the_call(is_decided):
+    """Nobody decided it: its step is not done again. Somebody did: that decision counts in the source only, and the
+    sub-agent begins anew when the call was decided again."""
+    store = MemoryStore()
+    async with opened(store, rules=[ask_for("helper")] if is_decided else []) as supervisor:
+        run = await supervisor.start(modelled, session="s")
+        stream = run.approvals()
+        if is_decided:
+            await supervisor.decide((await anext(stream)).id, Approve(by="ana"))
+        below = (await anext(stream)).session
+        made = await supervisor.fork(below, before=entry_of(store, below, e.ToolCallRequested), new="f")
+        while (view := supervisor.get_session("f")).outcome is None:
+            for approval in view.pending_approvals:
+                await supervisor.decide(approval.id, Approve(by="ana"))
+            await anyio.sleep(1)
+        assert (await supervisor.outcome("f")).value == "deep"
+        assert effects.count("step deep") == 1 + is_decided
+        assert made.later_calls == ()
+        await supervisor.cancel("s")
+
+
+@agent
+async def sleeper(ctx: Context) -> str:
+    if ctx.saved is None:
+        await ctx.save("half")
+    marked = await ctx.patched("new path")
+    await ctx.sleep(100)
+    await ctx.call(deploy, "late")
+    return f"{ctx.saved} {marked} {await ctx.receive()}"
+
+
+async def test_state_marks_messages_and_the_instants_of_timers_are_copied():
+    """A timer is due when it was due in the source, however late the fork was taken."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(sleeper, session="s")
+        await supervisor.send("s", "hello", by="ana")
+        await anyio.sleep(60)
+        length = len(store.journal("s"))
+        await supervisor.cancel("s")
+        await supervisor.fork("s", before=length + 1, new="f")
+        asked = await anext(supervisor.approvals())
+        (timer,) = events(store, "f", e.OperationStarted)
+        assert asked.created_at - timer.due_at < timedelta(seconds=1)
+        assert timer == events(store, "s", e.OperationStarted)[0]
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert (await supervisor.outcome("f")).value == "half True hello"
+
+
+async def old_path(ctx: Context) -> str:
+    await ctx.call(deploy, "x")
+    return f"old {ctx.version}"
+
+
+@agent(version="2", versions={"1": old_path})
+async def versioned(ctx: Context) -> str:
+    await ctx.call(deploy, "x")
+    return f"new {ctx.version}"
+
+
+@pytest.mark.parametrize(("version", "result"), [(None, "new 2"), ("1", "old 1")])
+async def test_a_fork_has_the_current_version_unless_another_is_named(version, result):
+    """Whichever the source has; one that the agent has not is refused, and nothing is written."""
+    store = MemoryStore()
+    async with opened(store, unattended="approve") as supervisor:
+        await (await supervisor.start(versioned, session="s")).outcome()
+        place = entry_of(store, "s", e.ToolCallRequested)
+        first = await supervisor.fork("s", before=place, version=version)
+        assert (await supervisor.outcome(first.session)).value == result
+        again = await supervisor.fork(first.session, before=entry_of(store, first.session, e.ToolCallRequested))
+        assert (await supervisor.outcome(again.session)).value == "new 2"
+        position = store.last_position()
+        with pytest.raises(UnknownAgent):
+            await supervisor.fork("s", before=place, version="3")
+        assert store.last_position() == position
+
+
+async def test_a_fork_of_a_fork_is_one():
+    """Its journal names both sources; approvals of the first stay copies."""
+    store = await left_decided()
+    effects.clear()
+    async with opened(store) as supervisor:
+        await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished), new="f")
+        await supervisor.outcome("f")
+        await supervisor.fork("f", before=entry_of(store, "f", e.RunFinished), new="g")
+        assert (await supervisor.outcome("g")).value == ["build", "ok", "after"]
+    assert [event.source for event in events(store, "g", e.SessionForked)] == ["s", "f"]
+    assert effects == []
+    assert all(event.approval.count(":") == 1 for event in events(store, "g", e.ApprovalDecided))
+
+
+@agent
+async def turns(ctx: Context, text: str) -> str:
+    return (await ctx.call(effect, text)).content
+
+
+async def test_a_tree_at_rest_is_forked_and_goes_on_with_a_message():
+    """Before the second turn there is its first one alone; another message begins another second turn."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(turns, "one", session="s")).outcome()
+        await supervisor.send("s", "two")
+        await supervisor.outcome("s")
+        await supervisor.fork("s", before=entry_of(store, "s", e.RunStarted, 1), new="f")
+        assert supervisor.get_session("f").outcome["value"] == "one"
+        await supervisor.send("f", "other")
+        assert (await supervisor.outcome("f")).value == "other"
+        said = [message.text for message in supervisor.transcript("f") if message.kind == "received"]
+        assert said == ["one", "other"]
+    assert effects == ["one", "two", "other"]
+
+
+@agent
+async def secretive(ctx: Context) -> str:
+    return (await ctx.call(login, "hunter2")).content
+
+
+async def test_later_calls_are_told_without_secrets_and_a_fork_knows_them():
+    """What a call was given that only its effect may see is masked; the copy of a finished call is masked, too."""
+    store = await left_decided(secretive, given=())
+    async with opened(store) as supervisor:
+        made = await supervisor.fork("s", before=entry_of(store, "s", e.ToolCallStarted), new="f")
+        assert [call.arguments for call in made.later_calls] == [{"key": MASK}]
+        whole = await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished))
+        await supervisor.outcome(whole.session)
+        assert not [row for row in supervisor.journal(whole.session) if b"hunter2" in e.encode_event(row.event)]
+        await supervisor.cancel("f")
+
+
+async def test_what_cannot_be_forked_is_refused_in_one_line():
+    """An entry that is not there, one before which nothing lies, sessions that are not or are there; nothing is
+    written."""
+    store = await left_decided()
+    async with opened(store) as supervisor:
+        position, length = store.last_position(), len(store.journal("s"))
+        for entry in (-1, 0, length + 1, 1, 2):
+            with pytest.raises(InvalidInput):
+                await supervisor.fork("s", before=entry)
+        with pytest.raises(NotFound):
+            await supervisor.fork("nobody", before=3)
+        with pytest.raises(SessionConflict):
+            await supervisor.fork("s", before=3, new="s")
+        with pytest.raises(InvalidInput):
+            await supervisor.fork("s", before=3, new="No Id")
+        assert store.last_position() == position
+
+
+async def test_a_fork_is_there_whole_or_not_at_all():
+    """SIGKILL after every commit of a fork and of what follows: whoever goes on finds no fork, or comes to its end."""
+    store = ForkingStore(lambda: list(effects))
+    async with opened(store, unattended="approve") as supervisor:
+        assert await (await supervisor.start(parent, session="s")).result() == ["quick", "parent", "slow"]
+        before = len(store.copies)
+        await supervisor.fork("s", before=entry_of(store, "s", e.ToolCallRequested), new="f")
+        await supervisor.outcome("f")
+    for copy, done in store.copies[before:]:
+        effects[:] = done
+        async with opened(copy, unattended="approve") as supervisor:
+            await supervisor.resume()
+            assert (await supervisor.outcome("f")).kind == "succeeded"
+        assert max(effects.count("parent"), effects.count("slow")) <= 2
+    copy = fork(store.copies[before - 1][0])
+    assert (copy.get_session("f"), events(copy, "s", e.ForkTaken)) == (None, [])
