@@ -145,7 +145,8 @@ class StoreError(SupervisorError):
 
 
 class StoreUnreadable(StoreError):
-    """The store is corrupt, newer than this program, or not a store. It was left untouched."""
+    """The store is corrupt, newer than this program, not a store, or of an older format while another process has it
+    open. It was left untouched."""
 
 
 class StoreRefused(StoreError):

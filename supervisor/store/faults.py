@@ -90,6 +90,11 @@ def explain_opening(error: sqlite3.Error | OSError, path: Path) -> StoreError:
         return _no_room(f"{error} ({name})", path)
     if code(error) & _PRIMARY in _UNREADABLE:
         return explain(error, path)
+    if is_busy(error):
+        return StoreUnreadable(
+            f"{path} is in use by a process that lets no other in, most likely to bring it to a newer format; it was "
+            "left untouched. Wait for that process, then open it again"
+        )
     return StoreUnreadable(f"{path} cannot be opened: {error} ({name}); it was left untouched")
 
 

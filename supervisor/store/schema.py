@@ -1,4 +1,4 @@
-"""What a store's file looks like, and how an older one is brought up to date.
+"""What a store's file looks like, and the steps from each format to the next (store/upgrading.py takes them).
 
 Rules
 - A file is ours by its application id, and readable by its version (PRAGMA user_version); both are in its header.
@@ -64,14 +64,28 @@ def newest() -> int:
     return FORMER + len(STEPS)
 
 
-def connect(path: Path, mode: str, *, timeout: float = 0.0) -> sqlite3.Connection:
-    """Open a connection: `mode` is "ro" or "rw", never one that creates. Any thread may use it, one at a time."""
+def connect(path: Path, mode: str, *, timeout: float = 0.0, alone: bool = False) -> sqlite3.Connection:
+    """Open a connection: `mode` is "ro" or "rw", never one that creates. Any thread may use it, one at a time.
+
+    `alone`: the file is locked against every other connection until this one is closed. Raises sqlite3.OperationalError
+    (SQLITE_BUSY) if there is another one.
+    """
     uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves it in the drive's cache
-    connection.execute("PRAGMA checkpoint_fullfsync = ON")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")  # `checkpoint` does it, off the commit path
+    try:
+        if alone:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # first: what follows reads the file
+        connection.execute(f"PRAGMA page_size = {PAGE}")  # of an empty file; before anything locks it for writing
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves it in the drive's cache
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # `checkpoint` does it, off the commit path
+        if alone:
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+    except BaseException:
+        connection.close()  # one that is left to the garbage collector keeps its locks
+        raise
     return connection
 
 
@@ -126,11 +140,16 @@ def create(path: Path) -> None:
     finally:
         for suffix in ("", "-wal", "-shm"):  # on a full disk SQLite may leave them
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def _give_name(draft: Path, path: Path) -> None:
@@ -143,19 +162,8 @@ def _give_name(draft: Path, path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
-def bring_up_to_date(path: Path) -> None:
-    """Bring a file to the newest version. Several processes may find that out at once; whoever is second waits, and
-    finds nothing to do."""
-    connection = connect(path, "rw", timeout=10.0)
-    try:
-        migrate(connection)
-    finally:
-        connection.close()
-
-
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring a file to the newest version, one step and its number at a time."""
-    connection.execute(f"PRAGMA page_size = {PAGE}")  # of an empty file
     while _step(connection):
         pass
     connection.execute("PRAGMA journal_mode = WAL").fetchall()

@@ -8,7 +8,8 @@ Rules
 - Nothing waits for a lock: `begin` says at once whether it has it. Only a read may wait a moment, and only while
   another process recovers the log after a crash.
 - Every error leaves through `faults`. After StoreDied this object begins no transaction any more.
-- A newer program may bring the file up to date while we have it open; from then on `begin` refuses.
+- No other program brings the file up to date while we have it open (store/upgrading.py). If the format changes all the
+  same, by hand, `begin` refuses.
 - Every query is fetched to its end at once: a cursor left open would keep the log from being cut back.
 """
 
@@ -32,7 +33,7 @@ from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
 from supervisor.core.values import Approval
-from supervisor.store import columns, log_index, place, schema, wal
+from supervisor.store import columns, log_index, place, schema, upgrading, wal
 from supervisor.store.compacting import compact
 from supervisor.store.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
 from supervisor.store.heads import Heads
@@ -54,7 +55,7 @@ _opening: Final = threading.RLock()
 """Held by the thread that opens or closes one: closing a file that was only looked into would drop another's locks."""
 
 CUT_TIMEOUT = 1.0  # seconds to wait for a moment without a writer, when the log is cut back
-RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for another process that recovers the log of one that died
+RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or changes the format
 
 
 class SqliteStore(Store):
@@ -109,11 +110,14 @@ class SqliteStore(Store):
         if is_alone:
             wal.check_log(self.path)
         if not is_current:
-            schema.bring_up_to_date(self.path)
+            if not is_alone:
+                raise upgrading.in_use(self.path, os.getpid())
+            upgrading.bring_up_to_date(self.path)
         # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
         self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
         self._writer.execute("PRAGMA busy_timeout = 0")
         self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
+        schema.is_current(self._reader, self.name)  # again: only from this connection on no newer program changes it
         self._file = place.OpenFile(self.path)
         self.generation = -1  # what was kept of the file when it was open before does not hold any more
         self._heads = Heads(self._read, self._change)
@@ -346,7 +350,7 @@ class SqliteStore(Store):
         """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""
         if self.path.stat().st_size == 0 and not self._create:
             raise NotFound(f"{self.name} is an empty file, not a store")
-        with closing(schema.connect(self.path, "ro", timeout=1.0)) as connection:
+        with closing(schema.connect(self.path, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
             return schema.is_current(connection, self.name)
 
     def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:

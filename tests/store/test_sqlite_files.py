@@ -4,7 +4,6 @@ import errno
 import os
 import sqlite3
 import stat
-import threading
 
 import pytest
 from store_stories import append, asked, created, decided, everything, finished, python, started
@@ -311,31 +310,3 @@ def test_a_disk_that_fails_while_a_store_is_made_is_said_to_have_failed(path, mo
         with pytest.raises(StoreDied):
             SqliteStore(path).open()
     make(path)
-
-
-def test_who_brings_a_file_up_to_date_has_it_alone(path, monkeypatch):
-    """Somebody who comes in the middle of it waits, and finds nothing to do."""
-    path.parent.mkdir()
-    path.touch()
-    split, others, failures = schema._statements, [], []
-
-    def bring() -> None:
-        try:
-            schema.bring_up_to_date(path)
-        except sqlite3.Error as error:
-            failures.append(error)
-
-    def split_slowly(script):
-        if not others:
-            others.append(threading.Thread(target=bring))
-            others[0].start()
-            others[0].join(0.2)  # where nothing held it up it would be done long since
-        return split(script)
-
-    monkeypatch.setattr(schema, "_statements", split_slowly)
-    schema.bring_up_to_date(path)
-    others[0].join()
-    assert failures == []
-    store = SqliteStore(path)
-    store.open()
-    store.close()

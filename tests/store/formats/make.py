@@ -1,0 +1,84 @@
+"""Makes the fixture store of the format that this program writes: FORMAT.db.gz, in this folder.
+
+    .venv/bin/python tests/store/formats/make.py
+
+Run it once for each format, before its release; a fixture is never made anew afterwards. What is in it is made by the
+program itself, on virtual time, with a fixed wall clock and ids that are not random: two runs make the same bytes.
+
+It holds what a test looks at (tests/store/test_formats.py): `waits` has taken a step and waits for an approval, an
+owner that died had it, `done` has finished, and a rule denies a tool.
+"""
+
+import gzip
+import itertools
+import os
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import anyio
+from msgspec import structs
+
+from supervisor import MemoryStore, Row, SqliteStore, deny, open_supervisor
+from supervisor.core import ids
+from supervisor.runtime.clock import Clock
+from supervisor.store import schema
+from supervisor.testing import virtual_asyncio
+
+HERE = Path(__file__).parent
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+async def rows() -> list[Row]:
+    """Run the agents; returns the journals of all."""
+    from format_agents import greet, release
+
+    store = MemoryStore()
+    async with open_supervisor(store) as supervisor:
+        await supervisor.add_rule(deny("rm"), by="ben")
+        done = await supervisor.start(greet, "ann", session="done", requester="ann")
+        await done.result()
+        waits = await supervisor.start(release, "app", session="waits", requester="ann")
+        await anext(waits.approvals())
+    return [Row(row.position, row.session, without_machine(row.event)) for row in store.rows(0)]
+
+
+def without_machine(event: Any) -> Any:
+    """Return an event without what it says of the machine that made the fixture."""
+    known = {"file": None, "host": "host", "pid": 1}
+    return structs.replace(event, **{name: value for name, value in known.items() if hasattr(event, name)})
+
+
+def make(path: Path) -> None:
+    numbers = itertools.count(1)
+    with (
+        patch.object(ids.secrets, "token_bytes", lambda size: next(numbers).to_bytes(size)),
+        patch.object(Clock, "now", lambda _: AT),
+    ):
+        os.chdir("/")  # a session remembers its folder
+        backend, options = virtual_asyncio()
+        found = anyio.run(rows, backend=backend, backend_options=options)
+    store = SqliteStore(path)
+    store.open()
+    assert store.begin()
+    store.write(found)
+    store.commit()
+    store.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO owner VALUES (1, ?, 'host', 1, 0)", ("0" * 32,))
+        connection.execute("INSERT INTO tree VALUES ('waits', 1)")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parent))
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "state.db"
+        make(made)
+        fixture = HERE / f"{schema.newest()}.db.gz"
+        fixture.write_bytes(gzip.compress(made.read_bytes(), mtime=0))
+    print(f"{fixture}: {fixture.stat().st_size} bytes")

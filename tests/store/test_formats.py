@@ -1,0 +1,58 @@
+"""Every released format can be opened: its fixture is brought up to date, listed, and one of its sessions goes on."""
+
+import gzip
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import format_agents
+import pytest
+from format_steps import NEW, OLD, newer, version_of
+
+from supervisor import Approve, open_supervisor
+from supervisor.store import schema
+
+FOLDER = Path(__file__).parent / "formats"
+FORMATS = range(schema.FORMER + 1, OLD + 1)
+
+
+def missing():
+    """Return the formats that have no fixture."""
+    return [number for number in range(schema.FORMER + 1, schema.newest() + 1) if not fixture(number).exists()]
+
+
+def fixture(number):
+    return FOLDER / f"{number}.db.gz"
+
+
+def test_every_format_has_a_fixture():
+    """A step that is added without one fails here: see CONTRIBUTING.md, "A new format of the store"."""
+    assert missing() == []
+    with newer():
+        assert missing() == [NEW]
+    assert {found.name for found in FOLDER.glob("*.gz")} == {fixture(number).name for number in FORMATS}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("program", [nullcontext, newer], ids=["today's program", "the next one"])
+@pytest.mark.parametrize("number", FORMATS)
+async def test_a_store_of_each_format_goes_on(number, program, tmp_path):
+    """What was waiting waits, what has finished stays so, rules stand, and after a decision a run finishes."""
+    path = tmp_path / "state.db"
+    with gzip.open(fixture(number)) as packed, path.open("xb") as file:
+        shutil.copyfileobj(packed, file)
+    path.chmod(0o600)
+    assert version_of(path) == number
+    with program():
+        async with open_supervisor(path) as supervisor:
+            statuses = {view.id: view.status for view in supervisor.find_sessions()}
+            assert statuses == {"done": "completed", "waits": "waiting_approval"}
+            assert [(rule.kind, rule.tool) for rule in supervisor.rules()] == [("deny", "rm")]
+            (run,) = await supervisor.resume("waits")
+            (approval,) = supervisor.find_approvals()
+            assert (approval.tool, approval.arguments) == (format_agents.deploy.name, {"target": "app.tar"})
+            await supervisor.decide(approval.id, Approve(by="ann"))
+            assert await run.result() == "deployed app.tar"
+        assert version_of(path) == schema.newest()
+    is_newer = schema.newest() > number or program is newer
+    assert path.with_name(f"{path.name}.v{number}.bak").exists() is is_newer
