@@ -78,8 +78,10 @@ def again(state: SessionState, journal: Sequence[e.AnyEvent], by: str, cut_off: 
 
 
 def was_cut_off_by_its_parent(state: SessionState) -> bool:
-    """Whether a sub-agent was cancelled because its parent, or one above that, had ended."""
-    return state.cancel is not None and state.cancel.reason == PARENT_ENDED
+    """Whether a sub-agent was cancelled because its parent, or one above that, had ended. One that came to its end all
+    the same has its result."""
+    was_told = state.cancel is not None and state.cancel.reason == PARENT_ENDED
+    return was_told and state.outcome is not None and state.outcome.kind == "cancelled"
 
 
 def _ended(state: SessionState, journal: Sequence[e.AnyEvent], ended: e.RunFinished, led: set[str]) -> Ended:

@@ -72,7 +72,10 @@ def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.A
 def end_events(
     view: View, top: str, endings: Mapping[str, Ending], now: datetime, survivors: Survivors
 ) -> Iterator[Entry]:
-    """End a session and everything below it, each telling its parent; nothing for what has ended already."""
+    """End a session and everything below it, each telling its parent; nothing for what has ended already. What is open
+    without an ending of its own, and was not told to end, is a later run: a turn, or a retry."""
+    if top not in endings and view.session(top).cancel is None:
+        return
     for session in open_tree(view, top):
         state = view.session(session)
         if not state.is_open:

@@ -245,3 +245,20 @@ async def test_what_cannot_be_retried_is_refused_with_what_to_do():
             await supervisor.retry("nobody")
         assert store.last_position() == position
         await supervisor.cancel("open")
+
+
+@agent
+async def answers(ctx: Context, text: str) -> str:
+    return f"{text}: {(await ctx.call(deploy, text)).kind}"
+
+
+async def test_an_end_that_was_under_way_ends_no_later_run():
+    """Whoever was about to write the end of a run finds another one there, a turn or a retry, and leaves it alone."""
+    async with opened() as supervisor:
+        run = await supervisor.start(answers, "one", session="s")
+        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        assert await run.result() == "one: ok"
+        assert (await supervisor.send("s", "two")).kind == "begun"
+        await supervisor._runner.concluding.end_tree("s")
+        await supervisor.decide((await anext(supervisor.get_run("s").approvals())).id, Approve(by="ana"))
+        assert (await supervisor.outcome("s")).value == "two: ok"
