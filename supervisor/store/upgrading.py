@@ -116,18 +116,21 @@ def _name(draft: Path, path: Path, version: int) -> Path:
     """Let a complete copy appear under the first name that is free, unless one that is taken has the same bytes."""
     for number in count(1):
         backup = path.with_name(f"{path.name}.v{version}{f'.{number}' if number > 1 else ''}.bak")
-        try:
-            os.link(draft, backup)
-        except FileExistsError:
-            if not filecmp.cmp(draft, backup, shallow=False):
-                continue
-        except OSError as error:
-            if error.errno not in schema.NO_LINKS:
-                raise
-            if os.path.lexists(backup):
-                if not filecmp.cmp(draft, backup, shallow=False):
-                    continue
-            else:
-                draft.rename(backup)
-        return backup
+        if _appears(draft, backup) or filecmp.cmp(draft, backup, shallow=False):
+            return backup
     raise AssertionError
+
+
+def _appears(draft: Path, backup: Path) -> bool:
+    """Give a copy its name; returns whether that was free."""
+    try:
+        os.link(draft, backup)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in schema.NO_LINKS:
+            raise
+        if os.path.lexists(backup):
+            return False
+        draft.rename(backup)  # nobody else makes one: this process has the store alone
+    return True

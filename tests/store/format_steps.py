@@ -26,9 +26,9 @@ def be_newer():
 
 
 @contextmanager
-def newer():
-    """Be a program of the next format for a while."""
-    with patch.object(schema, "STEPS", (*schema.STEPS, STEP)):
+def newer(more=""):
+    """Be a program of the next format for a while; `more` belongs to its step."""
+    with patch.object(schema, "STEPS", (*schema.STEPS, f"{STEP}{more};\n")):
         yield
 
 

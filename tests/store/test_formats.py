@@ -2,14 +2,18 @@
 
 import gzip
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import format_agents
+import preloaded
 import pytest
-from format_steps import NEW, OLD, newer, version_of
+from format_steps import NEW, OLD, newer, opened, version_of
 
 from supervisor import Approve, open_supervisor
+from supervisor.core.standing import RULES
 from supervisor.store import schema
 
 FOLDER = Path(__file__).parent / "formats"
@@ -33,15 +37,37 @@ def test_every_format_has_a_fixture():
     assert {found.name for found in FOLDER.glob("*.gz")} == {fixture(number).name for number in FORMATS}
 
 
+def test_a_fixture_is_made_by_a_script(tmp_path):
+    """Whoever makes it gets the same bytes, of a store that has what the fixtures have."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        command = [sys.executable, FOLDER / "make.py", tmp_path / name]
+        assert preloaded.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    (one,), (other,) = ((tmp_path / name).iterdir() for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
+    assert index_of(one, tmp_path / "new.db") == index_of(fixture(OLD), tmp_path / "kept.db")
+
+
+def unpack(packed, path):
+    with gzip.open(packed) as source, path.open("xb") as file:
+        shutil.copyfileobj(source, file)
+    path.chmod(0o600)
+
+
+def index_of(packed, path):
+    unpack(packed, path)
+    with opened(path) as store:
+        sessions = [(row.id, row.agent, row.outcome) for row in store.find_sessions()]
+        return sessions, [each.tool for each in store.find_approvals()], len(store.journal(RULES))
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("program", [nullcontext, newer], ids=["today's program", "the next one"])
 @pytest.mark.parametrize("number", FORMATS)
 async def test_a_store_of_each_format_goes_on(number, program, tmp_path):
     """What was waiting waits, what has finished stays so, rules stand, and after a decision a run finishes."""
     path = tmp_path / "state.db"
-    with gzip.open(fixture(number)) as packed, path.open("xb") as file:
-        shutil.copyfileobj(packed, file)
-    path.chmod(0o600)
+    unpack(fixture(number), path)
     assert version_of(path) == number
     with program():
         async with open_supervisor(path) as supervisor:

@@ -3,6 +3,7 @@
 The step is artificial (format_steps.py): this process is the older program, except within `newer()`.
 """
 
+import errno
 import os
 import shutil
 import signal
@@ -123,11 +124,20 @@ def test_a_backup_is_for_its_user_alone_and_is_named_in_the_log(path, caplog):
     assert content(backup) == before
 
 
-@pytest.mark.parametrize("has_links", [True, False])
-def test_a_backup_replaces_no_file(path, has_links, monkeypatch):
+@pytest.fixture(params=["links", "no links"])
+def _disk(request, monkeypatch):
+    """exFAT, some shares and FUSE have no hard links."""
+
+    def refuse(*names):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if request.param == "no links":
+        monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("_disk")
+def test_a_backup_replaces_no_file(path):
     """One of an earlier time has the name: somebody put it back, and used the older program with it."""
-    if not has_links:
-        monkeypatch.setattr(os, "link", refuse_links)
     before, earlier = content(path), path.with_name(BACKUP)
     earlier.write_bytes(b"of an earlier time")
     with newer(), opened(path):
@@ -137,8 +147,19 @@ def test_a_backup_replaces_no_file(path, has_links, monkeypatch):
     assert content(path.with_name(f"store.db.v{OLD}.2.bak")) == before
 
 
-def refuse_links(*names):
-    raise PermissionError(1, "Operation not permitted")
+@pytest.mark.usefixtures("_disk")
+def test_a_step_that_fails_again_and_again_leaves_one_backup(path):
+    """And the store of the older format, with which the older program goes on."""
+    before = content(path)
+    for _ in range(3):
+        with newer("SELECT broken"), pytest.raises(StoreUnreadable):
+            SqliteStore(path).open()
+    assert (version_of(path), backups(path), content(path)) == (OLD, [BACKUP], before)
+    with opened(path) as store:
+        append(store, ("a", decided()))
+    with newer(), opened(path):
+        pass
+    assert backups(path) == sorted([BACKUP, f"store.db.v{OLD}.2.bak"])
 
 
 def test_without_room_for_the_backup_nothing_is_changed(path):

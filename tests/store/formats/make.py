@@ -1,6 +1,6 @@
-"""Makes the fixture store of the format that this program writes: FORMAT.db.gz, in this folder.
+"""Makes the fixture store of the format that this program writes: FORMAT.db.gz, in this folder or another one.
 
-    .venv/bin/python tests/store/formats/make.py
+    .venv/bin/python tests/store/formats/make.py [FOLDER]
 
 Run it once for each format, before its release; a fixture is never made anew afterwards. What is in it is made by the
 program itself, on virtual time, with a fixed wall clock and ids that are not random: two runs make the same bytes.
@@ -76,9 +76,9 @@ def make(path: Path) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE.parent))
+    fixture = Path(*sys.argv[1:] or [HERE]).resolve() / f"{schema.newest()}.db.gz"
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "state.db"
         make(made)
-        fixture = HERE / f"{schema.newest()}.db.gz"
         fixture.write_bytes(gzip.compress(made.read_bytes(), mtime=0))
     print(f"{fixture}: {fixture.stat().st_size} bytes")
