@@ -104,12 +104,14 @@ def _usage(text: str) -> int:
 def _repair(paths: tuple[Path, ...], options: Options, *, as_json: bool) -> int:
     from datetime import UTC, datetime
 
+    from supervisor.transcripts.liveness import Processes
     from supervisor.transcripts.repair import find_files, repair
 
+    processes = Processes()
     reports: list[Report] = []
     skipped = 0
     for path, is_named in _with_progress(list(find_files(paths))):
-        report = repair(path, datetime.now(UTC), options)
+        report = repair(path, datetime.now(UTC), options, processes)
         if report.state == "unknown" and not is_named:
             skipped += 1
             continue

@@ -6,6 +6,8 @@ the makers' programs decide what is in a session, and a line that we alone canno
 
 Rules:
 - Lines end at a line feed, and at nothing else (a U+2028 inside a string is text).
+- A line that is longer than the buffer and has a NUL in it is no JSON: it comes as a single NUL, so that a hole that a
+  power cut leaves in a file takes no memory.
 - A view is valid until the next line is asked for; whoever keeps one keeps the buffer.
 - Changing a value leaves every other byte of its line as it was.
 """
@@ -21,6 +23,7 @@ from typing import Any, Final
 
 BLOCK: Final = 1 << 16
 BOM: Final = b"\xef\xbb\xbf"
+_NUL: Final = b"\0"
 
 
 def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]]:
@@ -41,7 +44,14 @@ def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]
                 yield offset, view[:filled]
             return
         if begin == 0 and filled == len(buffer):
-            length = filled + _bytes_to_line_feed(file, size - offset - filled)
+            file.seek(offset)
+            length, has_nul = _measure(file, size - offset)
+            if has_nul:
+                yield offset, memoryview(_NUL)
+                offset = min(offset + length + 1, size)
+                filled = 0
+                file.seek(offset)
+                continue
             file.seek(offset)
             view = memoryview(b"")  # the old buffer goes before the new one comes: what was in it is read again
             buffer = bytearray()
@@ -54,14 +64,18 @@ def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]
             filled -= begin
 
 
-def _bytes_to_line_feed(file: io.RawIOBase, limit: int) -> int:
+def _measure(file: io.RawIOBase, limit: int) -> tuple[int, bool]:
+    """Return how long the line is that begins here, and whether it has a NUL in it."""
     seen = 0
+    has_nul = False
     while seen < limit and (block := file.read(min(BLOCK, limit - seen))):
         found = block.find(b"\n")
+        end = found if found >= 0 else len(block)
+        has_nul = has_nul or block.find(_NUL, 0, end) >= 0
+        seen += end
         if found >= 0:
-            return seen + found
-        seen += len(block)
-    return seen
+            break
+    return seen, has_nul
 
 
 class TooDeepError(ValueError):

@@ -106,28 +106,95 @@ def _stat(pid: int) -> tuple[str, int | None]:
         return "", None
 
 
+class Processes:
+    """This machine's processes at one moment, for many sessions: reading them takes as long for one as for a thousand.
+
+    Who was found is looked at again, and may be gone. Who came later is not found, so whoever is about to write looks
+    with a new one.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        self._folders: dict[str, list[int]] = {}
+        self._is_read = False
+
+    def writers(self, real: Path) -> Iterator[Process]:
+        """Yield who holds a file open for writing."""
+        if not _has_proc():
+            yield from _lsof_writers(real)
+            return
+        self._read()
+        found = real.stat()
+        for pid, fd in self._files.get((found.st_dev, found.st_ino), ()):
+            with suppress(OSError):  # it ended meanwhile
+                if _file_of(pid, fd) == (found.st_dev, found.st_ino) and _is_for_writing(pid, fd):
+                    yield Process(pid, _name(pid))
+
+    def programs(self, maker: str, cwd: str) -> Iterator[Process]:
+        """Yield a maker's programs that run in a folder."""
+        names = next((names for known, names in _PROGRAMS.items() if maker.startswith(known)), ())
+        if not names:
+            return
+        if not _has_proc():
+            yield from _lsof_programs(names, cwd)
+            return
+        self._read()
+        for pid in self._folders.get(cwd, ()):
+            try:
+                if _folder_of(pid) != cwd:
+                    continue
+                arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:3]
+            except OSError:
+                continue
+            said = {_name(pid), *(_program(os.fsdecode(argument)) for argument in arguments)}
+            for name in names:
+                if name in said:
+                    yield Process(pid, name)
+                    break
+
+    def _read(self) -> None:
+        if self._is_read:
+            return
+        self._is_read = True
+        for pid in _pids():
+            with suppress(OSError):  # it ended meanwhile, or is another user's: see the theory
+                self._folders.setdefault(_folder_of(pid), []).append(pid)
+            with suppress(OSError):
+                for fd in (_PROC / str(pid) / "fd").iterdir():
+                    with suppress(OSError):  # closed meanwhile; the next one is not
+                        self._files.setdefault(_file_of(pid, fd.name), []).append((pid, fd.name))
+
+
 def find_holder(
-    path: Path, real: Path, maker: str, cwd: str | None, *, vouched: bool = False, own_lock: bool = False
+    path: Path,
+    real: Path,
+    maker: str,
+    cwd: str | None,
+    *,
+    vouched: bool = False,
+    own_lock: bool = False,
+    processes: Processes | None = None,
 ) -> str | None:
     """Return in words who may be writing this session, or None.
 
     `maker` is the format's name, `cwd` the folder that the session says it works in. `vouched` means that a person
     says that the maker's programs in that folder do not use this session; `own_lock`, that the caller holds the
-    session's lock.
+    session's lock; `processes` are those of an earlier look, which is good enough for whoever does not write.
     """
+    processes = processes or Processes()
     for lock in filter(None, (read_lock(lock_path(file)) for file in dict.fromkeys((path, real)))):
         if lock.pid is None:
             return f"locked by {lock.path}, which names no process; delete it if nothing uses the session"
         if not is_stale(lock) and not (own_lock and lock.pid == os.getpid()):
             return f"locked by {Process(lock.pid, _name(lock.pid))}"
-    for process in _writers(real):
+    for process in processes.writers(real):
         return f"held open by {process}"
     if cwd and not vouched:
         try:
             folder = os.path.realpath(cwd)
         except ValueError:
             return None  # no folder can have this name, so nothing runs in it
-        for process in _programs(maker, folder):
+        for process in processes.programs(maker, folder):
             return f"{process} is running in {cwd}; end it, or say --not-running if it uses another session"
     return None
 
@@ -145,47 +212,22 @@ def _pids() -> Iterator[int]:
             yield int(entry.name)
 
 
-def _writers(real: Path) -> Iterator[Process]:
-    if not sys.platform.startswith("linux"):
-        yield from _lsof_writers(real)
-        return
-    wanted = real.stat()
-    for pid in _pids():
-        folder = _PROC / str(pid) / "fd"
-        try:
-            for fd in folder.iterdir():
-                found = fd.stat()
-                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) and _is_for_writing(pid, fd.name):
-                    yield Process(pid, _name(pid))
-                    break
-        except OSError:
-            continue  # it ended meanwhile, or is another user's: see the theory
+def _has_proc() -> bool:
+    return sys.platform.startswith("linux")
+
+
+def _file_of(pid: int, fd: str) -> tuple[int, int]:
+    found = (_PROC / str(pid) / "fd" / fd).stat()
+    return found.st_dev, found.st_ino
+
+
+def _folder_of(pid: int) -> str:
+    return str((_PROC / str(pid) / "cwd").readlink())
 
 
 def _is_for_writing(pid: int, fd: str) -> bool:
     flags = (_PROC / str(pid) / "fdinfo" / fd).read_text().partition("flags:")[2].split()[0]
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
-
-
-def _programs(maker: str, cwd: str) -> Iterator[Process]:
-    names = next((names for known, names in _PROGRAMS.items() if maker.startswith(known)), ())
-    if not names:
-        return
-    if not sys.platform.startswith("linux"):
-        yield from _lsof_programs(names, cwd)
-        return
-    for pid in _pids():
-        try:
-            if str((_PROC / str(pid) / "cwd").readlink()) != cwd:
-                continue
-            arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:3]
-        except OSError:
-            continue
-        said = {_name(pid), *(_program(os.fsdecode(argument)) for argument in arguments)}
-        for name in names:
-            if name in said:
-                yield Process(pid, name)
-                break
 
 
 def _program(argument: str) -> str:

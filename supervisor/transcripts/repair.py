@@ -5,7 +5,8 @@ in a report of it, an error of our own included, and no file keeps another from 
 
 Rules:
 - What is judged for writing is judged under the lock, so that the report is of the file that was written.
-- Somebody who may be writing is looked for only where there is something to add: a clean file may be live.
+- Somebody who may be writing is looked for only where there is something to add: a clean file may be live. One look
+  serves all files of a run, but before a file is written there is another.
 - A Codex rollout gets a repaired copy, unless the person insists on the file itself; a copy that is newer than its
   rollout and lacks nothing is not written again.
 """
@@ -24,7 +25,7 @@ import msgspec
 from supervisor.core.encoding import printable
 from supervisor.core.transcript import LOST, MAY_HAVE_RUN
 from supervisor.transcripts.formats import Plan, Wish
-from supervisor.transcripts.liveness import find_holder
+from supervisor.transcripts.liveness import Processes, find_holder
 from supervisor.transcripts.session import (
     RefusedError,
     Session,
@@ -121,12 +122,12 @@ def _in_folder(folder: Path) -> Iterator[Path]:
     yield from (Path(error.filename) for error in closed)  # to be reported like a file that cannot be read
 
 
-def repair(path: Path, now: datetime, options: Options) -> Report:
-    """Examine a file and, where that was asked for, repair it."""
+def repair(path: Path, now: datetime, options: Options, processes: Processes | None = None) -> Report:
+    """Examine a file and, where that was asked for, repair it; give all files of a run the same `processes`."""
     report = Report(path=printable(str(path)), state="refused")
     try:
         with judging(path):
-            _repair(report, path, now, options)
+            _repair(report, path, now, options, processes or Processes())
     except UnknownFormatError as error:
         report.state, report.reason = "unknown", printable(str(error))
     except RefusedError as error:
@@ -137,7 +138,7 @@ def repair(path: Path, now: datetime, options: Options) -> Report:
     return report
 
 
-def _repair(report: Report, path: Path, now: datetime, options: Options) -> None:
+def _repair(report: Report, path: Path, now: datetime, options: Options, processes: Processes) -> None:
     if path.is_dir():
         raise RefusedError(f"{path} is a folder that cannot be listed; allow reading it (chmod u+rx)")
     session = read_session(path, options.held)
@@ -147,7 +148,7 @@ def _repair(report: Report, path: Path, now: datetime, options: Options) -> None
         report.state = "clean"
         report.notes += plan.notes
         return
-    _refuse_live(session, options)
+    _refuse_live(session, options, processes)
     report.state = "found"
     if options.write:
         _write(report, session, now, options)
@@ -166,7 +167,7 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
     check_writable(session)
     with locked(session.real, now):
         session = read_session(session.path, options.held)
-        _refuse_live(session, options, is_locked=True)
+        _refuse_live(session, options, Processes(), is_locked=True)
         _tell(report, session)
         plan = _plan(session, now, options)
         _tell_plan(report, session, plan, options)
@@ -194,7 +195,7 @@ def _plan(session: Session, now: datetime, options: Options) -> Plan:
         return session.format.plan(session.index, session.found, lines, wish)
 
 
-def _refuse_live(session: Session, options: Options, *, is_locked: bool = False) -> None:
+def _refuse_live(session: Session, options: Options, processes: Processes, *, is_locked: bool = False) -> None:
     with session.open() as lines:
         calls = [call for findings in session.found.values() for call in findings.dangling]
         entry = lines.entry(calls[-1].at) if calls else {}
@@ -211,6 +212,7 @@ def _refuse_live(session: Session, options: Options, *, is_locked: bool = False)
         cwd if isinstance(cwd, str) else None,
         vouched=options.not_running,
         own_lock=is_locked,
+        processes=processes,
     )
     if holder is not None:
         raise RefusedError(f"{session.path}: {holder}")
@@ -248,5 +250,11 @@ def _tell_plan(report: Report, session: Session, plan: Plan, options: Options) -
     report.changed = [Change(at + 1, line.decode("utf-8", "replace")) for at, line in sorted(plan.changes.items())]
     report.dropped = [at + 1 for at in sorted(plan.drops)]
     report.notes += plan.notes
+    others = session.real.stat().st_nlink - 1
     if session.format.writes_copy and not options.in_place:
         report.notes.append("a repaired copy is written beside it; --in-place appends to the rollout itself")
+    elif others:
+        report.notes.append(
+            f"the file has {others} more name{'s' * (others > 1)} (hard links); only {session.real} leads to the "
+            "repaired session, and the others keep the old one"
+        )

@@ -34,6 +34,9 @@ from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
 
 _PACKED: Final = 1 << 13  # of what is unpacked at once, which may be thousands of times as long
+_UNPACKED_AT_LEAST: Final = 64 << 20
+_UNPACKED_AT_MOST: Final = 8 << 30
+_RATIO: Final = 1000  # of no session that was seen; of a bomb, 30,000
 _SQLITE = b"SQLite format 3\0"
 FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), ClaudeCode())
 
@@ -182,7 +185,8 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
             ) from None
         with tempfile.TemporaryFile(buffering=0) as unpacked:
             try:
-                is_whole = _unpack(file, unpacked, zstandard.ZstdDecompressor())
+                limit = min(max(_UNPACKED_AT_LEAST, _RATIO * stamp.size), _UNPACKED_AT_MOST)
+                is_whole = _unpack(file, unpacked, zstandard.ZstdDecompressor(), limit)
             except zstandard.ZstdError as error:
                 raise RefusedError(f"{real} cannot be unpacked ({error}); it may be damaged") from None
             if not is_whole:
@@ -193,13 +197,21 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
                 yield text, size, stamp
 
 
-def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any) -> bool:
-    """Unpack all frames of a file; False where the last one is cut off, which zstandard's own streams do not tell."""
+def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any, limit: int) -> bool:
+    """Unpack all frames of a file, up to a limit in bytes.
+
+    False where the last one is cut off, which zstandard's own streams do not tell.
+    """
     frame = None
     while packed := file.read(_PACKED):
         while packed:
             frame = frame or decompressor.decompressobj()
             into.write(frame.decompress(packed))
+            if into.tell() > limit:
+                raise RefusedError(
+                    f"{file.name} unpacks to more than {limit >> 20} MiB, which no session of its size does; if you "
+                    "trust it, unpack it (zstd -d) and name what comes out"
+                )
             packed = frame.unused_data
             if frame.eof:
                 frame = None

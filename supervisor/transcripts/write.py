@@ -10,12 +10,14 @@ Rules:
 - Nothing is replaced that changed since it was judged.
 - Mode and owner are kept; a link is followed, and what it leads to replaced; a file that says read-only is left alone.
 - What a crash leaves: the temporary file, which the next repair overwrites; a lock that is stale, and perhaps its
-  second name; a spare backup.
+  second name, which the next repair removes; a spare backup.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.transcripts.formats import Plan, iso
-from supervisor.transcripts.liveness import is_stale, lock_path, own_starttime, read_lock
+from supervisor.transcripts.liveness import is_alive, is_stale, lock_path, own_starttime, read_lock
 from supervisor.transcripts.session import ChangedError, Reader, RefusedError, Session, Stamp
 
 _BLOCK = 1 << 18
@@ -47,18 +49,30 @@ def locked(real: Path, now: datetime) -> Iterator[None]:
     lock = lock_path(real)
     own = real.with_name(f"{real.name}.lock-{os.getpid()}")
     try:
+        _sweep(lock)
         own.unlink(missing_ok=True)  # of a killed process with our number: it may be the lock by another name
-        own.write_bytes(msgspec.json.encode({"pid": os.getpid(), "createdAt": iso(now), "starttime": own_starttime()}))
+        said = {"pid": os.getpid(), "createdAt": iso(now), "starttime": own_starttime()}
         try:
+            own.write_bytes(msgspec.json.encode(said))
             _take(own, lock)
         finally:
-            own.unlink()
+            own.unlink(missing_ok=True)
     except OSError as error:
-        raise RefusedError(f"{real} cannot be locked: {error.strerror} ({error.filename})") from None
+        raise RefusedError(f"{real} cannot be locked: {error.strerror} ({error.filename or own})") from None
     try:
         yield
     finally:
         lock.unlink(missing_ok=True)
+
+
+def _sweep(lock: Path) -> None:
+    """Remove the second names that processes gave this lock and died before they took them back."""
+    second_name = re.compile(re.escape(lock.name) + r"-(\d{1,9})(?:-stale)?")
+    for file in lock.parent.iterdir():
+        if (named := second_name.fullmatch(file.name)) and (pid := int(named[1])):
+            found = read_lock(file)
+            if not is_alive(pid, found.starttime if found and found.pid == pid else None):
+                file.unlink(missing_ok=True)
 
 
 def _take(own: Path, lock: Path) -> None:
@@ -128,11 +142,14 @@ def write_plan(session: Session, plan: Plan, now: datetime, *, as_copy: bool) ->
 def _tail_to_move(session: Session, lines: Reader) -> bytes:
     if not (session.has_torn_tail and session.format.needs_utf8):
         return b""
-    tail = lines.raw(len(session.index) - 1)
+    last = len(session.index) - 1
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        tail.decode()
+        for block in _bytes(lines, session.index.starts[last], session.size):  # it may be as long as the file
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return tail
+        return lines.raw(last)
     return b""
 
 

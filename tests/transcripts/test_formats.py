@@ -252,3 +252,14 @@ def test_an_orphaned_result_at_the_tip_goes_where_there_is_no_other_branch(sessi
     first, _ = read(path)
     assert mend(path, drop_orphaned=True).state == "repaired"
     assert read(path) == [first]
+
+
+@pytest.mark.parametrize(("mebibytes", "state"), [(1, "clean"), (100, "refused")])
+def test_a_small_file_that_unpacks_to_a_great_one_is_refused(mebibytes, state, session, mend):
+    """A bomb fills the disk and takes minutes: past a thousandfold, and so much that it hurts, we stop."""
+    zstandard = pytest.importorskip("zstandard")
+    plain = session("codex/output-long-after-its-call")
+    packed = plain.with_name("rollout.jsonl.zst")
+    packed.write_bytes(zstandard.compress(plain.read_bytes() + b" " * (mebibytes << 20)))
+    assert packed.stat().st_size < 10_000 * mebibytes
+    assert mend(packed, in_place=False).state == state

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from supervisor.cli import repair as cli
 from supervisor.transcripts import liveness, repair
-from supervisor.transcripts.liveness import find_holder, is_alive, own_starttime
+from supervisor.transcripts.liveness import Processes, find_holder, is_alive, own_starttime
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -130,3 +131,30 @@ def test_a_writer_that_comes_between_the_look_and_the_lock_is_noticed(session, m
     assert mend(path).state == "refused"
     assert path.read_bytes() == before
     assert not path.with_name(path.name + ".lock").exists()
+
+
+@LINUX
+def test_a_run_looks_for_processes_once(session, monkeypatch, capsys):
+    """Not once for each session that lacks a result: a folder may hold hundreds of them."""
+    path = session("pi_v3/dangling-at-the-end")
+    for number in range(5):
+        shutil.copy(path, path.with_name(f"{number}.jsonl"))
+    looks = []
+    pids = liveness._pids
+    monkeypatch.setattr(liveness, "_pids", lambda: looks.append(1) or pids())
+    assert cli.repair(path.parent, json=True) == 1
+    assert len(json.loads(capsys.readouterr().out)["files"]) == 6
+    assert len(looks) == 1
+
+
+@LINUX
+def test_a_process_found_early_in_a_run_may_be_gone_later_in_it(session, process, tmp_path):
+    """Whoever was found is looked at again before a session is refused because of them."""
+    path = session("pi_v3/dangling-at-the-end")
+    script = tmp_path / "pi"
+    script.write_text(f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()")
+    holder = process(sys.executable, script, cwd=tmp_path)
+    processes = Processes()
+    assert find_holder(path, path, "pi", str(tmp_path), processes=processes)
+    holder.communicate("\n")
+    assert find_holder(path, path, "pi", str(tmp_path), processes=processes) is None

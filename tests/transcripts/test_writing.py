@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -213,6 +214,45 @@ def test_a_lock_that_a_killed_process_with_our_number_left_is_stale(session):
     with locked(path, _wish().now):
         assert read_lock(lock).starttime != 1
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_killed_processes_left_of_their_locks_goes_with_the_next_repair(session, mend):
+    """Both names that a lock has on its way go where their process is gone; a living process keeps its own."""
+    path = session("pi_v3/dangling-at-the-end")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for end in (f"{gone.pid}", f"{gone.pid}-stale", f"{os.getppid()}"):
+        path.with_name(f"{path.name}.lock-{end}").touch()
+    reused = path.with_name(f"{path.name}.lock-1")  # the number of a process that lives and is younger
+    reused.write_text(json.dumps({"pid": 1, "starttime": -1}))
+    assert mend(path).state == "repaired"
+    assert [left.name for left in path.parent.glob("*.lock*")] == [f"{path.name}.lock-{os.getppid()}"]
+
+
+def test_a_lock_that_finds_no_room_leaves_nothing(session, mend):
+    """The disk is full as the lock is written: the session is refused, and no empty file stays."""
+    path = session("pi_v3/dangling-at-the-end")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # Python ignores the signal: writing fails
+    try:
+        report = mend(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert (report.state, list(path.parent.iterdir())) == ("refused", [path])
+    assert f"{path.name}.lock" in report.reason
+
+
+@pytest.mark.parametrize("asked", [{"write": True}, {"write": False}])
+@pytest.mark.parametrize("names", [1, 2])
+def test_a_session_with_another_hard_link_is_told_of(names, asked, session, mend):
+    """Only the name that was given leads to the repaired session: the other keeps the old one."""
+    path = session("pi_v3/dangling-at-the-end")
+    other = path.with_name("other.jsonl")
+    if names == 2:
+        other.hardlink_to(path)
+    before = path.read_bytes()
+    assert len(mend(path, **asked).notes) == names - 1
+    assert names == 1 or other.read_bytes() == before
 
 
 def test_a_torn_tail_is_moved_once_however_often_the_repair_begins(session, mend):
