@@ -323,20 +323,29 @@ async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
     assert effects == []
 
 
-async def test_a_run_is_tried_once_by_each_process_and_said_once(deployed):
-    """Ten daemons start: ten attempts, one RunBlocked, and no loop of crashes."""
-    store = await left_waiting(deployed(original))
+async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deployed):
+    """Ten daemons start: ten attempts of each, one RunBlocked, and no loop of crashes."""
+    spec, store, sessions = deployed(original), MemoryStore(), [f"s{number}" for number in range(100)]
+    async with opened(store) as supervisor:
+        for session in sessions:
+            await supervisor.start(spec, session=session)
+        while len(supervisor.find_approvals()) < len(sessions):
+            await anyio.sleep(0.01)
+        killed = fork(store)
     deployed(returns)
     for _ in range(10):
-        async with opened(store, adopt=True) as supervisor:
+        async with opened(killed, adopt=True) as supervisor:
             await anyio.sleep(100)
-            assert supervisor.get_session("s").status == "blocked"
+            assert {view.status for view in supervisor.find_sessions()} == {"blocked"}
+            assert supervisor.counts().blocked_sessions == len(sessions)
             with pytest.raises(RunBlocked):
-                await supervisor.outcome("s")
-    assert names(store, "s").count("RunBlocked") == 1
-    assert names(store, "s").count("AttemptStarted") == 11
+                await supervisor.outcome("s7")
+    assert {names(killed, session).count("RunBlocked") for session in sessions} == {1}
+    assert {names(killed, session).count("AttemptStarted") for session in sessions} == {11}
     deployed(original)
-    assert await finished(store) == "prod 8 after"
+    async with opened(killed, unattended="approve") as supervisor:
+        await supervisor.resume()
+        assert {(await supervisor.outcome(session)).value for session in sessions} == {"prod 8 after"}
 
 
 async def test_a_blocked_child_shows_above_and_its_parent_waits(deployed):
