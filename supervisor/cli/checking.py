@@ -1,6 +1,7 @@
 """`check-replay`: whether the code of today follows what the open sessions of a store have done. Changes nothing."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -66,15 +67,21 @@ def check_replay(
 
 
 def _read(path: Path) -> "list[Row]":
-    """Return the entries of all open trees, as they are now."""
+    """Return the entries of all open trees, as they are now. They are read from a copy, which alone is brought up to
+    date if its format is older."""
+    from supervisor.store.schema import check_header, copy_to
     from supervisor.store.sqlite import SqliteStore
 
-    store = SqliteStore(path, create=False)
-    store.open()
-    try:
-        roots = dict.fromkeys(row.root for row in store.find_sessions(is_open=True))
-        sessions = [row.id for root in roots for row in store.find_sessions(root=root)]
-        rows = [row for session in sessions for row in store.journal(session)]
-        return sorted(rows, key=lambda row: row.position)
-    finally:
-        store.close()
+    check_header(path)
+    with TemporaryDirectory(prefix="supervisor-") as folder:
+        snapshot = Path(folder) / "snapshot.db"
+        copy_to(path, snapshot)
+        store = SqliteStore(snapshot, create=False)
+        store.open()
+        try:
+            roots = dict.fromkeys(row.root for row in store.find_sessions(is_open=True))
+            sessions = [row.id for root in roots for row in store.find_sessions(root=root)]
+            rows = [row for session in sessions for row in store.journal(session)]
+            return sorted(rows, key=lambda row: row.position)
+        finally:
+            store.close()

@@ -89,6 +89,13 @@ def connect(path: Path, mode: str, *, timeout: float = 0.0, alone: bool = False)
     return connection
 
 
+def copy_to(path: Path, copy: Path) -> None:
+    """Copy a store, as it is at one instant, into a new file for its user alone. The store is only read."""
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    with closing(connect(path, "ro", timeout=10.0)) as source, closing(connect(copy, "rw")) as target:
+        source.backup(target)
+
+
 def check_header(path: Path) -> None:
     """Raise StoreUnreadable if a file is not ours, or newer than we are; touches nothing, not even a log beside it.
 

@@ -31,3 +31,13 @@ def test_a_change_is_checked_before_it_is_deployed(supervisor):
     assert supervisor("export", "s", "--output", str(export)).code == 0
     assert supervisor("check-replay", str(new), "--export", str(export)).code == 7
     assert supervisor("show", "s", "--json").json == before
+
+
+def test_a_check_writes_nothing_to_the_store(supervisor):
+    """It reads a copy: the file stays as it was, to the byte."""
+    agents = supervisor.folder / "old.py"
+    agents.write_text(AGENT.format(first="await ctx.now()"))
+    assert supervisor("run", f"{agents}:release", '"prod"', "--session", "s").code == 3
+    before = supervisor.store.read_bytes()
+    assert supervisor("check-replay", str(agents)).code == 0
+    assert supervisor.store.read_bytes() == before
