@@ -342,7 +342,7 @@ class LocalSupervisor(Supervisor):
         fork = check_session_id(new) if new is not None else new_session_id()
         if version is not None and (created := self._created(root)) is not None:
             self._runner.find_agent(created).at_version(version)
-        forking = Forking(root, session, before, fork)
+        forking = Forking(self.store, root, session, before, fork)
 
         def plan(view: View) -> list[Entry]:
             found = list(forking.events(view, who, version, self._runner.clock.now()))
@@ -351,8 +351,7 @@ class LocalSupervisor(Supervisor):
 
         await self._runner.journal.append(plan)
         await self._runner.launcher.take_up(fork)
-        assert forking.made is not None
-        return forking.made
+        return forking.fork
 
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
         who = check_identity(by if by is not None else current_user())

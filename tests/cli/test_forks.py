@@ -40,6 +40,9 @@ def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
     assert (supervisor.folder / "noted").read_text() == "once\ntwice\n"
     assert [each["session"] for each in supervisor("approvals", "--json").json] == ["f", "g"]
     assert supervisor("resume", "f", "--approve", "none", "--json").json["outcome"]["value"] == "once denied"
+    end = entry_of(supervisor, "s", "RunFinished")
+    whole = [supervisor("fork", "s", "--before", end, "--json").json["outcome"]["value"] for _ in range(2)]
+    assert whole == ["once ok"] * 2
     assert "session g" in supervisor("audit").out
     for words, code in ((["s", "--before", "99"], 2), (["nobody", "--before", "3"], 5), (["s", "--before", "1"], 2)):
         refused = supervisor("fork", *words)

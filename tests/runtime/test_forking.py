@@ -13,7 +13,10 @@ from supervisor import (
     Deny,
     InvalidInput,
     MemoryStore,
+    NotEntitled,
     NotFound,
+    People,
+    Person,
     SessionConflict,
     ToolCall,
     UnknownAgent,
@@ -332,6 +335,40 @@ async def test_later_calls_are_told_without_secrets_and_a_fork_knows_them():
         await supervisor.outcome(whole.session)
         assert not [row for row in supervisor.journal(whole.session) if b"hunter2" in e.encode_event(row.event)]
         await supervisor.cancel("f")
+
+
+async def broken() -> None:
+    raise ConnectionError
+
+
+@agent(restart="transient", restart_delay=1000.0, max_restart_delay=1000.0, max_restarts=1, restart_period=9000.0)
+async def restarting(ctx: Context) -> None:
+    await ctx.step(broken)
+
+
+async def test_a_fork_in_a_back_off_begins_at_once():
+    """The delay belongs to the process that failed; a person has asked for the fork."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(restarting, session="s")
+        await anyio.sleep(1)
+        await supervisor.send("s", "go on")
+        await supervisor.fork("s", before=entry_of(store, "s", e.MessageReceived), new="f")
+        with anyio.fail_after(10):
+            assert (await supervisor.outcome("f")).kind == "failed"
+        await supervisor.cancel("s")
+
+
+async def test_only_operators_fork():
+    """As with rules; nothing is written."""
+    store = await left_decided()
+    people = People([Person(name="olga", roles=("operator",)), Person(name="cleo")])
+    async with opened(store, people=people) as supervisor:
+        position = store.last_position()
+        with pytest.raises(NotEntitled):
+            await supervisor.fork("s", before=5, by="cleo")
+        assert store.last_position() == position
+        await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished), by="olga")
 
 
 async def test_what_cannot_be_forked_is_refused_in_one_line():
