@@ -5,6 +5,8 @@
     surfaces where people answer implement Channel
 
 Everything above these seams works on any implementation below them; one test suite runs over every Store.
+
+The module is longer than 400 lines because half of it says what each seam promises.
 """
 
 from abc import ABC, abstractmethod

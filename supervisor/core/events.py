@@ -5,6 +5,8 @@ Rules
 - Values that the supervisor only hands on (inputs, arguments, results) stay raw JSON: they are decoded where the types
   are known, from the same bytes in every attempt.
 - The tag is the class's name. An unknown tag refuses that session only, loudly: a newer program wrote it.
+
+The module is longer than 400 lines because a reader of the journal wants all of its events in one place.
 """
 
 from collections.abc import Callable

@@ -18,6 +18,8 @@ Rules
 - A note is an entry that needs no sync of its own: it counts at once in this process and is written with the session's
   next append, before it. What depends on it can only be committed after it (CONTRIBUTING.md).
 - Another process's entries are on disk: they are taken in before any plan runs, in the store's order.
+
+The module is longer than 400 lines because gathering, committing and applying are one state.
 """
 
 from collections.abc import Callable, Iterator

@@ -4,6 +4,8 @@ Rules
 - Opening runs and owns nothing. `start` and `resume` own trees. So do `decide` and `send`, if nobody runs the tree and
   this program has declared its agent. Everything else is recorded, whoever runs the tree.
 - A decision and a cancel count when they are committed, and nobody is told so before (A1).
+
+The module is longer than 400 lines because it is one seam: a short method for each command and each read.
 """
 
 from collections import Counter

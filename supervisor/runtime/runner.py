@@ -7,6 +7,8 @@ Rules
 - A session has at most one attempt in memory. Which one begins, and when, is runtime/launching.py's.
 - How the ending of an attempt becomes an outcome is runtime/concluding.py's.
 - An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
+
+The module is longer than 400 lines because it implements all that an attempt needs of its host.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator

@@ -11,6 +11,8 @@ Rules:
 - Every way out (exit, deadline, cancellation, an error, our death) is the same: the end of the wire to the warden.
   Our own wait for it is shielded and bounded, and a cancellation is re-raised after it.
 - No signal is sent by bare pid from here, no child watcher is used, and no child of the user's is ever waited for.
+
+The module is longer than 400 lines because every way out of a process shares one clean-up.
 """
 
 import errno

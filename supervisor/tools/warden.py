@@ -22,6 +22,8 @@ Rules:
 - Standard library only, and little of it; no import of the package around it is run (see `launcher`).
 
 Where the platform has no subreaper (macOS), what left the command's group *and* lost its parent is not found.
+
+The module is longer than 400 lines because a warden loads no other module of the package.
 """
 
 import contextlib

@@ -9,6 +9,8 @@ Rules
 - Text of agents is escaped (`visible`) and cut by the cells that it takes on a screen, never by characters.
 - A state is a sign and a word; colour only repeats it (NO_COLOR, and eyes that do not tell red from green).
 - What is not known is a "?", never a guess.
+
+The module is longer than 400 lines because each line that it draws has to fit beside all others.
 """
 
 from collections import Counter
