@@ -14,6 +14,7 @@ import msgspec
 
 from supervisor.channels.cards import answer_text, arguments_facts
 from supervisor.core import events as e
+from supervisor.core.asking import COPIED
 from supervisor.core.ids import split_operation_id
 from supervisor.core.rows import Row
 
@@ -83,14 +84,16 @@ class _Teller:
         if isinstance(event, e.ToolCallRequested):
             facts = arguments_facts(event.tool, msgspec.json.decode(event.arguments))
             command = facts[0][1] if facts and facts[0][0] != "not set" else ""
-            entry = self._add("call", event.at, event.tool, command=command[:MOST_CHARACTERS], approval=event.approval)
+            entry = self._add(
+                "call", event.at, event.tool, command=command[:MOST_CHARACTERS], approval=_asked(event.approval)
+            )
             entry.is_cut = len(command) > MOST_CHARACTERS
             entry.state = "asked" if event.approval is not None else ""
             self._calls[event.operation] = entry
             return True
         if isinstance(event, e.QuestionAsked):
             self._calls[event.operation] = self._add(
-                "question", event.at, event.question, approval=event.approval, state="asked"
+                "question", event.at, event.question, approval=_asked(event.approval), state="asked"
             )
             return True
         known = self._calls.get(getattr(event, "operation", None) or "")
@@ -214,3 +217,8 @@ def _text(raw: msgspec.Raw) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.format(bytes(raw), indent=2).decode()
+
+
+def _asked(approval: str | None) -> str | None:
+    """Return the approval that an entry is about; of a copied entry, that of the session it was copied from."""
+    return None if approval is None else approval.removeprefix(COPIED)
