@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import anyio
 import pytest
-from scenes import events, fork, names, opened
+from scenes import HeldStore, events, fork, names, opened
 
 from supervisor import (
     Approve,
@@ -398,16 +398,19 @@ async def test_a_call_whose_defaults_changed_after_it_was_approved_is_blocked():
 
 
 async def test_a_cancel_between_decision_and_effect_runs_nothing():
-    """A9: the run's life is checked again in the plan that commits `executing`."""
-    async with opened() as supervisor:
+    """A9: the run's life is checked again in the plan that commits `executing`; the two are on disk in one commit."""
+    async with opened(HeldStore()) as supervisor, anyio.create_task_group() as tasks:
         run = await supervisor.start(deployer, "x")
         asked = (await anext(run.approvals())).id
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(supervisor.decide, asked, Approve(by="ana"))
-            tasks.start_soon(run.cancel)
+        supervisor.store.is_held = True
+        tasks.start_soon(supervisor.decide, asked, Approve(by="ana"))
+        await anyio.sleep(1)
+        tasks.start_soon(run.cancel)
+        await anyio.sleep(1)
+        supervisor.store.is_held = False
         assert (await run.outcome()).kind == "cancelled"
-        started = events(supervisor.store, run.session, e.ToolCallStarted)
-        assert len(ran) == len(started)
+        assert events(supervisor.store, run.session, e.ApprovalDecided)
+        assert (ran, events(supervisor.store, run.session, e.ToolCallStarted)) == ([], [])
         assert len(events(supervisor.store, run.session, (e.ToolCallFinished, e.OperationAbandoned))) == 1
 
 
