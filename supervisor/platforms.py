@@ -109,7 +109,7 @@ def _discord_problems(configuration: Configuration, part: DiscordPart) -> list[s
 
 def _missing_packages(extra: str, *packages: str) -> list[str]:
     missing = [package for package in packages if find_spec(package) is None]
-    return [f": {package} is not installed; pip install 'subagent-supervisor[{extra}]'" for package in missing]
+    return [f": {package} is not installed; pip install '.[{extra}]'" for package in missing]
 
 
 def _is_given(part: SlackPart | DiscordPart, secret: _Secret) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
 from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.schemas import refuse_unknown
-from supervisor.core.signatures import DeclaredFunction, hint_of
+from supervisor.core.signatures import DeclaredFunction, hint_of, signature_of
 from supervisor.core.tool_schema import tool_schema
 from supervisor.core.tool_spec import ToolSpec
 
@@ -113,7 +113,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
 
     def _take_parameters(self) -> None:
         fn = self.fn
-        if not inspect.signature(fn).parameters:
+        if not signature_of(fn).parameters:
             raise TypeError(f"agent {self.name} takes no context: its first parameter is the Context")
         parameters = self._parameters(skip=1)
         if parameters and parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
@@ -124,7 +124,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
                 "put the fields into a dataclass, TypedDict or Struct"
             )
         self._input = parameters[0] if parameters else None
-        self._signature = inspect.signature(fn)
+        self._signature = signature_of(fn)
 
     def __repr__(self) -> str:
         return f"<agent {self.name} of {self.__module__}>"

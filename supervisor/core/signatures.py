@@ -4,6 +4,7 @@ Declared functions are async and at the top of a module: a resumed run imports t
 """
 
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, cached_property, partial
@@ -18,6 +19,30 @@ from supervisor.core.schemas import refuse_unknown
 
 T = TypeVar("T")
 
+if sys.version_info >= (3, 14):
+    # Annotations are evaluated when they are asked for, all at once: one that cannot be is a ForwardRef here.
+    from annotationlib import Format, get_annotations
+
+    def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+        """Return a function's signature, whether its annotations can be resolved or not."""
+        return inspect.signature(fn, annotation_format=Format.FORWARDREF)
+
+    def _annotations_of(fn: Callable[..., Any]) -> dict[str, Any]:
+        return get_annotations(fn, format=Format.FORWARDREF)
+else:
+
+    def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+        """Return a function's signature, whether its annotations can be resolved or not."""
+        return inspect.signature(fn)
+
+    def _annotations_of(fn: Callable[..., Any]) -> dict[str, Any]:
+        return getattr(fn, "__annotations__", {})
+
+
+def is_named(annotation: Any, name: str) -> bool:
+    """Say whether an annotation that could not be resolved is this name."""
+    return bool(getattr(annotation, "__forward_arg__", annotation) == name)
+
 
 @cache
 def hint_of(fn: Callable[..., Any], name: str) -> Any:
@@ -25,7 +50,7 @@ def hint_of(fn: Callable[..., Any], name: str) -> Any:
 
     One at a time, so that another annotation, which exists for type checkers only, does no harm.
     """
-    annotation = getattr(fn, "__annotations__", {}).get(name, Any)
+    annotation = _annotations_of(fn).get(name, Any)
     stub = SimpleNamespace(__annotations__={name: annotation})
     try:
         # Those of the function itself: a decorator (functools.wraps) knows the names of its own module only.
@@ -92,7 +117,7 @@ class DeclaredFunction(ABC):
         return msgspec.defstruct(f"{self.name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
     def _parameters(self, skip: int) -> list[inspect.Parameter]:
-        parameters = list(inspect.signature(self.fn).parameters.values())[skip:]
+        parameters = list(signature_of(self.fn).parameters.values())[skip:]
         for parameter in parameters:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise TypeError(f"{self.name}: parameter {parameter} has no name in JSON; use a plain parameter")

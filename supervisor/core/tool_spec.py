@@ -30,7 +30,7 @@ import msgspec
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.schemas import refuse_unknown
-from supervisor.core.signatures import DeclaredFunction, hint_of
+from supervisor.core.signatures import DeclaredFunction, hint_of, is_named, signature_of
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import ToolResult
 
@@ -62,7 +62,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.timeout = timeout
         self.idempotent = idempotent
         self.starts_process = starts_process
-        first = next(iter(inspect.signature(fn).parameters.values()), None)
+        first = next(iter(signature_of(fn).parameters.values()), None)
         self.takes_context = first is not None and self._is_context(first)
         self._arguments = self._parameters(skip=int(self.takes_context))
         if late := [p.name for p in self._arguments if self._is_context(p)]:
@@ -84,7 +84,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         try:
             return hint_of(self.fn, parameter.name) is ToolContext
         except InvalidInput:  # imported for type checkers only, or defined further down
-            return bool(parameter.annotation == "ToolContext")
+            return is_named(parameter.annotation, "ToolContext")
 
     @cached_property
     def value_type(self) -> Any:

@@ -5,7 +5,6 @@ leave nothing behind when a scope of the agent's own ends them: in a re-run they
 their start (calls, questions, sleep, timers) are journaled as abandoned.
 """
 
-import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -24,7 +23,7 @@ from supervisor.core.errors import InvalidInput, StepFailed
 from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import shown
 from supervisor.core.session import Operation, SessionState
-from supervisor.core.signatures import hint_of
+from supervisor.core.signatures import hint_of, signature_of
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.values import Message, ToolCall, ToolResult
 from supervisor.runtime.asking import ask
@@ -106,7 +105,7 @@ class LocalContext(Context):
         name = f"{fn.__module__}.{fn.__qualname__}"
         if "<" in fn.__qualname__:
             raise InvalidInput(f"step {name} is a closure; steps are functions at the top of a module")
-        bound = inspect.signature(fn).bind(*args, **kwargs)
+        bound = signature_of(fn).bind(*args, **kwargs)
         arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}", canonical=True))
         attempt = self._attempt
         operation = attempt.names.of_operation(self._branch, "step", fn.__qualname__, arguments)

@@ -2,6 +2,7 @@
 
 import enum
 import functools
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Optional
@@ -310,6 +311,20 @@ def test_an_annotation_that_cannot_be_resolved_is_one_clear_error_where_it_is_ne
         declared.decode_arguments(b'{"n":1,"m":1}')
     lost.__annotations__ = {"m": "int", "return": annotation}
     assert tool(lost).decode_arguments(b'{"n":[1],"m":1}') == {"n": [1], "m": 1}
+
+
+def test_a_declaration_with_a_name_for_type_checkers_only_needs_no_quotes_where_annotations_are_lazy():
+    """Since Python 3.14 they are evaluated when they are asked for; until then quotes say the same."""
+    lazy = sys.version_info >= (3, 14)
+    missing, context = ("Missing", "ToolContext") if lazy else ("'Missing'", "'ToolContext'")
+    names = {"__name__": __name__}
+    exec(f"async def lost(first: {context}, n: {missing}, m: int = 1) -> list[{missing}]: ...", names)
+    exec(f"async def asked(context: {missing}, text: str) -> {missing}: ...", names)
+    declared = tool(names["lost"])
+    assert (declared.takes_context, declared.offered_names) == (True, ["n", "m"])
+    with pytest.raises(InvalidInput):
+        declared.decode_arguments(b'{"n":1,"m":1}')
+    assert agent(names["asked"]).offered_names == ["text"]
 
 
 @settings(deadline=None, max_examples=60)
