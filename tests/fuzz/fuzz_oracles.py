@@ -213,6 +213,8 @@ def _wrong_outcome(story: Story, name: str, state: SessionState) -> Iterator[str
         allowed = {"failed"}
     if state.cancel is not None:
         allowed |= {"cancelled"}
+        if agent == "restarter":  # no restart follows a failure that the cancel came with
+            allowed |= {"failed"}
     if kind not in allowed:
         yield f"outcome: {who} {kind} ({cause}), allowed {allowed}"
     elif kind == "succeeded" and program:
