@@ -164,6 +164,8 @@ def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     facts.append(("since", f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"))
     if approval.expires_at is not None:
         facts.append(("expires", at(approval.expires_at, now)))
+    if approval.blocked and approval.status == "pending":
+        facts.append(("blocked", "its code cannot follow what it has done; a decision is acted upon when code can"))
     if approval.escalated_to:
         facts.append(("also asks", ", ".join(visible(name) for name in approval.escalated_to)))
     return [*facts, ("session", visible(approval.session)), ("approval", visible(approval.id))]

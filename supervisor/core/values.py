@@ -132,6 +132,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who may decide it, too, since nobody did for so long (A10)."""
     position: int = 0
     """Where in the store it was asked; approvals are ordered by it."""
+    blocked: bool = False
+    """Today's code cannot follow the session that asks, as far as this process knows (R1): a decision counts, and is
+    acted upon when code can."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):

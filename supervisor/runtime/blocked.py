@@ -16,12 +16,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import anyio
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block, is_known
 from supervisor.core.encoding import printable
 from supervisor.core.errors import StoreError, Suspended
 from supervisor.core.session import SessionState
+from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 from supervisor.runtime.hub import end_key
 from supervisor.runtime.journal import Entry, View
@@ -45,6 +47,8 @@ class Blocked:
         """Sessions that are blocked, by their journals."""
         self.tried: set[str] = set()
         """Those of them that this process has tried, and cannot run."""
+        self.changed: Callable[[str], None] = lambda session: None
+        """Called when a session has become blocked, or is not any more."""
 
     def found(self, session: str) -> None:
         """A tree was taken up in which this session is blocked."""
@@ -56,9 +60,12 @@ class Blocked:
             case e.RunBlocked():
                 self.known.add(session)
                 self._tell_those_who_wait(session)
-            case e.RunUnblocked() | e.RunFinished() | e.RunStarted():
-                self.known.discard(session)
-                self.tried.discard(session)
+                self.changed(session)
+            case e.RunUnblocked():
+                self._forget(session)
+                self.changed(session)
+            case e.RunFinished() | e.RunStarted():
+                self._forget(session)
             case _:
                 pass
 
@@ -68,6 +75,15 @@ class Blocked:
         while (row := store.get_session(session)) is not None:
             self._runner.hub.publish(end_key(session))
             session = row.parent or ""
+
+    def _forget(self, session: str) -> None:
+        self.known.discard(session)
+        self.tried.discard(session)
+
+    def mark(self, approval: Approval) -> Approval:
+        """Return an approval as people are to see it."""
+        is_blocked = approval.session in self.known
+        return approval if is_blocked is approval.blocked else replace(approval, blocked=is_blocked)
 
     def stands(self, session: str) -> bool:
         """Whether a session is blocked and this process is not trying to run it now."""

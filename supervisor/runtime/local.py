@@ -473,13 +473,14 @@ class LocalSupervisor(Supervisor):
         found = self.store.get_approval(approval)
         if found is None:
             raise NotFound(f"there is no approval {approval} in {self.store.name}")
-        return found
+        return self._runner.blocked.mark(found)
 
     def find_approvals(
         self, *, pending: bool = True, root: str | None = None, after: int = 0, limit: int | None = None
     ) -> list[Approval]:
         self.has_readers = True
-        return self.store.find_approvals(pending=pending, root=root, after=after, limit=limit)
+        found = self.store.find_approvals(pending=pending, root=root, after=after, limit=limit)
+        return [self._runner.blocked.mark(each) for each in found] if self._runner.blocked.known else found
 
     def rules(self) -> list[Rule]:
         self._runner.journal.catch_up()

@@ -92,6 +92,7 @@ class Posting:
         self._under_way = 0
         self._progress = anyio.Event()
         supervisor.began_to_wait = self._look_for_somebody
+        runner.blocked.changed = self._renew_cards_of
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -252,6 +253,12 @@ class Posting:
         """Show an approval where its cards are, or else on the first channel that can."""
         if self._targets:
             self._start(self._post, approval)
+
+    def _renew_cards_of(self, session: str) -> None:
+        """Show on the cards of a session that it is blocked, or is not any more."""
+        for approval in self._supervisor.store.find_approvals(session=session) if self._targets else ():
+            if approval.id in self._known:
+                self._start(self._post, approval)
 
     def _recall(self, approval: Approval) -> None:
         """Let the channels know what an earlier process left (R3)."""

@@ -159,7 +159,7 @@ class Target:
                 card.begun_at = None
                 return
         try:
-            posted = await self._channel.post(approval, found)
+            posted = await self._channel.post(self._runner.blocked.mark(approval), found)
         except Exception as error:
             if found is None and not _may_be_there(error):
                 card.begun_at = None

@@ -8,6 +8,7 @@ from scenes import deploy, effects, events, fork, names, opened
 
 from supervisor import (
     Approve,
+    Channel,
     Context,
     Deny,
     MemoryStore,
@@ -16,6 +17,7 @@ from supervisor import (
     agent,
     tool,
 )
+from supervisor.channels.cards import origin
 from supervisor.core import events as e
 from supervisor.runtime import agents
 from supervisor.runtime.blocked import LOOK_AGAIN
@@ -321,6 +323,46 @@ async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
         await run.cancel("enough")
         assert (await run.outcome()).kind == "cancelled"
     assert effects == []
+
+
+class Wall(Channel):
+    """A channel whose cards are what was posted last."""
+
+    name = "wall"
+
+    def __init__(self) -> None:
+        self.cards: dict[str, bool] = {}
+
+    async def serve(self, supervisor) -> None:
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card=None) -> str:
+        self.cards[approval.id] = approval.blocked
+        return approval.id
+
+    async def retire(self, approval, card) -> None:
+        del self.cards[approval.id]
+
+
+async def test_the_card_says_that_its_session_is_blocked_and_when_it_is_not_any_more(deployed):
+    """R1: on every surface; so does the answer to a decision."""
+    store, wall = await left_waiting(deployed(original)), Wall()
+    deployed(returns)
+    async with opened(store, channels=[wall]) as supervisor:
+        await supervisor.resume("s")
+        await anyio.sleep(1)
+        assert [*wall.cards.values()] == [True]
+        (asked,) = supervisor.find_approvals()
+        assert asked.blocked
+        assert supervisor.get_approval(asked.id).blocked
+        assert "blocked" in dict(origin(asked, asked.created_at))
+    async with opened(fork(store)) as supervisor:
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).blocked
+    deployed(original)
+    async with opened(store, channels=[wall]) as supervisor:
+        await supervisor.resume("s")
+        await anyio.sleep(1)
+        assert [*wall.cards.values()] == [False]
 
 
 async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deployed):

@@ -103,6 +103,8 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     replies: tuple[Reply, ...]
     """Answers to choose from; without any, a question takes a text."""
     escalated_to: tuple[str, ...]
+    is_blocked: bool
+    """Today's code cannot follow the session that asks."""
     grants: tuple[Grant, ...]
     edit_text: str
     """The arguments as JSON, to be edited."""
@@ -149,6 +151,7 @@ def card_view(approval: Approval, now: datetime, *, refusal: str | None = None) 
         is_question=is_question,
         replies=tuple(_replies(approval)) if is_question else (),
         escalated_to=approval.escalated_to,
+        is_blocked=approval.blocked and is_pending,
         grants=tuple(wider(approval)) if is_pending else (),
         edit_text=json_text(approval.arguments, indent=2) if is_pending and not is_question else "",
         has_masked=bool(approval.secret),
