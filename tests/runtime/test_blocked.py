@@ -20,6 +20,7 @@ from supervisor import (
 from supervisor.channels.cards import origin
 from supervisor.core import events as e
 from supervisor.runtime import agents
+from supervisor.runtime.adoption import SILENT
 from supervisor.runtime.blocked import LOOK_AGAIN
 
 pytestmark = pytest.mark.anyio
@@ -325,6 +326,65 @@ async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
     assert effects == []
 
 
+async def test_expiry_instants_hold_while_it_is_blocked(deployed):
+    """Nobody can decide from that instant on, and the code that follows finds it so."""
+    store = await left_waiting(deployed(original, approval_expires_in=3600))
+    deployed(returns, approval_expires_in=3600)
+    async with opened(store) as supervisor:
+        (asked,) = supervisor.find_approvals()
+        await supervisor.resume("s")
+        await anyio.sleep(2 * 3600)
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "gone"
+    deployed(original, approval_expires_in=3600)
+    assert "expired" in await finished(store)
+    assert effects == ["after"]
+
+
+@agent
+async def gives_up(ctx: Context) -> str:
+    run = await ctx.spawn(HERE.worker)
+    async with ctx.move_on_after(3600) as timer:
+        await run.result()
+    await run.cancel("too long")
+    return f"{timer.expired} {(await run.outcome()).kind}"
+
+
+async def test_a_parent_may_cancel_a_blocked_child(deployed):
+    """It waits as for any open child, then cancels it: the child ends without its code, the parent goes on."""
+    deployed(original, name="child")
+    store = await left_waiting(gives_up)
+    deployed(returns, name="child")
+    async with opened(store) as supervisor:
+        await supervisor.resume("s")
+        await anyio.sleep(60)
+        assert supervisor.get_session("s").status == "blocked"
+        await anyio.sleep(3600)
+        assert (await supervisor.outcome("s")).value == "True cancelled"
+    assert effects == []
+
+
+async def test_a_model_call_in_which_something_waits_for_the_replay_is_no_work(deployed):
+    """A model call has half an hour for its first token; what asks for something else inside of one has not."""
+
+    def calls(target):
+        async def body(ctx: Context) -> str:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(anyio.sleep, 1)
+                async with ctx.model_call():
+                    return (await ctx.call(deploy, target)).content
+
+        return body
+
+    store = await left_waiting(deployed(calls("a")))
+    deployed(calls("b"))
+    async with opened(store) as supervisor:
+        supervisor.find_approvals()
+        await supervisor.resume("s")
+        await anyio.sleep(10)
+        assert supervisor.get_session("s").status == "blocked"
+        await supervisor.cancel("s")
+
+
 class Wall(Channel):
     """A channel whose cards are what was posted last."""
 
@@ -376,6 +436,7 @@ async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deplo
         killed = fork(store)
     deployed(returns)
     for _ in range(10):
+        await anyio.sleep(2 * SILENT.total_seconds())  # however old
         async with opened(killed, adopt=True) as supervisor:
             await anyio.sleep(100)
             assert {view.status for view in supervisor.find_sessions()} == {"blocked"}
