@@ -63,7 +63,9 @@ async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
         while len(supervisor.find_approvals()) < asks:
             await anyio.sleep(0.01)
         await anyio.sleep(0.01)
-        return fork(store)
+        killed = fork(store)
+        await supervisor.cancel("s")  # this process would go on for as long as there are timers
+        return killed
 
 
 async def blocked(store, session="s"):
