@@ -18,6 +18,7 @@ from supervisor import (
     tool,
 )
 from supervisor.channels.cards import origin
+from supervisor.channels.web.pages.tree import tone, words
 from supervisor.core import events as e
 from supervisor.runtime import agents
 from supervisor.runtime.adoption import SILENT
@@ -326,6 +327,23 @@ async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
         await run.cancel("enough")
         assert (await run.outcome()).kind == "cancelled"
     assert effects == []
+
+
+async def test_lists_trees_and_pages_say_that_it_is_blocked(deployed):
+    """`top`, the list of sessions and the pages: of the session itself with the reason, of those above it without."""
+    deployed(original, name="child")
+    store = await left_waiting(gives_up)
+    deployed(returns, name="child")
+    async with opened(store) as supervisor:
+        await supervisor.resume("s")
+        await anyio.sleep(1)
+        doing = {each.agent: [one.kind for one in each.doing] for each in supervisor.watch_activity().look(wholly=True)}
+        assert "blocked" in doing["child"]
+        said = {view.agent: words(view) for view in supervisor.find_sessions()}
+        assert said["child"].startswith("blocked: the agent returned")
+        assert said["gives_up"].startswith("blocked")
+        assert {tone(view) for view in supervisor.find_sessions()} == {"error"}
+        await supervisor.cancel("s")
 
 
 async def test_expiry_instants_hold_while_it_is_blocked(deployed):
