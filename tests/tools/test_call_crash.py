@@ -146,8 +146,9 @@ async def die_during_call(backend, path, given, folder):
     owner.send_signal(signal.SIGSTOP)  # or it would end the command itself
     assert owner.stops()
     warden = find(find(began.process).parent)
-    for pid in (warden.parent, warden.pid):
-        os.kill(pid, signal.SIGKILL)
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: neither may act upon the end of the other
+        for pid in (warden.pid, warden.parent):
+            os.kill(pid, number)
     owner.kill()
     owner.wait()
     return began
