@@ -101,13 +101,22 @@ def _block(attempt: "Attempt", why: Any, cause: str, operation: str | None, wher
 
 
 def _find_entry(attempt: "Attempt", operation: str) -> tuple[int | None, datetime | None]:
-    """Return the number of the entry that began an operation of this run, and its instant."""
-    run = 0
+    """Return the number of the entry that began an operation that the run knows, and its instant.
+
+    A retry knows the operations of the run before it, but for those that it does again.
+    """
+    found: tuple[int | None, datetime | None] = (None, None)
     for number, row in enumerate(attempt.host.journal.store.journal(attempt.session), start=1):
-        run += isinstance(row.event, e.RunStarted | e.ImportStarted)
-        if run == attempt.run and getattr(row.event, "operation", None) == operation:
-            return number, row.event.at
-    return None, None
+        match row.event:
+            case e.ImportStarted():
+                found = (None, None)
+            case e.RunStarted(again=again) if again is None or operation in again.forgotten:
+                found = (None, None)
+            case event if found[0] is None and getattr(event, "operation", None) == operation:
+                found = (number, event.at)
+            case _:
+                pass
+    return found
 
 
 def _held(operation: str, record: Operation | None) -> str:

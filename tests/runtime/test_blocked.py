@@ -131,6 +131,11 @@ async def hangs(ctx: Context) -> str:
     return ""
 
 
+async def raises_after(ctx: Context) -> str:
+    await original(ctx)
+    raise LookupError("after")
+
+
 async def raises_beside(ctx: Context) -> str:
     async def fail() -> None:
         raise LookupError("beside")
@@ -164,6 +169,18 @@ async def test_an_edit_blocks_the_run_and_the_old_code_finishes_it(deployed, edi
     assert effects == ["prod 8", "after"]
     assert [event.approval for event in events(store, "s", e.ToolCallRequested) if event.approval] == [asked]
     assert "RunUnblocked" in names(store, "s") or names(store, "s").count("RunBlocked") == 1
+
+
+async def test_a_block_of_a_retry_names_the_entry_of_the_run_before_it(deployed):
+    """A retry replays what the failed run began: those entries are found, although no later run began them."""
+    store = MemoryStore()
+    async with opened(store, unattended="approve") as supervisor:
+        assert (await (await supervisor.start(deployed(raises_after), session="s")).outcome()).kind == "failed"
+        deployed(inserted)
+        with pytest.raises(RunBlocked) as caught:
+            await (await supervisor.retry("s")).outcome()
+    block = caught.value.block
+    assert (block.held, block.entry, block.held_at) == ("step double", 4, store.journal("s")[3].event.at)
 
 
 async def test_a_block_says_which_entry_what_instead_and_the_lines(deployed):
