@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from supervisor.channels.terminal import Terminal
     from supervisor.core.agent_spec import AgentSpec, agent
     from supervisor.core.errors import (
+        CursorUnknown,
         InvalidInput,
         LimitExceeded,
         NotEntitled,
@@ -82,6 +83,7 @@ __all__ = [
     "Approve",
     "Channel",
     "Context",
+    "CursorUnknown",
     "Decision",
     "Deny",
     "Fork",
@@ -155,8 +157,8 @@ if not TYPE_CHECKING:  # who checks types knows the names by the imports above
         "supervisor.channels.terminal": "Terminal",
         "supervisor.core.agent_spec": "AgentSpec agent",
         "supervisor.core.errors": """
-            InvalidInput LimitExceeded NotEntitled NotFound QuestionUnanswered RunAbandoned RunBlocked RunCancelled
-            RunFailed RunStalled RunStopping SessionConflict StepFailed StoreDied StoreError StoreRefused
+            CursorUnknown InvalidInput LimitExceeded NotEntitled NotFound QuestionUnanswered RunAbandoned RunBlocked
+            RunCancelled RunFailed RunStalled RunStopping SessionConflict StepFailed StoreDied StoreError StoreRefused
             StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
         """,
         "supervisor.core.people": "People Person Reservation TokenHash",

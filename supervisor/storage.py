@@ -20,6 +20,8 @@ class Store(ABC):
 
     name: str
     """For messages to people: where it is."""
+    id: str
+    """10 lower-case letters and digits, made with the store: its cursors begin with them. Known once it is open."""
     is_durable: bool
     """Whether another process, or a later one, could answer what is asked here (A6)."""
     jobs_folder: str | None = None

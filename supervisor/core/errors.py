@@ -3,6 +3,7 @@
     SupervisorError
     |-- InvalidInput            the caller: a value that cannot be used as it is
     |   |-- UnknownAgent        ... names an agent or tool that cannot be imported
+    |   |-- CursorUnknown       ... is a cursor of another store, or from beyond the end of this one
     |   |-- SessionConflict     ... names a session that exists with another agent or input
     |   `-- NotFound            ... names a session or approval that is not in the store
     |-- NotEntitled             the caller: somebody who may not decide this
@@ -39,6 +40,10 @@ class InvalidInput(SupervisorError, ValueError):
 
 class UnknownAgent(InvalidInput):
     """An agent or tool that cannot be found where its session says it is. The session is left untouched."""
+
+
+class CursorUnknown(InvalidInput):
+    """The cursor is of another store, or from beyond the end of this one. Read from the beginning."""
 
 
 class SessionConflict(InvalidInput):

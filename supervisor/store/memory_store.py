@@ -43,6 +43,7 @@ class MemoryStore(Store):
     is_durable = False
 
     def __init__(self) -> None:
+        self.id = secrets.token_hex(5)
         self.unreadable: dict[str, str] = {}
         self._entries: list[Entry] = []
         self._journals: dict[str, list[Entry]] = {}

@@ -1,5 +1,8 @@
 -- The queries of the SQLite store. Each begins with its name; what follows the colon says what it is for.
 
+-- meta: what the store says of itself
+SELECT value FROM meta WHERE name = ?;
+
 -- append: add journal entries; a position that is taken is an error
 INSERT INTO event (position, session, id, head, approval, body) VALUES (?, ?, ?, ?, ?, ?);
 

@@ -4,6 +4,14 @@
 -- so that what was made together lies together: a decision dirties few pages, and the inbox is read from end to end.
 -- Instants are microseconds since 1970, UTC.
 
+-- What the store says of itself. Its id is made here, once, so that no two stores have the same cursors.
+CREATE TABLE meta (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+INSERT INTO meta (name, value) VALUES ('id', lower(hex(randomblob(5))));
+
 -- The journals of all sessions, in the order of their commits. Appended to, never changed.
 CREATE TABLE event (
     position INTEGER PRIMARY KEY,

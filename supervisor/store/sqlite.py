@@ -122,6 +122,7 @@ class SqliteStore(Store):
         self.generation = -1  # what was kept of the file when it was open before does not hold any more
         self._heads = Heads(self._read, self._change)
         self._version = schema.newest()
+        self.id = self._read_id()
         self._last = self.last_position()
         log_index.allocate(self.path)
         self.has_changed()
@@ -345,6 +346,11 @@ class SqliteStore(Store):
             for row in rows:
                 draft.take(row)
             self._index.put(draft)
+
+    def _read_id(self) -> str:
+        for (found,) in self._read("meta", "id"):
+            return str(found)
+        raise StoreUnreadable(f"{self.name} is damaged: it has no id; it was left untouched. Restore a backup")
 
     def _is_current(self) -> bool:
         """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""

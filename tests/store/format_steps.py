@@ -13,11 +13,11 @@ from supervisor.store.sqlite import SqliteStore
 STEP = """
 ALTER TABLE session ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm';
 CREATE TABLE extra (x INTEGER PRIMARY KEY);
-UPDATE event SET body = CAST(json_set(CAST(body AS TEXT), '$.requester', 'Ann of format 5') AS BLOB)
+UPDATE event SET body = CAST(json_set(CAST(body AS TEXT), '$.requester', 'Ann of the next format') AS BLOB)
  WHERE id IS NOT NULL;
 """
 OLD, NEW = schema.newest(), schema.newest() + 1
-REQUESTER = {OLD: "ann", NEW: "Ann of format 5"}
+REQUESTER = {OLD: "ann", NEW: "Ann of the next format"}
 
 
 def be_newer():

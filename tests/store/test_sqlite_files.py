@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import sqlite3
 import stat
 
@@ -155,6 +156,28 @@ def test_lists_say_what_they_cannot_read(path):
     a, b = store.find_sessions()
     assert (a.id, a.agent, a.root, b.outcome.kind) == ("a", UNREADABLE, "a", "abandoned")
     store.close()
+
+
+def id_of(path):
+    store = SqliteStore(path)
+    store.open()
+    store.close()
+    return store.id
+
+
+def test_a_store_keeps_its_id(path, tmp_path):
+    """However often it is opened; another store has another, and a copy has the same."""
+    make(path)
+    shutil.copy(path, tmp_path / "copy.db")
+    assert id_of(path) == id_of(path) == id_of(tmp_path / "copy.db") != id_of(tmp_path / "other.db")
+
+
+def test_a_store_without_an_id_is_refused(path):
+    """No cursor could name it."""
+    make(path)
+    alter(path, "DELETE FROM meta")
+    with pytest.raises(StoreUnreadable, match=str(path)):
+        id_of(path)
 
 
 def test_one_file_is_one_store_by_whatever_name(path, tmp_path):

@@ -19,6 +19,7 @@ from store_stories import (
 )
 
 from supervisor.core import events as e
+from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.session import replay
 from supervisor.core.standing import RULES
@@ -35,6 +36,11 @@ def test_what_is_appended_comes_back_in_order(store):
     assert store.rows(last) == store.rows(2, 2) == []
     assert store.last_position() == last == 3
     assert store.journal("nobody") == []
+
+
+def test_a_store_has_an_id_that_its_cursors_begin_with(store):
+    """10 lower-case letters and digits."""
+    assert read_cursor(make_cursor(store.id, 1), store.id, last=1) == 1
 
 
 def test_nothing_is_seen_before_it_is_committed(store):

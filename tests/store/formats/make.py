@@ -70,6 +70,7 @@ def make(path: Path) -> None:
     store.commit()
     store.close()
     with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'id'", ("0" * 10,))
         connection.execute("INSERT INTO owner VALUES (1, ?, 'host', 1, 0)", ("0" * 32,))
         connection.execute("INSERT INTO tree VALUES ('waits', 1)")
 
