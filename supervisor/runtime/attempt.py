@@ -18,7 +18,7 @@ Rules
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -315,6 +315,13 @@ class Attempt:
             lambda view: [(session, event) for event in plan(view, view.session(session))], bound=bound
         )
 
+    async def append_if_live(self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
+        """Append to this session, unless the attempt was stopped or has ended. Does not raise: whatever refuses the
+        entries has stopped the attempt."""
+        if self.fate is None and not self.has_ended:
+            with suppress(Suspended):
+                await self.append(plan)
+
     async def append_to_many(self, plan: Plan, *, bound: bool = True) -> None:
         """Append a plan that spans sessions. A store that cannot take it suspends the tree; nothing of it fails."""
 
@@ -483,6 +490,11 @@ class Attempt:
     # -- quiet -------------------------------------------------------------------------------------------------------
 
     @property
+    def waits(self) -> int:
+        """How many of its operations wait: for people, messages, children or timers, or for the replay."""
+        return self.blocked + sum(self.waiting.values())
+
+    @property
     def is_quiet(self) -> bool:
         """Whether all that the attempt does is wait for people, messages, children, or timers, and the agent was given
         every result that there is."""
@@ -490,7 +502,7 @@ class Attempt:
             return False
         if self.memory.front(self.state) is not None:
             return False
-        return self.in_flight == sum(self.waiting.values()) + self.blocked - self.is_finishing
+        return self.in_flight == self.waits - self.is_finishing
 
     @property
     def rest(self) -> tuple[int, tuple[str, ...]]:

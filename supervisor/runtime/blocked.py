@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.blocking import Block, is_known
 from supervisor.core.encoding import printable
-from supervisor.core.errors import StoreError, Suspended
 from supervisor.core.session import SessionState
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
@@ -109,7 +108,7 @@ class Blocked:
             if attempt.fate is None and attempt.memory.is_replaying and state.phase == "open":
                 yield from (event for _, event in self._events(attempt.session, state, block))
 
-        await _append(attempt, plan)
+        await attempt.append_if_live(plan)
 
     async def fail_to_load(self, session: str, reason: str) -> None:
         """Append that a session's agent cannot be loaded, and look for it again later. Raises StoreError."""
@@ -149,18 +148,10 @@ class Blocked:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             return unblocked(attempt, state, self._runner.clock.now())
 
-        await _append(attempt, plan)
+        await attempt.append_if_live(plan)
 
 
 def unblocked(attempt: "Attempt", state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
     """Yield what says that a blocked run goes on, if it does."""
     if state.blocked is not None and attempt.fate is None and not attempt.memory.is_replaying:
         yield e.RunUnblocked(at=now)
-
-
-async def _append(attempt: "Attempt", plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
-    if attempt.fate is None and not attempt.has_ended:
-        try:
-            await attempt.append(plan)
-        except (Suspended, StoreError):
-            return  # it was stopped meanwhile, or the store has said so to everybody

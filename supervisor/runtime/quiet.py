@@ -20,7 +20,6 @@ import anyio
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.errors import Suspended
 from supervisor.core.session import ASKING, SessionState
 from supervisor.runtime.alarm import Alarm, Appointment
 from supervisor.runtime.attempt import Attempt
@@ -93,20 +92,13 @@ class Quiet:
             due_at = min(attempt.timers.values(), key=self._runner.clock.timer, default=None)
             return [*unblocked(attempt, state, now), e.RunPassivated(at=now, waiting_for=keys, due_at=due_at)]
 
-        await self._append(attempt, plan)
+        await attempt.append_if_live(plan)
 
     async def _settle(self, attempt: Attempt) -> None:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             return [e.AttemptSettled(at=self._runner.clock.now())] if state.barren and attempt.is_quiet else []
 
-        await self._append(attempt, plan)
-
-    async def _append(self, attempt: Attempt, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
-        if attempt.fate is None and not attempt.has_ended:
-            try:
-                await attempt.append(plan)
-            except Suspended:
-                return  # it was stopped meanwhile, which is all that this could have done
+        await attempt.append_if_live(plan)
 
     def look_for_parting(self, attempt: Attempt) -> None:
         """Look, for as long as an attempt replays, whether it gets any further (R1).
@@ -124,8 +116,7 @@ class Quiet:
             if attempt.fate is not None or attempt.has_ended or not attempt.memory.is_replaying:
                 attempt.is_looked_at = False
                 return
-            waits = attempt.blocked + sum(attempt.waiting.values())
-            is_silent = 0 < waits == attempt.in_flight and not attempt.watch.is_at_work
+            is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
             if attempt.memory.has_followed:
                 self._runner.note_replayed(attempt)
@@ -142,8 +133,7 @@ class Quiet:
 
 def is_alone(attempt: Attempt) -> bool:
     """Whether the attempt has one task, and that waits for the replay."""
-    waits = attempt.blocked + sum(attempt.waiting.values())
-    if (attempt.in_flight, waits) != (1, 1) or attempt.timers or attempt.strangers is None:
+    if (attempt.in_flight, attempt.waits) != (1, 1) or attempt.timers or attempt.strangers is None:
         return False
     tasks = anyio.get_running_tasks()
     may_be_its_own = {task.id for task in tasks if task.parent_id is None} - attempt.strangers
