@@ -8,7 +8,6 @@ Rules
 
 import sys
 from datetime import datetime
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,12 +19,12 @@ from supervisor.core.encoding import printable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.masking import mask
 from supervisor.core.session import Operation
+from supervisor.runtime.tracebacks import is_ours
 
 if TYPE_CHECKING:
     from supervisor.runtime.attempt import Attempt
 
 LONGEST: Final = 500  # characters of what an operation is about
-_OURS: Final = str(Path(__file__).parents[1]) + "/"
 _LIBRARIES: Final = ("/site-packages/", "/lib/python")
 
 
@@ -82,7 +81,7 @@ def lines_of(error: BaseException | None, agent: CodeType) -> tuple[str, str]:
 
 def _place(code: CodeType, line: int) -> str:
     file = code.co_filename
-    is_users = not file.startswith((_OURS, "<")) and not any(part in file for part in _LIBRARIES)
+    is_users = not (file.startswith("<") or is_ours(file) or any(part in file for part in _LIBRARIES))
     return f"{file}:{line} in {code.co_qualname}" if is_users else ""
 
 

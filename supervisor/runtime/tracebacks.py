@@ -10,6 +10,7 @@ Rules
 - What an exception says of itself is the user's code: whatever its `__str__` raises is left out, and nothing is lost.
 """
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +27,12 @@ from supervisor.core.session import SessionState
 LIMIT: Final = 16 * 1024
 SHORTEST_SECRET: Final = 4
 """Characters. A shorter value stands in too much text that is not secret."""
-_OURS: Final = str(Path(__file__).parents[1]) + "/"
+_OURS: Final = str(Path(str(sys.modules[__name__.partition(".")[0]].__file__)).parent) + "/"
+
+
+def is_ours(file: str) -> bool:
+    """Whether code of this file belongs to this package."""
+    return file.startswith(_OURS)
 
 
 def describe(error: BaseException) -> str:
@@ -106,16 +112,16 @@ class _Stack(StackSummary):
     """Formats a run of our own frames as one line."""
 
     def format_frame_summary(self, frame_summary: FrameSummary, **options: Any) -> str:
-        if frame_summary.filename.startswith(_OURS):
+        if is_ours(frame_summary.filename):
             return f"  ({frame_summary.name} of supervisor)\n"
         return super().format_frame_summary(frame_summary, **options)
 
 
 def _folded(stack: StackSummary) -> StackSummary:
     folded = _Stack()
-    for is_ours, run in groupby(stack, lambda frame: frame.filename.startswith(_OURS)):
+    for ours, run in groupby(stack, lambda frame: is_ours(frame.filename)):
         frames = list(run)
-        if is_ours:
+        if ours:
             count = f"{len(frames)} frame{'s' if len(frames) > 1 else ''}"
             frames = [FrameSummary(_OURS, len(folded), count, lookup_line=False, line="")]
         folded += frames
