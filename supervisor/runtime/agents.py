@@ -53,10 +53,8 @@ def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
     if (seen := _configured.get(key) or _seen.get(key)) is not None:
         return seen
     module = _load_file(Path(where)) if is_file else _load_module(where, file)
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, AgentSpec):
+    found = _find_in(module, name)
+    if found is None:
         names = sorted(n for n, v in vars(module).items() if isinstance(v, AgentSpec))
         known = f"it has {', '.join(names)}" if names else "it has none; declare one with @agent"
         raise UnknownAgent(f"{where} has no agent {name!r}: {known}")
@@ -69,13 +67,16 @@ def find_declared(reference: str) -> AgentSpec[Any, Any] | None:
     where, _, name = reference.rpartition(":")
     if (seen := _configured.get(reference) or _seen.get(reference)) is not None:
         return seen
-    for module in _loaded_as(where):
-        found: Any = module
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if isinstance(found, AgentSpec):
-            return found
-    return None
+    found = (_find_in(module, name) for module in _loaded_as(where))
+    return next((spec for spec in found if spec is not None), None)
+
+
+def _find_in(module: ModuleType, name: str) -> AgentSpec[Any, Any] | None:
+    """Return the agent that a module has under a name, which may be dotted."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, AgentSpec) else None
 
 
 def _loaded_as(where: str) -> list[ModuleType]:
