@@ -62,8 +62,9 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     @property
     def blocked(self) -> int | None:
         """The position of the entry that says why it is blocked; None if it is not."""
-        is_blocked = self.waiting_for is not None and self.waiting_for[:1] == (BLOCKED,)
-        return int(self.waiting_for[1]) if self.waiting_for is not None and is_blocked else None
+        if self.waiting_for is None or self.waiting_for[:1] != (BLOCKED,):
+            return None
+        return int(self.waiting_for[1])
 
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
@@ -161,7 +162,7 @@ class Draft:
         waiting_for, due_at, finished = old.waiting_for, old.due_at, old.finished
         if isinstance(event, e.RunBlocked):
             waiting_for, due_at = (BLOCKED, str(row.position)), None
-        elif waiting_for is not None and waiting_for[:1] == (BLOCKED,):
+        elif old.blocked is not None:
             if isinstance(event, e.RunUnblocked | e.RunStarted | e.RunFinished):
                 waiting_for = None
         elif isinstance(event, e.SLEEPING):
