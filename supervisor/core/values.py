@@ -1,8 +1,8 @@
 """What people and agents are given: decisions, approvals, results and outcomes. Frozen values, no behaviour but
 reading.
 
-A decision is a value, never a boolean (style.md 12). Kinds are plain strings, because they go to disk, to JSON and to
-models as they are.
+A decision is a value, never a boolean, since it names the person and may carry a scope, arguments or a reason. Kinds
+are plain strings, because they go to disk, to JSON and to models as they are.
 """
 
 from collections.abc import Mapping

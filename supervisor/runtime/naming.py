@@ -1,4 +1,4 @@
-"""How an attempt names its operations: the same in every attempt (design.md "Ids"), and what a save says of that.
+"""How an attempt names its operations: the same in every attempt (R1), and what a save says of that.
 
 An operation is named by its branch, what it does, and the how-many-th identical one it is. A save forgets what lies
 behind the agent, but the counting goes on, or what comes then would be taken for what was before. So a save says how

@@ -1,4 +1,4 @@
-"""The border where SQLite's and the file system's errors become ours (style.md 11).
+"""The border where SQLite's and the file system's errors become ours; they are translated nowhere else.
 
 What decides is what is known about the disk:
 - Nothing was written: StoreRefused. A WAL frame that could not be written is never part of a commit, so that no room, a

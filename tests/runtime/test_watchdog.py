@@ -56,7 +56,7 @@ async def test_a_hundred_agents_wait_seven_days_each_for_a_person_and_none_stall
 
 
 async def test_a_silent_agent_is_stalled_no_earlier_than_its_budget_and_at_most_250_ms_later():
-    """W11: 60 s of silence end it, between 60.0 and 60.25 s after its start."""
+    """W11, W12: 60 s of silence end it, between 60.0 and 60.25 s after its start."""
     async with open_supervisor(MemoryStore()) as supervisor:
         started = anyio.current_time()
         run = await supervisor.start(silent)
@@ -493,7 +493,7 @@ async def test_resuming_an_unknown_reason_is_a_loud_error():
 
 
 async def test_a_wait_that_begins_after_a_stall_raises_and_asks_nobody():
-    """W3: fired is final; what asks and spawns nobody is not refused, it is bounded by stop_timeout (design.md)."""
+    """W3: fired is final; what asks and spawns nobody is not refused, it is bounded by stop_timeout."""
     raised = []
 
     @agent(inactivity_timeout=60)

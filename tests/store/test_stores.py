@@ -268,7 +268,7 @@ def test_a_finished_session_is_not_open_and_has_its_outcome(store):
 
 
 def test_a_message_that_a_sleeper_does_not_wait_for_lets_it_sleep(store):
-    """Only what is in `waiting_for` wakes it, and cards never do (design.md, passivation)."""
+    """Only what is in `waiting_for` wakes it, and cards never do (R2)."""
     append(store, ("a", created()), ("a", started()), ("a", asked()), ("a", passivated("o#1", due_at=at(60))))
     append(store, ("a", CHILD_ENDED), ("a", e.CardPosted(at=at(5), approval="p", channel="web")))
     assert store.get_session("a").is_asleep

@@ -155,7 +155,7 @@ async def die_during_call(backend, path, given, folder):
 
 
 async def test_a_survivor_of_a_lost_call_is_ended_before_anything_else(anyio_backend_name, marker, tmp_path):
-    """Found by pid and start time; the synthesised result says so, and nothing runs again."""
+    """T9: found by pid and start time; the synthesised result says so, and nothing runs again."""
     given = {"folder": str(tmp_path), "marker": marker}
     began = await die_during_call(anyio_backend_name, tmp_path / "state.db", given, tmp_path)
     assert find(began.process) is not None

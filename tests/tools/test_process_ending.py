@@ -245,7 +245,7 @@ async def test_a_cancelled_release_runs_nothing(env, tmp_path):
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 2, 3, 5, 8, 13, 30])
 async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, milliseconds):
-    """Wherever it lands between the fork and the first moments of the command."""
+    """T7: wherever it lands between the fork and the first moments of the command."""
     with anyio.fail_after(60), anyio.move_on_after(milliseconds / 1000):
         async with open_process("echo hi; sleep 1000", env=env, cwd=tmp_path) as process:
             await process.release()

@@ -18,7 +18,7 @@ from supervisor.tools.output import HeadAndTail
 @settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.binary(max_size=50)), st.integers(0, 60))
 def test_head_tail_and_count_tell_the_stream(chunks, limit):
-    """Whatever the pieces: a true beginning, a true end, never more than the limit, and the sum."""
+    """T5: whatever the pieces, a true beginning, a true end, never more than the limit, and the sum."""
     kept = HeadAndTail(limit)
     for chunk in chunks:
         kept.add(chunk)
@@ -96,7 +96,7 @@ def test_who_goes_before_the_first_signal_is_not_reported(sent):
 
 
 def test_nobody_waits_for_who_may_not_be_signalled(sent):
-    """When all who are left are out of reach, that is the end of it; and it is said."""
+    """T7: when no process that is left may be signalled, the ending is over, and says so."""
     sent.refused.add(7)
     ending = Ending(term_at=0.0, grace=2.0)
     assert not ending.step([seen(7), seen(8)], 0.0)

@@ -76,7 +76,7 @@ async def test_daemonizing_twice_is_no_way_out(call, tmp_path, marker):
 
 
 async def test_endless_output_ends_at_the_deadline(call):
-    """`yes` is bounded in memory, counted truly, and cut."""
+    """T5: `yes` is bounded in memory, counted truly, and cut."""
     details = (await call("yes", timeout=1.0))["details"]
     assert (details["reason"], details["timeout"], details["truncated"]) == ("deadline", 1.0, True)
     assert details["output_bytes"] > 30_000
@@ -148,7 +148,7 @@ async def test_a_launch_failure_is_a_result(call, tmp_path, command, options):
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 2, 4, 8, 16, 40])
 async def test_a_cancel_during_the_start_leaves_one_result(marker, tmp_path, milliseconds):
-    """Wherever it lands between the approval and the first moments of the command."""
+    """T7: wherever it lands between the approval and the first moments of the command."""
     store = MemoryStore()
     call = {"command": "echo hi; sleep 1000", "env": {"MARKER": marker}, "cwd": str(tmp_path)}
     with anyio.fail_after(60):

@@ -1,0 +1,69 @@
+"""The law: each code such as `(A4)` names a rule of docs/reference/guarantees.md, and a test names each rule."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PLACES = ("supervisor", "tests", "docs", "examples", "benchmarks", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+KINDS = {".py", ".md", ".sql", ".html", ".js", ".css", ".yaml", ".toml"}
+NOT_RULES = {"tests/channels/chat/test_signed_payloads.py": {"A1", "A2", "T1", "T2"}}  # ids of apps and teams in Slack
+
+CODE = re.compile(r"\b[WART][0-9]{1,2}\b")
+HEADING = re.compile(r"^### ([WART][0-9]{1,2})$", re.MULTILINE)
+RULES = set(HEADING.findall((ROOT / "docs/reference/guarantees.md").read_text()))
+UNSHIPPED = re.compile(r"\b(?:design|style|semantics|vocabulary|house|public_face)\.md\b")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Each file in which a reader could meet a code: its path from the root, and its text."""
+    for place in PLACES:
+        for path in sorted((ROOT / place).rglob("*")) if (ROOT / place).is_dir() else [ROOT / place]:
+            if path.suffix in KINDS and path != Path(__file__):
+                yield path.relative_to(ROOT).as_posix(), path.read_text()
+
+
+def codes(name: str, text: str) -> set[str]:
+    return set(CODE.findall(text)) - NOT_RULES.get(name, set())
+
+
+def test_each_code_names_a_rule():
+    """A code without a heading in the guarantees is a riddle to a reader of the repository."""
+    unknown = {name: found for name, text in texts() if (found := codes(name, text) - RULES)}
+    assert not unknown
+
+
+def test_each_rule_is_named_by_a_test():
+    """A test that proves a rule says which, in its docstring or beside the line."""
+    named = {code for name, text in texts() if name.startswith("tests/") for code in codes(name, text)}
+    assert not RULES - named
+
+
+def test_the_rules_are_numbered_without_gaps():
+    """W1 to W13, A1 to A15, R1 to R10, T1 to T9: the page is whole."""
+    numbers = {letter: sorted(int(rule[1:]) for rule in RULES if rule[0] == letter) for letter in "WART"}
+    assert numbers == {"W": [*range(1, 14)], "A": [*range(1, 16)], "R": [*range(1, 11)], "T": [*range(1, 10)]}
+
+
+def test_links_in_the_documents_lead_somewhere():
+    """A relative link names a file of the repository, and its fragment a heading there."""
+    broken = []
+    for name, text in texts():
+        if name.endswith(".md"):
+            for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+                path, _, fragment = target.partition("#")
+                file = (ROOT / name).parent / path if path else ROOT / name
+                if not file.exists() or (fragment and fragment not in anchors(file)):
+                    broken.append(f"{name}: {target}")
+    assert not broken
+
+
+def anchors(file: Path) -> set[str]:
+    """The fragments that GitHub makes of a document's headings: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_no_text_names_a_document_that_readers_do_not_have():
+    """The documents from which the package was built are not part of it."""
+    assert not {name: found for name, text in texts() if (found := UNSHIPPED.findall(text))}
