@@ -44,4 +44,4 @@ async def _decisions(folder: Path, count: int) -> float:
 
 
 async def _decide(supervisor: LocalSupervisor, approval: str) -> None:
-    assert (await supervisor.decide(approval, Approve(by="a"))).kind == "won"
+    assert (await supervisor.decide(approval, Approve(by="a"))).kind == "accepted"

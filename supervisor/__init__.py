@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from supervisor.abc import (
         Channel,
         Context,
+        JournalEntry,
         Owner,
-        Row,
         Run,
         Store,
         Supervisor,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         TreeOwned,
         UnknownAgent,
     )
-    from supervisor.core.people import People, Person, Reservation, TokenHash
+    from supervisor.core.people import ApproverRule, People, Person, TokenHash
     from supervisor.core.rules import Rule, allow, ask_for, deny
     from supervisor.core.tool_spec import ToolSpec, tool
     from supervisor.core.toolcontext import ToolContext
@@ -58,19 +58,19 @@ if TYPE_CHECKING:
         Approval,
         Approve,
         Decision,
+        DecisionResult,
         Deny,
         Fork,
         LaterCall,
         Message,
         Option,
         Outcome,
-        Receipt,
+        SendResult,
         SessionView,
         ToolCall,
         ToolResult,
-        Verdict,
     )
-    from supervisor.core.words import Heard
+    from supervisor.core.words import ChatResult
     from supervisor.store.memory_store import MemoryStore
     from supervisor.store.sqlite import SqliteStore
     from supervisor.tools.jobs import job_kill, job_output, jobs
@@ -81,14 +81,17 @@ __all__ = [
     "Answer",
     "Approval",
     "Approve",
+    "ApproverRule",
     "Channel",
+    "ChatResult",
     "Context",
     "CursorUnknown",
     "Decision",
+    "DecisionResult",
     "Deny",
     "Fork",
-    "Heard",
     "InvalidInput",
+    "JournalEntry",
     "LaterCall",
     "LimitExceeded",
     "MemoryStore",
@@ -101,9 +104,6 @@ __all__ = [
     "People",
     "Person",
     "QuestionUnanswered",
-    "Receipt",
-    "Reservation",
-    "Row",
     "Rule",
     "Run",
     "RunAbandoned",
@@ -112,6 +112,7 @@ __all__ = [
     "RunFailed",
     "RunStalled",
     "RunStopping",
+    "SendResult",
     "SessionConflict",
     "SessionView",
     "SqliteStore",
@@ -135,7 +136,6 @@ __all__ = [
     "ToolSpec",
     "TreeOwned",
     "UnknownAgent",
-    "Verdict",
     "Webhook",
     "WebhookReply",
     "agent",
@@ -152,7 +152,9 @@ __all__ = [
 
 if not TYPE_CHECKING:  # who checks types knows the names by the imports above
     _NAMES = {
-        "supervisor.abc": "Channel Context Owner Row Run Store Supervisor TaskGroup Timer Webhook WebhookReply",
+        "supervisor.abc": """
+            Channel Context JournalEntry Owner Run Store Supervisor TaskGroup Timer Webhook WebhookReply
+        """,
         "supervisor.app": "open_supervisor",
         "supervisor.channels.terminal": "Terminal",
         "supervisor.core.agent_spec": "AgentSpec agent",
@@ -161,15 +163,15 @@ if not TYPE_CHECKING:  # who checks types knows the names by the imports above
             RunCancelled RunFailed RunStalled RunStopping SessionConflict StepFailed StoreDied StoreError StoreRefused
             StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
         """,
-        "supervisor.core.people": "People Person Reservation TokenHash",
+        "supervisor.core.people": "People Person ApproverRule TokenHash",
         "supervisor.core.rules": "Rule allow ask_for deny",
         "supervisor.core.tool_spec": "ToolSpec tool",
         "supervisor.core.toolcontext": "ToolContext",
         "supervisor.core.values": """
-            Answer Approval Approve Decision Deny Fork LaterCall Message Option Outcome Receipt SessionView ToolCall
-            ToolResult Verdict
+            Answer Approval Approve Decision Deny Fork LaterCall Message Option Outcome SendResult SessionView ToolCall
+            ToolResult DecisionResult
         """,
-        "supervisor.core.words": "Heard",
+        "supervisor.core.words": "ChatResult",
         "supervisor.store.memory_store": "MemoryStore",
         "supervisor.store.sqlite": "SqliteStore",
         "supervisor.tools.jobs": "job_kill job_output jobs",

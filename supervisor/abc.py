@@ -17,23 +17,23 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.rows import Counts, Owner, Row, SessionRow
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.rules import Rule
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.values import (
     Approval,
     Decision,
+    DecisionResult,
     Fork,
     Message,
     Outcome,
-    Receipt,
+    SendResult,
     SessionView,
     ToolCall,
     ToolResult,
-    Verdict,
 )
-from supervisor.core.words import Heard
+from supervisor.core.words import ChatResult
 from supervisor.handles import Activities, InboxWatch, Run, TaskGroup, Timer
 from supervisor.storage import Store
 
@@ -48,8 +48,8 @@ __all__ = [
     "Context",
     "Counts",
     "InboxWatch",
+    "JournalEntry",
     "Owner",
-    "Row",
     "Run",
     "SessionRow",
     "Store",
@@ -285,7 +285,7 @@ class Supervisor(ABC):
     """
 
     decided: Mapping[str, int]
-    """How many decisions people have made through this process since it opened the store, by `Verdict.kind`."""
+    """How many decisions people have made through this process since it opened the store, by `DecisionResult.kind`."""
 
     @overload
     @abstractmethod
@@ -314,11 +314,11 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> Verdict:
+    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         """Decide an approval or answer a question, once; the first decision wins (A3). The rule that a wider scope
         stands for is written with the decision, by the one that wins. `channel`: where it was made, for the audit.
         If nobody runs the session and this program has declared its agent, it runs it from here on (R2); otherwise
-        `Verdict.running` is false, and the decision counts when somebody does.
+        `DecisionResult.running` is false, and the decision counts when somebody does.
 
         Raises InvalidInput, deciding nothing, for edited arguments or an answer that do not fit, a scope or pattern
         that was not offered, an answer to a call, an approval of a question (Deny leaves it unanswered), or an empty
@@ -379,7 +379,7 @@ class Supervisor(ABC):
         """Cancel a session and everything below it (W8); returns once that is on disk. Raises NotFound."""
 
     @abstractmethod
-    async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
+    async def send(self, session: str, text: str, by: str | None = None) -> SendResult:
         """Say something to a session in any state; it is delivered, kept, or begins a turn, and the receipt says which.
         As with `decide`, a program that has declared the agent runs the session if nobody does (R2).
 
@@ -396,7 +396,7 @@ class Supervisor(ABC):
         *,
         channel: str | None = None,
         shown: Collection[str] | None = None,
-    ) -> Heard:
+    ) -> ChatResult:
         """Take what a person says where an agent works: a chat word decides, and everything else is sent (A12).
 
         A bare "yes" or "no" decides what alone waits for them in the session or below it, and "approve all" the calls
@@ -446,7 +446,7 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
+    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[JournalEntry]:
         """Iterate over a session's journal behind a cursor, without gaps; ends with the run, unless told to stay."""
 
     @abstractmethod
@@ -454,7 +454,7 @@ class Supervisor(ABC):
         """Return a cursor behind everything that has happened so far, for `watch_inbox` and `watch`."""
 
     @abstractmethod
-    def journal(self, session: str, after: int = 0) -> list[Row]:
+    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
         """Return what a session's journal holds now behind a cursor. Raises NotFound."""
 
     @abstractmethod
@@ -474,5 +474,5 @@ class Supervisor(ABC):
         """Look at the trees of these root sessions, or at every tree that is open. Costs nothing between two looks."""
 
     @abstractmethod
-    def audit(self) -> list[Row]:
+    def audit(self) -> list[JournalEntry]:
         """Return what was asked, shown, decided, withdrawn and run, and rules as they came and went, in order (A15)."""

@@ -20,7 +20,7 @@ from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, StoreUnreadable, UnknownAgent
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 from supervisor.core.session import SessionState, replay
 from supervisor.runtime.background import NoJobs
 from supervisor.store.memory_store import MemoryStore
@@ -42,14 +42,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_replay(
-    entries: Iterable[Row], agents: Mapping[str, AgentSpec[Any, Any]], *, seconds: float = LONG
+    entries: Iterable[JournalEntry], agents: Mapping[str, AgentSpec[Any, Any]], *, seconds: float = LONG
 ) -> list[Checked]:
     """Replay the open sessions among these journal entries with agents of these names.
 
     `entries`: whole journals, in order; those of a store, or of an export (`read_export`). `seconds`: how long to wait
     for what is undecided. Raises StoreUnreadable for a journal that contradicts itself.
     """
-    rows = [Row(number, row.session, row.event) for number, row in enumerate(entries, start=1)]
+    rows = [JournalEntry(number, row.session, row.event) for number, row in enumerate(entries, start=1)]
     states = _open_states(rows)
     if not states:
         return []
@@ -75,7 +75,7 @@ async def check_replay(
     return [_checked(state, found) for state in states.values()]
 
 
-def read_export(lines: Iterable[bytes]) -> list[Row]:
+def read_export(lines: Iterable[bytes]) -> list[JournalEntry]:
     """Return the entries of an export (`supervisor export`). Raises InvalidInput, naming the line."""
     rows = []
     for number, line in enumerate(lines, start=1):
@@ -83,13 +83,13 @@ def read_export(lines: Iterable[bytes]) -> list[Row]:
             document = msgspec.json.decode(line, type=dict[str, Any])
             position, session = int(document.pop("position")), str(document.pop("session"))
             document.pop("entry", None)
-            rows.append(Row(position, session, e.decode_event(msgspec.json.encode(document))))
+            rows.append(JournalEntry(position, session, e.decode_event(msgspec.json.encode(document))))
         except (msgspec.MsgspecError, KeyError, ValueError, StoreUnreadable) as error:
             raise InvalidInput(f"line {number} is no entry of an export: {error}") from None
     return rows
 
 
-def _open_states(rows: list[Row]) -> dict[str, SessionState]:
+def _open_states(rows: list[JournalEntry]) -> dict[str, SessionState]:
     journals: dict[str, list[e.AnyEvent]] = {}
     for row in rows:
         journals.setdefault(row.session, []).append(row.event)
@@ -101,7 +101,7 @@ def _is_session(events: list[e.AnyEvent]) -> bool:
     return isinstance(events[0], e.SessionCreated)
 
 
-def _copy(rows: list[Row]) -> MemoryStore:
+def _copy(rows: list[JournalEntry]) -> MemoryStore:
     store = MemoryStore()
     store.begin()
     store.write(rows)

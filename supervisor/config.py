@@ -22,7 +22,7 @@ import msgspec
 
 from supervisor.core import rules
 from supervisor.core.errors import InvalidInput
-from supervisor.core.people import PREFIX, Person, Reservation, Role, TokenHash
+from supervisor.core.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.rules import Rule
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
@@ -137,13 +137,13 @@ class Configuration(_Part, frozen=True, kw_only=True):
             for name, part in self.people.items()
         ]
 
-    def reservations(self) -> list[Reservation]:
-        found = [Reservation(approvers=part.approvers, rule=make_rule(part)) for part in self.rules if part.approvers]
+    def reservations(self) -> list[ApproverRule]:
+        found = [ApproverRule(approvers=part.approvers, rule=make_rule(part)) for part in self.rules if part.approvers]
         for name, agent in self.agents.items():
             if agent.approvers:
-                found.append(Reservation(approvers=agent.approvers, agent=name))
+                found.append(ApproverRule(approvers=agent.approvers, agent=name))
             found += [
-                Reservation(approvers=part.approvers, agent=name, rule=make_rule(part))
+                ApproverRule(approvers=part.approvers, agent=name, rule=make_rule(part))
                 for part in agent.rules
                 if part.approvers
             ]

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from supervisor.core.rows import Counts, Owner, Row, SessionRow
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
 
 
@@ -44,7 +44,7 @@ class Store(ABC):
         """Begin a transaction; False, at once, while another process is in one."""
 
     @abstractmethod
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[JournalEntry]) -> None:
         """Add entries in order, and bring the index up to date. Raises StoreRefused; then `rollback`.
 
         A session begins with its SessionCreated, once; the journal of rules (RULES) has no beginning.
@@ -66,11 +66,11 @@ class Store(ABC):
         """Bound the store's log. May be called in a worker thread, beside everything but `close`, by one at a time."""
 
     @abstractmethod
-    def rows(self, after: int, to: int | None = None) -> list[Row]:
+    def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
         """Return all entries behind a position, up to another, in order, but for those named by `unreadable`."""
 
     @abstractmethod
-    def journal(self, session: str, after: int = 0) -> list[Row]:
+    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
         """Return a session's entries, in order. Raises StoreUnreadable for that session only."""
 
     @abstractmethod

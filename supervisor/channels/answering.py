@@ -160,7 +160,7 @@ class Answering:
             verdict = await supervisor.decide(who.approval.id, decision, channel=self._channel)
         except (InvalidInput, NotEntitled) as error:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
-        is_stale = verdict.kind not in ("won", "recorded")
+        is_stale = verdict.kind not in ("accepted", "recorded")
         return Result(f"{who.approval.id}: {told(verdict, now)}", is_stale=is_stale)
 
     async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:

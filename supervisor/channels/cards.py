@@ -25,9 +25,9 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
 from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
-from supervisor.core.values import Approval, Verdict
+from supervisor.core.values import Approval, DecisionResult
 from supervisor.core.visible import gathered, is_reordered, visible
-from supervisor.core.words import Heard
+from supervisor.core.words import ChatResult
 
 GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
@@ -334,13 +334,13 @@ def _standing(approval: Approval) -> str:
     return f", and {HOW_LONG[approval.scope]}: {pattern} (rule {visible(approval.rule)})"
 
 
-def heard_lines(heard: Heard, now: datetime) -> list[str]:
+def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
     """Say to a person what became of the word that they just said; nothing for what was sent (A12)."""
     lines: list[str] = []
-    for approval, verdict in zip(heard.approvals, heard.verdicts, strict=False):
+    for approval, verdict in zip(heard.approvals, heard.results, strict=False):
         if heard.kind == "decided":
             lines.append(f"{told(verdict, now)}: {summary(approval)} [{approval.id}]")
-    lines += [f"{told(verdict, now)} [{verdict.approval}]" for verdict in heard.verdicts if verdict.kind == "unknown"]
+    lines += [f"{told(verdict, now)} [{verdict.approval}]" for verdict in heard.results if verdict.kind == "unknown"]
     if heard.kind == "decided":
         for rule in heard.rules:
             lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.scope)} [{rule.id}]")
@@ -362,20 +362,20 @@ def is_open_question(approval: Approval) -> bool:
     return approval.kind == "question" and not is_yes_or_no(approval.schema)
 
 
-def told(verdict: Verdict, now: datetime) -> str:
+def told(verdict: DecisionResult, now: datetime) -> str:
     """Say to a person what became of the decision that they just made (A3)."""
     by = f" by {visible(verdict.by)}" if verdict.by else ""
     when = f" at {at(verdict.decided_at, now)}" if verdict.decided_at else ""
     match verdict.kind:
-        case "won" | "recorded":
+        case "accepted" | "recorded":
             rule = f"; rule {verdict.rule} holds from now on" if verdict.rule else ""
             waits = "; the session is blocked, and acts on it when its code can follow" if verdict.blocked else ""
             return f"{verdict.status or 'decided'}{by}{rule}{waits}"
-        case "same":
+        case "already":
             return f"already {verdict.status}{by}{when}; nothing changes"
         case "conflict":
             return f"not counted: it was {verdict.status}{by}{when}; the first decision stands"
-        case "gone":
+        case "closed":
             became = {"withdrawn": "was withdrawn", "expired": "has expired"}.get(verdict.status or "", "is gone")
             return f"not counted: it {became}{when}, and nothing waits for it any more"
         case _:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from supervisor.core.values import Receipt
+from supervisor.core.values import SendResult
 
 _BECAME: Final = {
     "delivered": "was waiting for it",
@@ -11,7 +11,7 @@ _BECAME: Final = {
 }
 
 
-def receipt_text(receipt: Receipt, *, is_sub_agent: bool = False) -> str:
+def send_text(receipt: SendResult, *, is_sub_agent: bool = False) -> str:
     """Say what became of a message, behind the name of its session (R7)."""
     if is_sub_agent and receipt.kind == "kept":
         return "gets it if it asks for a message before it ends; if not, that is said in its story"

@@ -15,12 +15,12 @@ import msgspec
 from supervisor.core.documents import (
     activity_document,
     approval_document,
+    decision_document,
     event_document,
     outcome_document,
-    receipt_document,
     rule_document,
+    send_document,
     session_document,
-    verdict_document,
 )
 from supervisor.core.values import Approval, SessionView
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 __all__ = [
     "activity_document",
     "approval_document",
+    "decision_document",
     "event_document",
     "open_console",
     "outcome_document",
     "print_json",
     "print_value",
-    "receipt_document",
     "rule_document",
     "run_document",
     "say",
+    "send_document",
     "session_document",
     "stdout_for_json",
-    "verdict_document",
     "ways_to_decide",
 ]
 

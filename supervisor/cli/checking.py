@@ -16,7 +16,7 @@ from supervisor.core.errors import NotFound
 from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
-    from supervisor.core.rows import Row
+    from supervisor.core.rows import JournalEntry
 
 
 def check_replay(
@@ -66,7 +66,7 @@ def check_replay(
     return Exit.WAITING if "undecided" in verdicts else Exit.DONE
 
 
-def _read(path: Path) -> "list[Row]":
+def _read(path: Path) -> "list[JournalEntry]":
     """Return the entries of all open trees, as they are now. They are read from a copy, which alone is brought up to
     date if its format is older."""
     from supervisor.store.schema import check_header, copy_to

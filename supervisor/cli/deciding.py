@@ -19,7 +19,7 @@ from supervisor.cli.exits import Exit, not_found
 from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, find_store, parse_arguments
 from supervisor.core.errors import NotFound
 from supervisor.core.questions import read_answer
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, SessionView, Verdict
+from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
 from supervisor.core.visible import visible
 
 Decide = Callable[[str, Approval], Decision]
@@ -167,7 +167,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     _need_store(place, "approval", approval)
     name = by if by is not None else login_name()
 
-    async def decide() -> tuple[Verdict, Approval]:
+    async def decide() -> tuple[DecisionResult, Approval]:
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=False) as supervisor:
@@ -180,14 +180,14 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
 
     verdict, found = anyio.run(decide)
     if as_json:
-        answers.print_json(answers.verdict_document(verdict))
+        answers.print_json(answers.decision_document(verdict))
     else:
         print(f"{told(verdict, datetime.now().astimezone())} [{approval}]")
         if verdict.rule is not None:
             here = where(found.root_session if found.scope == "session" else None)
             say(f"Asked no more {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
             say(f"To take it back: supervisor revoke {verdict.rule}{place.option}")
-    is_counted = verdict.kind in ("won", "same", "recorded")
+    is_counted = verdict.kind in ("accepted", "already", "recorded")
     if is_counted and not verdict.running:
         answers.say_kept(found.root_session, place.option)
     return Exit.DONE if is_counted else Exit.CONFLICT

@@ -26,7 +26,7 @@ from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
-    from supervisor.core.rows import Row
+    from supervisor.core.rows import JournalEntry
 
 
 def export(
@@ -66,7 +66,7 @@ def export(
     return Exit.DONE
 
 
-async def _read(place: Place, session: str) -> "list[Row]":
+async def _read(place: Place, session: str) -> "list[JournalEntry]":
     async with reading(place) as supervisor:
         if supervisor is None:
             raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
@@ -77,7 +77,7 @@ async def _read(place: Place, session: str) -> "list[Row]":
         return sorted(rows, key=lambda row: row.position)
 
 
-def _lines(rows: "list[Row]") -> Iterator[bytes]:
+def _lines(rows: "list[JournalEntry]") -> Iterator[bytes]:
     numbers = Counter[str]()
     for row in rows:
         numbers[row.session] += 1  # as `show` counts the entries of a session

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from supervisor.channels.cards import headline, heard_lines, summary
-from supervisor.channels.replies import receipt_text
+from supervisor.channels.replies import send_text
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
-from supervisor.core.documents import heard_document
+from supervisor.core.documents import chat_document
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.values import Receipt
+from supervisor.core.values import SendResult
 from supervisor.core.visible import visible
-from supervisor.core.words import Heard
+from supervisor.core.words import ChatResult
 
 if TYPE_CHECKING:
     from supervisor.core.values import SessionView
@@ -62,29 +62,29 @@ def send(
     if not place.path.exists():
         raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
     heard, view = anyio.run(_hear, place, session, text, by if by is not None else login_name())
-    receipt = heard.receipt
+    receipt = heard.sent
     if json:
-        answers.print_json(heard_document(heard) if receipt is None else answers.receipt_document(receipt))
+        answers.print_json(chat_document(heard) if receipt is None else answers.send_document(receipt))
     elif receipt is not None:
         _report(receipt, view, place)
     else:
         print("\n".join(heard_lines(heard, datetime.now().astimezone())))
-        if any(not verdict.running and verdict.kind != "unknown" for verdict in heard.verdicts):
+        if any(not verdict.running and verdict.kind != "unknown" for verdict in heard.results):
             answers.say_kept(view.root, place.option)
     return _exit_of(heard)
 
 
-def _exit_of(heard: Heard) -> Exit:
+def _exit_of(heard: ChatResult) -> Exit:
     """Return what a script wants to know: done, or what stands in the way."""
-    kinds = {verdict.kind for verdict in heard.verdicts}
+    kinds = {verdict.kind for verdict in heard.results}
     if "unknown" in kinds:
         return Exit.NOT_FOUND
     if heard.kind == "listed":
         return Exit.WAITING
-    return Exit.CONFLICT if kinds - {"won", "same", "recorded"} else Exit.DONE
+    return Exit.CONFLICT if kinds - {"accepted", "already", "recorded"} else Exit.DONE
 
 
-async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[Heard, SessionView]":
+async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[ChatResult, SessionView]":
     from supervisor.app import open_supervisor
     from supervisor.cli.reading import get_session
 
@@ -95,8 +95,8 @@ async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[Heard,
         return heard, supervisor.get_session(session)
 
 
-def _report(receipt: Receipt, view: "SessionView", place: Place) -> None:
-    became = receipt_text(receipt, is_sub_agent=view.parent is not None)
+def _report(receipt: SendResult, view: "SessionView", place: Place) -> None:
+    became = send_text(receipt, is_sub_agent=view.parent is not None)
     print(f"{visible(view.path[-1])} [{view.id}] {became}")
     if receipt.waiting_for:
         say("It waits for a person first:")

@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.abc import Row, Supervisor
+from supervisor.abc import JournalEntry, Supervisor
 from supervisor.channels.cards import GUTTER
 from supervisor.cli.story import Story
 from supervisor.core.errors import StoreError
@@ -72,7 +72,7 @@ class _Telling:
                     self._tasks.start_soon(self.watch, row.event.child)
                 self._tell(row)
 
-    def _tell(self, row: Row) -> None:
+    def _tell(self, row: JournalEntry) -> None:
         event, now = row.event, datetime.now().astimezone()
         sentence = self._story.tell(row, now)  # also of what is not told: it knows names from there
         if event.at < self._since:

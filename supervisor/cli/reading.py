@@ -30,7 +30,7 @@ from supervisor.core.values import Approval, SessionView
 from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
-    from supervisor.abc import Row
+    from supervisor.abc import JournalEntry
     from supervisor.runtime.local import LocalSupervisor
 
 
@@ -145,11 +145,13 @@ async def _approvals(supervisor: "LocalSupervisor", *, pending: bool) -> list[Ap
     return supervisor.find_approvals(pending=pending)
 
 
-async def _audit(supervisor: "LocalSupervisor") -> tuple[list["Row"], dict[str, tuple[str, ...]]]:
+async def _audit(supervisor: "LocalSupervisor") -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
     return supervisor.audit(), {view.id: view.path for view in supervisor.find_sessions()}
 
 
-async def _show(supervisor: "LocalSupervisor", session: str) -> "tuple[SessionView, list[Row], list[SessionView]]":
+async def _show(
+    supervisor: "LocalSupervisor", session: str
+) -> "tuple[SessionView, list[JournalEntry], list[SessionView]]":
     view = get_session(supervisor, session)
     every = supervisor.find_sessions()
     return view, supervisor.journal(session), [other for other in every if other.parent == session]
@@ -245,7 +247,7 @@ def _facts(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     return [*facts, *(fact for fact in origin(approval, now) if fact[0] in told)]
 
 
-def _print_story(view: SessionView, rows: "list[Row]", children: list[SessionView], place: Place) -> None:
+def _print_story(view: SessionView, rows: "list[JournalEntry]", children: list[SessionView], place: Place) -> None:
     from supervisor.cli.story import Story, told_at
 
     now = _now()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.channels.cards import arguments_facts, at, path_text
 from supervisor.channels.granting import HOW_LONG, where
 from supervisor.core import events as e
@@ -77,7 +77,7 @@ class Story:
     def knows(self, session: str, path: tuple[str, ...]) -> None:
         self._names[session] = path_text(path)
 
-    def tell(self, row: Row, now: datetime) -> str:
+    def tell(self, row: JournalEntry, now: datetime) -> str:
         """Return the sentence of one event, without its time and its session."""
         event = row.event
         told = (
@@ -290,7 +290,7 @@ def _by(event: e.ApprovalDecided | e.DecisionRefused | e.QuestionAnswered) -> st
     return visible(event.by) + (f" ({visible(event.channel)})" if event.channel else "")
 
 
-def told_at(row: Row) -> datetime:
+def told_at(row: JournalEntry) -> datetime:
     """Return when it happened: what was imported happened when it was said, if its file tells."""
     event = row.event
     return event.said_at or event.at if isinstance(event, e.MessageImported) else event.at

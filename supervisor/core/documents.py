@@ -11,10 +11,10 @@ import msgspec
 
 from supervisor.core.activity import Activity
 from supervisor.core.events import encode_event
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 from supervisor.core.rules import Rule
-from supervisor.core.values import Approval, Receipt, SessionView, Verdict
-from supervisor.core.words import Heard
+from supervisor.core.values import Approval, DecisionResult, SendResult, SessionView
+from supervisor.core.words import ChatResult
 
 
 def approval_document(approval: Approval) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def outcome_document(view: SessionView) -> dict[str, Any] | None:
     return {key: view.outcome.get(key) for key in ("kind", "value", "cause")}
 
 
-def verdict_document(verdict: Verdict) -> dict[str, Any]:
+def decision_document(verdict: DecisionResult) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(verdict)
     return document
 
@@ -48,15 +48,15 @@ def rule_document(rule: Rule) -> dict[str, Any]:
     return {**document, "verdict": rule.kind}
 
 
-def receipt_document(receipt: Receipt) -> dict[str, Any]:
+def send_document(receipt: SendResult) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(receipt)
     document["waiting_for"] = [approval_document(approval) for approval in receipt.waiting_for]
     return document
 
 
-def heard_document(heard: Heard) -> dict[str, Any]:
+def chat_document(heard: ChatResult) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(heard)
-    document["receipt"] = None if heard.receipt is None else receipt_document(heard.receipt)
+    document["sent"] = None if heard.sent is None else send_document(heard.sent)
     document["approvals"] = [approval_document(approval) for approval in heard.approvals]
     document["not_shown"] = [approval_document(approval) for approval in heard.not_shown]
     document["rules"] = [rule_document(rule) for rule in heard.rules]
@@ -70,7 +70,7 @@ def activity_document(activity: Activity) -> dict[str, Any]:
     return document
 
 
-def event_document(row: Row) -> dict[str, Any]:
+def event_document(row: JournalEntry) -> dict[str, Any]:
     """Return a journal entry as a Supervisor gives it: what is secret in it is masked already."""
     event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
     return {"position": row.position, "session": row.session, **event}

@@ -39,7 +39,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import child_session_id
 from supervisor.core.masking import masked
 from supervisor.core.operations import Operation
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 from supervisor.core.session import SessionState
 from supervisor.core.values import LaterCall
 
@@ -80,7 +80,7 @@ _MADE: Final = re.compile(r"[a-z2-7]{22}")
 class Cut:
     """A tree as it was before the append of one of its entries. `rows`: the entries of all its sessions, in order."""
 
-    def __init__(self, rows: Sequence[Row], session: str, entry: int) -> None:
+    def __init__(self, rows: Sequence[JournalEntry], session: str, entry: int) -> None:
         """Raises InvalidInput if nothing, or nothing that could go on, lies before the entry."""
         own = [place for place, row in enumerate(rows) if row.session == session]
         if not 1 <= entry <= len(own):
@@ -184,14 +184,14 @@ def _later_call(session: str, entry: int, request: e.ToolCallRequested, at: Any)
     return LaterCall(session=session, entry=entry, tool=shown.tool, arguments=arguments, started_at=at)
 
 
-def _fold(rows: Iterable[Row]) -> dict[str, SessionState]:
+def _fold(rows: Iterable[JournalEntry]) -> dict[str, SessionState]:
     states: dict[str, SessionState] = {}
     for row in rows:
         states.setdefault(row.session, SessionState(id=row.session)).apply(row.event)
     return states
 
 
-def _are_together(one: Row, other: Row) -> bool:
+def _are_together(one: JournalEntry, other: JournalEntry) -> bool:
     """Whether two entries of a tree, one after the other, were appended together and mean nothing apart."""
     if other.position != one.position + 1:
         return False

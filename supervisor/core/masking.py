@@ -16,7 +16,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 
 MASK: Final = "[secret]"
 """Stands in the place of a value, wherever people and programs look; what approvers type to leave a value as it is."""
@@ -48,9 +48,12 @@ def masked(event: e.AnyEvent) -> e.AnyEvent:
             return event
 
 
-def shown(rows: Iterable[Row]) -> list[Row]:
+def shown(rows: Iterable[JournalEntry]) -> list[JournalEntry]:
     """Return journal entries as everybody may see them."""
-    return [row if (event := masked(row.event)) is row.event else Row(row.position, row.session, event) for row in rows]
+    return [
+        row if (event := masked(row.event)) is row.event else JournalEntry(row.position, row.session, event)
+        for row in rows
+    ]
 
 
 def _mask_json(arguments: Raw, secret: Collection[str]) -> Raw:

@@ -59,7 +59,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
         return "operator" in self.roles
 
 
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
     """Decisions that only some people may make: on what an agent and all below it ask, or on what a rule asks for."""
 
     approvers: tuple[str, ...]
@@ -84,7 +84,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 class People:
     """Everybody who is known, and what is reserved for whom."""
 
-    def __init__(self, persons: Iterable[Person], reservations: Iterable[Reservation] = ()) -> None:
+    def __init__(self, persons: Iterable[Person], reservations: Iterable[ApproverRule] = ()) -> None:
         self._by_name = {person.name: person for person in persons}
         self.reservations = tuple(reservations)
 

@@ -9,7 +9,7 @@ from supervisor.core.events import AnyEvent
 from supervisor.core.values import Outcome
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class JournalEntry(msgspec.Struct, frozen=True, gc=False):
     """One journal entry. `position` orders all entries of a store; it is an opaque cursor to everybody else."""
 
     position: int
@@ -17,7 +17,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     event: AnyEvent
 
 
-class EncodedRow(Row, frozen=True):
+class EncodedRow(JournalEntry, frozen=True):
     """An entry that was encoded when its plan was checked, and is written as it is."""
 
     body: bytes

@@ -58,10 +58,10 @@ class Answer(msgspec.Struct, frozen=True):
 Decision = Approve | Deny | Answer
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a decision (A3): whether it counts, and if not, what stands instead."""
 
-    kind: Literal["won", "same", "conflict", "gone", "unknown", "recorded"]
+    kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded"]
     approval: str
     status: ApprovalStatus | None = None
     by: str | None = None
@@ -214,7 +214,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a message that was sent to a session (R7)."""
 
     kind: Literal["delivered", "kept", "begun"]

@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 from supervisor.core.rules import Rule
-from supervisor.core.values import Approval, Receipt, Verdict
+from supervisor.core.values import Approval, DecisionResult, SendResult
 
 _ONE: Final = re.compile(r"(yes|approve|no|reject)(?: +([a-z0-9]{16,100}))?", re.IGNORECASE | re.ASCII)
 _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
@@ -36,16 +36,16 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
         return self.said in ("yes", "approve")
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of what a person said where an agent works (A12)."""
 
     kind: Literal["sent", "decided", "listed"]
     """sent: it was chat; decided: it was a word; listed: it was a word, and does not say which of these it means."""
-    receipt: Receipt | None = None
+    sent: SendResult | None = None
     """Of a message."""
     approvals: tuple[Approval, ...] = ()
     """What was decided, as it was before; or what waits, to be named by id."""
-    verdicts: tuple[Verdict, ...] = ()
+    results: tuple[DecisionResult, ...] = ()
     """What each decision came to, in the order of `approvals`; one of kind unknown for an id that nothing here has."""
     rules: tuple[Rule, ...] = ()
     """Tools that are allowed from now on in the session's tree."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from supervisor.abc import Activities, Row, SessionRow
+from supervisor.abc import Activities, JournalEntry, SessionRow
 from supervisor.core import events as e
 from supervisor.core.activity import Activity, Clock, Doing
 from supervisor.core.errors import IllegalEvent, StoreError
@@ -85,7 +85,7 @@ class LocalActivities(Activities):
         for row in self._store.find_sessions(root=root):
             self._known.setdefault(row.id, _known(row))
 
-    def _take(self, row: Row) -> None:
+    def _take(self, row: JournalEntry) -> None:
         event = row.event
         if isinstance(event, e.SessionCreated) and (event.root in self._roots or self._is_all):
             self._roots.add(event.root)
@@ -110,7 +110,7 @@ class LocalActivities(Activities):
         if (row := self._store.get_session(session)) is not None:
             self._watch(row.root)
 
-    def _fold(self, known: _Known, row: Row) -> None:
+    def _fold(self, known: _Known, row: JournalEntry) -> None:
         """Follow a session that was read; one that runs here is asked itself."""
         assert known.state is not None
         try:

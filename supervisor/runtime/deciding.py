@@ -28,9 +28,9 @@ from supervisor.core.values import (
     ApprovalStatus,
     Approve,
     Decision,
+    DecisionResult,
     Deny,
     Scope,
-    Verdict,
     check_identity,
 )
 from supervisor.runtime.journal import Entry, View
@@ -58,12 +58,12 @@ class _Answer(msgspec.Struct, frozen=True):
     rule: Rule | None = None
 
 
-async def decide(runner: "Runner", approval: str, decision: Decision, channel: str | None = None) -> Verdict:
+async def decide(runner: "Runner", approval: str, decision: Decision, channel: str | None = None) -> DecisionResult:
     """Decide an approval; see Supervisor.decide."""
     store, by = runner.journal.store, printable(check_identity(decision.by))
     asking, answer = store.find_asking(approval), _answer(store, approval, decision)
     if asking is None or answer is None:
-        return Verdict(kind="unknown", approval=approval)
+        return DecisionResult(kind="unknown", approval=approval)
     won: list[tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered]] = []
 
     def plan(view: View) -> list[Entry]:
@@ -86,8 +86,8 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     if not won:
         return _lost(store, approval, decision)
     state, event = won[0]
-    return Verdict(
-        kind="won",
+    return DecisionResult(
+        kind="accepted",
         approval=approval,
         status=_STATUS[answer.decision],
         by=by,
@@ -98,16 +98,16 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     )
 
 
-def _lost(store: Store, approval: str, decision: Decision) -> Verdict:
+def _lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
     """Say what a decision came to that changed nothing, by what is on disk."""
     now = store.get_approval(approval)
     if now is None:  # its tree has been removed
-        return Verdict(kind="unknown", approval=approval)
+        return DecisionResult(kind="unknown", approval=approval)
     answer, running = _read(now, decision), _is_running(store, now.root_session)
     kind = _kind(now, answer)
-    if kind == "same" and now.decision == "approve" and now.secret and not _keeps_secrets(store, now):
+    if kind == "already" and now.decision == "approve" and now.secret and not _keeps_secrets(store, now):
         kind = "conflict"
-    return Verdict(
+    return DecisionResult(
         kind=kind,
         approval=approval,
         status=now.status,
@@ -215,17 +215,17 @@ def _keeps_secrets(store: Store, approval: Approval) -> bool:
     return all(asked[name] == runs[name] for name in approval.secret)
 
 
-def _kind(now: Approval, answer: _Answer) -> Literal["same", "conflict", "gone"]:
+def _kind(now: Approval, answer: _Answer) -> Literal["already", "conflict", "closed"]:
     """Say what a decision came to that did not win, by what is on disk after it."""
     if now.status in ("withdrawn", "expired"):
-        return "gone"
+        return "closed"
     if now.decision != answer.decision:
         return "conflict"
     if answer.decision == "answer":
         given = msgspec.json.decode(answer.value)
-        return "same" if msgspec.json.encode(now.answer) == msgspec.json.encode(given) else "conflict"
+        return "already" if msgspec.json.encode(now.answer) == msgspec.json.encode(given) else "conflict"
     # Held against what is shown: an edit that gives a secret is never the same, so that nobody learns one by guessing.
     is_as_asked = not now.edited if answer.edited is None else now.arguments == msgspec.json.decode(answer.edited)
     pattern = None if answer.rule is None else answer.rule.pattern
     is_same = is_as_asked and (now.scope, now.pattern) == (answer.scope, pattern)
-    return "same" if answer.decision == "deny" or is_same else "conflict"
+    return "already" if answer.decision == "deny" or is_same else "conflict"

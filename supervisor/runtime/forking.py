@@ -7,7 +7,7 @@ from supervisor.abc import Store
 from supervisor.core import events as e
 from supervisor.core.errors import SessionConflict
 from supervisor.core.forking import Cut, copy_tree, later_calls
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Fork
 from supervisor.runtime.journal import Entry, View
 
@@ -42,7 +42,7 @@ class Forking:
         yield root, e.ForkTaken(at=now, fork=fork, before=self.fork.before, by=by)
 
 
-def _rows_of_tree(store: Store, root: str) -> list[Row]:
+def _rows_of_tree(store: Store, root: str) -> list[JournalEntry]:
     """Return the entries of all sessions of a tree, as they are on disk, in order."""
     found = [row for session in store.find_sessions(root=root) for row in store.journal(session.id)]
     return sorted(found, key=lambda row: row.position)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from supervisor.core import events as e
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.rules import Rule, allow
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Verdict
-from supervisor.core.words import Heard, Word, read_word
+from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
+from supervisor.core.words import ChatResult, Word, read_word
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
@@ -48,11 +48,11 @@ class Seen(NamedTuple):
         )
 
 
-async def hear(supervisor: "LocalSupervisor", session: str, text: str, by: str, seen: Seen) -> Heard:
+async def hear(supervisor: "LocalSupervisor", session: str, text: str, by: str, seen: Seen) -> ChatResult:
     """Decide, list, or send; see Supervisor.hear."""
     word, where = read_word(text), seen.channel or "message"
     if word is None:
-        return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
+        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by))
     root = supervisor.get_row(session).root
     here = [each for each in supervisor.store.find_approvals(root=root) if supervisor.is_below(each.session, session)]
     people = supervisor.people
@@ -63,31 +63,33 @@ async def hear(supervisor: "LocalSupervisor", session: str, text: str, by: str, 
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
-        return Heard(kind="sent", receipt=await supervisor.send(session, text, by))
+        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by))
     if len(waiting) > 1 or not seen.has(supervisor, waiting[0], whole=word.is_yes):
-        return Heard(kind="listed", approvals=waiting)
+        return ChatResult(kind="listed", approvals=waiting)
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
 
 
 async def _decide_one(
     supervisor: "LocalSupervisor", word: Word, by: str, session: str, waiting: tuple[Approval, ...], where: str
-) -> Heard:
+) -> ChatResult:
     """Decide what is named, if it was asked here; who may not, is told by `decide`, and it is in the audit trail."""
     assert word.approval is not None
     found = supervisor.store.get_approval(word.approval)
     if found is None or not supervisor.is_below(found.session, session):
-        return Heard(kind="listed", approvals=waiting, verdicts=(Verdict(kind="unknown", approval=word.approval),))
+        return ChatResult(
+            kind="listed", approvals=waiting, results=(DecisionResult(kind="unknown", approval=word.approval),)
+        )
     return await _decide(supervisor, word, by, found, waiting, where)
 
 
 async def _decide(
     supervisor: "LocalSupervisor", word: Word, by: str, found: Approval, waiting: tuple[Approval, ...], where: str
-) -> Heard:
+) -> ChatResult:
     decision = _decision(word, found, by)
     if decision is None:
-        return Heard(kind="listed", approvals=waiting or (found,))
+        return ChatResult(kind="listed", approvals=waiting or (found,))
     verdict = await supervisor.decide(found.id, decision, channel=where)
-    return Heard(kind="decided", approvals=(found,), verdicts=(verdict,))
+    return ChatResult(kind="decided", approvals=(found,), results=(verdict,))
 
 
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
@@ -107,22 +109,22 @@ async def _approve_all(
     seen: Seen,
     may_allow: bool | None,
     where: str,
-) -> Heard:
+) -> ChatResult:
     """Approve every call that waits and was shown; `may_allow`: and allow their tools, if this person may; None: nobody
     said so."""
     calls = tuple(each for each in waiting if each.kind == "call" and seen.has(supervisor, each, whole=True))
     if waiting and not calls:
-        return Heard(kind="listed", approvals=waiting)
+        return ChatResult(kind="listed", approvals=waiting)
     verdicts = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]
-    counted = [verdict.kind in ("won", "same", "recorded") for verdict in verdicts]
+    counted = [verdict.kind in ("accepted", "already", "recorded") for verdict in verdicts]
     tools = dict.fromkeys(each.tool for each, is_counted in zip(calls, counted, strict=True) if is_counted)
     rules: list[Rule] = []
     if may_allow:
         rules = [await supervisor.add_rule(allow(tool, origin="decision", scope=root), by) for tool in tools]
-    return Heard(
+    return ChatResult(
         kind="decided",
         approvals=calls,
-        verdicts=tuple(verdicts),
+        results=tuple(verdicts),
         rules=tuple(rules),
         not_shown=tuple(each for each in waiting if each.kind == "call" and each not in calls),
         may_not_allow=may_allow is False and bool(tools),

@@ -30,7 +30,7 @@ from math import inf
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from supervisor.abc import Row, Store
+from supervisor.abc import JournalEntry, Store
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, Suspended
 from supervisor.core.events import AnyEvent
 from supervisor.core.session import SessionState, replay
@@ -94,7 +94,7 @@ class Journal:
     def __init__(
         self,
         store: Store,
-        publish: Callable[[list[Row]], None],
+        publish: Callable[[list[JournalEntry]], None],
         refuse: Callable[[str, str], None],
         die: Callable[[], None],
     ) -> None:

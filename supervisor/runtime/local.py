@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from supervisor.abc import Activities, Counts, Owner, Row, Run, SessionRow, Store, Supervisor
+from supervisor.abc import Activities, Counts, JournalEntry, Owner, Run, SessionRow, Store, Supervisor
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
@@ -39,15 +39,15 @@ from supervisor.core.rules import Rule, inherit
 from supervisor.core.values import (
     Approval,
     Decision,
+    DecisionResult,
     Fork,
     Message,
     Outcome,
-    Receipt,
+    SendResult,
     SessionView,
-    Verdict,
     check_identity,
 )
-from supervisor.core.words import Heard
+from supervisor.core.words import ChatResult
 from supervisor.logs import FactLog
 from supervisor.runtime.activity import LocalActivities
 from supervisor.runtime.adoption import take_trees, trees_with_jobs
@@ -222,7 +222,7 @@ class LocalSupervisor(Supervisor):
         """Raise NotEntitled if this process belongs to a supervised call: what that runs is no person's word (A4)."""
         self._inside.refuse(what)
 
-    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> Verdict:
+    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         self.refuse_inside("deciding")
         self.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
@@ -233,7 +233,7 @@ class LocalSupervisor(Supervisor):
                 await self.refuse_decision(approval, decision.by, why, channel)
                 raise NotEntitled(why)
         verdict = await decide(self._runner, approval, decision, channel)
-        if not verdict.running and verdict.kind in ("won", "same"):
+        if not verdict.running and verdict.kind in ("accepted", "already"):
             root = self.get_row(self.get_approval(approval).session).root
             verdict = msgspec.structs.replace(verdict, running=await self._take_up_declared(root))
         self.decided[verdict.kind] += 1
@@ -289,13 +289,13 @@ class LocalSupervisor(Supervisor):
         *,
         channel: str | None = None,
         shown: Collection[str] | None = None,
-    ) -> Heard:
+    ) -> ChatResult:
         return await hear(self, session, text, check_identity(by), Seen(shown_before, channel, shown))
 
     async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
         await self._refusals.note(approval, by, reason, channel)
 
-    async def send(self, session: str, text: str, by: str | None = None) -> Receipt:
+    async def send(self, session: str, text: str, by: str | None = None) -> SendResult:
         self.refuse_inside("sending")
         who = printable(check_identity(by if by is not None else current_user()))
         root = self.get_row(session).root
@@ -317,7 +317,7 @@ class LocalSupervisor(Supervisor):
         await self._runner.journal.append(plan)
         pending = () if kinds[0] == "begun" else tuple(self.get_session(session).pending_approvals)
         running = await self._take_up_declared(root)
-        return Receipt(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
+        return SendResult(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
 
     def importing(self, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> Import:
         """Return an import of a session that took place elsewhere, to be entered. Raises InvalidInput."""
@@ -494,13 +494,13 @@ class LocalSupervisor(Supervisor):
         self.has_readers = True
         return Inbox(self, after)
 
-    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[Row]:
+    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[JournalEntry]:
         return SessionJournal(self, self.get_row(session).id, after, stay=stay)
 
     def last_position(self) -> int:
         return self.store.last_position()
 
-    def journal(self, session: str, after: int = 0) -> list[Row]:
+    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
         return shown(self.store.journal(self.get_row(session).id, after))
 
     def transcript(self, session: str) -> tuple[Message, ...]:
@@ -520,7 +520,7 @@ class LocalSupervisor(Supervisor):
         """Return what finds and removes trees that have ended and were silent since an instant."""
         return Pruning(self._runner, before)
 
-    def audit(self) -> list[Row]:
+    def audit(self) -> list[JournalEntry]:
         rows = self.store.rows(0)
         copied_to = {row.session: row.position for row in rows if isinstance(row.event, e.SessionForked)}
         facts = (row for row in rows if row.position > copied_to.get(row.session, 0))

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.values import Message
@@ -66,7 +66,7 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
         attempt.end_operation(operation)
 
 
-def transcript(rows: list[Row], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact
+def transcript(rows: list[JournalEntry], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact
     """Return what was said before the `runs`-th run began, with each approval where it was asked, and its answer."""
     said: list[Message] = []
     inbox: dict[str, e.MessageReceived] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from supervisor.abc import Store
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
 from supervisor.core.events import AnyEvent, encode_event
-from supervisor.core.rows import EncodedRow, Row
+from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.session import SessionState, replay
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class View:
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
         self.drafts: dict[str, SessionState] = {}
-        self.rows: list[Row] = []
+        self.rows: list[JournalEntry] = []
         self.noted: dict[str, int] = {}
         """Sessions whose notes are in `rows`, and how many."""
         self.has_claimed = False

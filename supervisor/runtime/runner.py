@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.abc import Row, Store
+from supervisor.abc import JournalEntry, Store
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
@@ -266,7 +266,7 @@ class Runner:
 
     # -- facts come up -----------------------------------------------------------------------------------------------
 
-    def _published(self, rows: list[Row]) -> None:
+    def _published(self, rows: list[JournalEntry]) -> None:
         sleepers: dict[str, e.AnyEvent] = {}  # each is told once: a parent may hear of a thousand children in one batch
         for row in rows:
             attempt = self.live.get(row.session)

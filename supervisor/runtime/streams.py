@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from supervisor.abc import InboxWatch, Row
+from supervisor.abc import InboxWatch, JournalEntry
 from supervisor.core import events as e
 from supervisor.core.errors import StoreError
 from supervisor.core.masking import shown
@@ -106,7 +106,7 @@ class Inbox(InboxWatch):
         self._read = to
 
 
-def _approval_in(row: Row) -> str | None:
+def _approval_in(row: JournalEntry) -> str | None:
     """Return the approval whose status an entry changes."""
     match row.event:
         case (
@@ -124,7 +124,7 @@ def _approval_in(row: Row) -> str | None:
             return None
 
 
-class SessionJournal(AsyncIterator[Row]):
+class SessionJournal(AsyncIterator[JournalEntry]):
     """A session's journal behind a cursor, without gaps, until its run has ended; with `stay` for ever."""
 
     def __init__(self, supervisor: "LocalSupervisor", session: str, after: int, *, stay: bool = False) -> None:
@@ -132,10 +132,10 @@ class SessionJournal(AsyncIterator[Row]):
         self._session = session
         self._cursor = after if after <= supervisor.store.last_position() else 0  # a cursor of another store
         self._stay = stay
-        self._found: list[Row] = []
+        self._found: list[JournalEntry] = []
         supervisor.watching.add(self)
 
-    async def __anext__(self) -> Row:
+    async def __anext__(self) -> JournalEntry:
         while True:
             await anyio.lowlevel.checkpoint()
             if self._found:

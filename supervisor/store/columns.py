@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.abc import Owner, Row, SessionRow
+from supervisor.abc import JournalEntry, Owner, SessionRow
 from supervisor.core.events import decode_event
 from supervisor.core.values import Approval
 from supervisor.store.heads import Heads
@@ -76,9 +76,9 @@ def full_approval(heads: Heads, row: Columns) -> Approval:
     return as_ended(found, row[8], heads.join(row[9], None, row[10]))
 
 
-def journal_row(session: str, heads: Heads, row: Columns) -> Row:
+def journal_row(session: str, heads: Heads, row: Columns) -> JournalEntry:
     """Read an entry of one session's journal; raises StoreUnreadable."""
-    return Row(row[0], session, decode_event(heads.join(*row[1:])))
+    return JournalEntry(row[0], session, decode_event(heads.join(*row[1:])))
 
 
 def entry(heads: Heads, row: Columns) -> tuple[int, str, bytes]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.asking import is_copied
 from supervisor.store.listing import read_path
@@ -45,7 +45,7 @@ class Heads:
         self._texts: dict[int, bytes] = {}
         self._paths: dict[int, tuple[str, ...]] = {}
 
-    def cut(self, row: Row) -> tuple[int | None, str | None, bytes]:
+    def cut(self, row: JournalEntry) -> tuple[int | None, str | None, bytes]:
         """Return an entry as it is written: its head's number, the approval that it asks for, and the rest."""
         event, body = row.event, body_of(row)
         kind = type(event)

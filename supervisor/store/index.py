@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.store import columns
 from supervisor.store.projection import Draft, touched
 
@@ -63,7 +63,7 @@ class Index:
         self._sessions = _Entries("session_entries", columns.session_entry)
         self._approvals = _Entries("approval_entries", columns.approval_entry)
 
-    def draft(self, rows: Iterable[Row]) -> Draft:
+    def draft(self, rows: Iterable[JournalEntry]) -> Draft:
         """Return the entries of all that these rows are about."""
         keys = touched(rows)
         sessions = self._sessions.find(self._read, keys.sessions)

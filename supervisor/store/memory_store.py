@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from supervisor.abc import Counts, Owner, Row, SessionRow, Store
+from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
@@ -73,7 +73,7 @@ class MemoryStore(Store):
         self._draft = _Transaction(self.last_position())
         return True
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[JournalEntry]) -> None:
         transaction = self._transaction
         keys = touched(rows)
         draft = Draft(
@@ -112,12 +112,12 @@ class MemoryStore(Store):
     def rollback(self) -> None:
         self._draft = None
 
-    def rows(self, after: int, to: int | None = None) -> list[Row]:
+    def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
         first = bisect_right(self._entries, after, key=_position)
         end = None if to is None else bisect_right(self._entries, to, key=_position)
         return read_known_rows(self._entries[first:end], self.unreadable)
 
-    def journal(self, session: str, after: int = 0) -> list[Row]:
+    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
         entries = self._journals.get(session, [])
         return read_rows(entries[bisect_right(entries, after, key=_position) :])
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.asking import is_copied
 from supervisor.core.blocking import BLOCKED
@@ -87,7 +87,7 @@ class Touched(NamedTuple):
     approvals: set[str]
 
 
-def touched(rows: Iterable[Row]) -> Touched:
+def touched(rows: Iterable[JournalEntry]) -> Touched:
     """Return what has to be read before these rows can be taken."""
     found = Touched(set(), set())
     made: set[str] = set()
@@ -118,7 +118,7 @@ class Draft:
         self._old_sessions = self.sessions.copy()
         self._old_approvals = self.approvals.copy()
 
-    def take(self, row: Row) -> None:
+    def take(self, row: JournalEntry) -> None:
         """Take one journal entry in."""
         event = row.event
         if type(event) in _INDEXED:
@@ -126,7 +126,7 @@ class Draft:
         if type(event) in _MOVING:
             self._move(row)
 
-    def _index(self, row: Row, event: e.AnyEvent) -> None:
+    def _index(self, row: JournalEntry, event: e.AnyEvent) -> None:
         match event:
             case e.SessionCreated():
                 self.sessions[row.session] = SessionEntry(row.session, event.root, row.position, event.at)
@@ -154,7 +154,7 @@ class Draft:
     def changed_approvals(self) -> list[ApprovalEntry]:
         return [self.approvals[old.id] for old in self._old_approvals.values() if self.approvals[old.id] is not old]
 
-    def _move(self, row: Row) -> None:
+    def _move(self, row: JournalEntry) -> None:
         """As in the fold of a session: what it does not wait for lets it sleep."""
         event, old = row.event, self.sessions.get(row.session)
         if old is None:
@@ -180,12 +180,12 @@ class Draft:
                 old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished
             )
 
-    def _end(self, approval: str | None, row: Row) -> None:
+    def _end(self, approval: str | None, row: JournalEntry) -> None:
         old = self.approvals.get(approval) if approval is not None else None
         if old is not None and (status := next_approval_status(old.status, row.event)) != old.status:
             self.approvals[old.id] = replace(old, status=status, decided=row.position)
 
-    def _remind(self, row: Row, event: e.ApprovalReminded) -> None:
+    def _remind(self, row: JournalEntry, event: e.ApprovalReminded) -> None:
         old = self.approvals.get(event.approval)
         if old is not None:
             self.approvals[old.id] = replace(old, reminded=row.position)
@@ -202,22 +202,22 @@ class Draft:
             self.approvals[old.id] = replace(old, shown=shown)
 
 
-def body_of(row: Row) -> bytes:
+def body_of(row: JournalEntry) -> bytes:
     """Return an entry as it is written."""
     return row.body if isinstance(row, EncodedRow) else e.encode_event(row.event)
 
 
-def read_rows(rows: Sequence[tuple[int, str, bytes]]) -> list[Row]:
+def read_rows(rows: Sequence[tuple[int, str, bytes]]) -> list[JournalEntry]:
     """Decode journal entries; raises StoreUnreadable at the first that cannot be read."""
-    return [Row(position, session, e.decode_event(body)) for position, session, body in rows]
+    return [JournalEntry(position, session, e.decode_event(body)) for position, session, body in rows]
 
 
-def read_known_rows(rows: Iterable[tuple[int, str, bytes]], unreadable: dict[str, str]) -> list[Row]:
+def read_known_rows(rows: Iterable[tuple[int, str, bytes]], unreadable: dict[str, str]) -> list[JournalEntry]:
     """Decode journal entries; those that cannot be read are left out, and `unreadable` says whose they were."""
     found = []
     for position, session, body in rows:
         try:
-            found.append(Row(position, session, e.decode_event(body)))
+            found.append(JournalEntry(position, session, e.decode_event(body)))
         except StoreUnreadable as error:
             unreadable[session] = str(error)
     return found

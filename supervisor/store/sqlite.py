@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from supervisor.abc import Counts, Owner, Row, SessionRow, Store
+from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
@@ -166,7 +166,7 @@ class SqliteStore(Store):
         self._last = self._read("last_position", writing=True)[0][0]
         self.generation = generation
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[JournalEntry]) -> None:
         if not self._writer.in_transaction:
             raise self._died or StoreRefused(f"{self.name}: a part of the transaction was refused, and so all of it is")
         draft = self._index.draft(rows)
@@ -237,10 +237,10 @@ class SqliteStore(Store):
         """Return the size of the log's file; it is written over from its beginning when all of it was checkpointed."""
         return place.size_of(Path(f"{self.name}-wal"))
 
-    def rows(self, after: int, to: int | None = None) -> list[Row]:
+    def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
         return self._known_rows(self._read("rows", after, _END if to is None else to))
 
-    def journal(self, session: str, after: int = 0) -> list[Row]:
+    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
         return self._read_as(partial(columns.journal_row, session), "journal", session, after)
 
     def last_position(self) -> int:
@@ -411,7 +411,7 @@ class SqliteStore(Store):
             if is_collecting:
                 gc.enable()
 
-    def _known_rows(self, found: Sequence[columns.Columns]) -> list[Row]:
+    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
         return read_known_rows(map(partial(columns.entry, self._heads), found), self.unreadable)
 
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:

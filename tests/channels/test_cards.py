@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from supervisor.channels.cards import ORDERED, ago, decided, make_card, plain, summary, told
 from supervisor.channels.granting import grants
-from supervisor.core.values import Approval, Option, Verdict
+from supervisor.core.values import Approval, DecisionResult, Option
 from supervisor.core.visible import json_text, visible
 
 NOW = datetime(2026, 11, 21, 22, 40, tzinfo=UTC)
@@ -186,13 +186,15 @@ def test_a_retired_card_names_its_end_and_its_author(status):
     assert text.isprintable()
 
 
-@pytest.mark.parametrize("kind", ["won", "same", "conflict", "gone", "unknown", "recorded"])
+@pytest.mark.parametrize("kind", ["accepted", "already", "conflict", "closed", "unknown", "recorded"])
 def test_every_verdict_is_told_to_the_person(kind):
     """Nobody is left guessing whether a decision counts, and a loser learns who won (A3)."""
-    verdict = Verdict(kind=kind, approval="x", status="approved", by="bob", decided_at=NOW)
+    verdict = DecisionResult(kind=kind, approval="x", status="approved", by="bob", decided_at=NOW)
     text = told(verdict, NOW)
-    if kind not in ("won", "recorded"):
-        assert text != told(Verdict(kind="won", approval="x", status="approved", by="bob", decided_at=NOW), NOW)
-    if kind in ("same", "conflict"):
+    if kind not in ("accepted", "recorded"):
+        assert text != told(
+            DecisionResult(kind="accepted", approval="x", status="approved", by="bob", decided_at=NOW), NOW
+        )
+    if kind in ("already", "conflict"):
         assert "bob" in text
         assert "22:40:00" in text

@@ -13,9 +13,9 @@ AGENTS = Path(__file__).with_name("agents.py")
 def test_the_first_decision_counts_and_the_second_is_told(supervisor):
     """The same again is fine, another is a conflict that names who won (A3)."""
     (approval,) = supervisor.ask("it")
-    assert supervisor("approve", approval, "--by", "bob", "--json").json["kind"] == "won"
+    assert supervisor("approve", approval, "--by", "bob", "--json").json["kind"] == "accepted"
     same = supervisor("approve", approval, "--json")
-    assert (same.code, same.json["kind"], same.json["by"]) == (0, "same", "bob")
+    assert (same.code, same.json["kind"], same.json["by"]) == (0, "already", "bob")
     other = supervisor("deny", approval, "--json")
     assert (other.code, other.json["kind"], other.json["by"]) == (4, "conflict", "bob")
 

@@ -60,7 +60,7 @@ def test_a_decision_with_scope_makes_a_rule_out_of_its_approval(supervisor):
     assert supervisor("approve", approval, "--scope", "always", "--pattern", "{}").code == 2
     told = supervisor("approve", approval, "--scope", "session", "--by", "ana", "--json").json
     (rule,) = supervisor("rules", "--json").json
-    assert (told["kind"], told["rule"]) == ("won", rule["id"])
+    assert (told["kind"], told["rule"]) == ("accepted", rule["id"])
     assert (rule["scope"], rule["approval"]) == ("asking", approval)
     assert (rule["origin"], rule["by"]) == ("decision", "ana")
     assert supervisor("approve", approval, "--scope", "session").code == 0

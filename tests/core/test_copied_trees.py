@@ -7,7 +7,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput
 from supervisor.core.forking import Cut, copy_tree, later_calls
 from supervisor.core.ids import child_session_id
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 from supervisor.core.session import replay
 
 SPAWN = "spawn:a:0#1"
@@ -20,7 +20,7 @@ def rows(*entries):
     """Return a tree's entries; a symbol alone is the root's."""
     pairs = [("s", entry) if isinstance(entry, str | e.Event) else entry for entry in entries]
     events = [(session, event_of(event) if isinstance(event, str) else event) for session, event in pairs]
-    return [Row(number, session, event) for number, (session, event) in enumerate(events, start=1)]
+    return [JournalEntry(number, session, event) for number, (session, event) in enumerate(events, start=1)]
 
 
 def begun():

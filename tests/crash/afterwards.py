@@ -138,7 +138,7 @@ def _wrong_approvals(story: Story) -> Iterator[str]:
             yield f"{scenario.words_of(approval)} is {approval.status}, not {status}"
     for line in lines(story.folder, "told"):
         told, kind = line.split()
-        if kind not in ("won", "same"):
+        if kind not in ("accepted", "already"):
             yield f"a wanted decision was refused: {scenario.words_of(known[told])} {kind}"
 
 

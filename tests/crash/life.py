@@ -20,7 +20,7 @@ from live_states import differences
 from nest import tell
 from scenario import record
 
-from supervisor import Approval, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, Verdict, open_supervisor
+from supervisor import Approval, DecisionResult, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, open_supervisor
 from supervisor.runtime import local
 from supervisor.runtime.journal import Journal
 from supervisor.stopping import run_until_stopped
@@ -219,7 +219,7 @@ async def decide_and_finish(job: Job) -> None:
     """Decide what a tree has asked, again if it is decided already, and go on with the tree to its end."""
     async with opened(job) as supervisor:
         (approval,) = supervisor.find_approvals(pending=False)
-        assert (await supervisor.decide(approval.id, _decision(job))).kind in ("won", "same")
+        assert (await supervisor.decide(approval.id, _decision(job))).kind in ("accepted", "already")
     await finish(job)
 
 
@@ -280,7 +280,7 @@ def _decision(job: Job) -> Any:
     return scenario.Approve(by="ana") if job.verdict == "approve" else scenario.Deny(by="bob")
 
 
-def _words(verdict: Verdict) -> list[Any]:
+def _words(verdict: DecisionResult) -> list[Any]:
     return [verdict.kind, verdict.status, verdict.by, verdict.running]
 
 

@@ -26,7 +26,7 @@ def test_a_run_that_waits_for_a_person_is_asked_under_the_same_id_however_often_
 
     decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="approve")
 
-    assert decider.hear()[0] == "won"
+    assert decider.hear()[0] == "accepted"
     assert decider.end() == 0
     assert owner.hear() == "ok"
     assert owner.end() == 0

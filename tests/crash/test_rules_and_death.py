@@ -28,7 +28,7 @@ def test_what_another_process_allows_is_not_asked_by_the_one_that_runs_the_tree(
     owner = nests.begin("own_twice", tmp_path, backend=backend, session="asker")
     assert owner.hear() == "asked"
     decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="always")
-    assert decider.hear()[0] == "won"
+    assert decider.hear()[0] == "accepted"
     assert decider.end() == 0
     assert [owner.hear(), owner.hear()] == ["ok", "ok"]
     assert owner.end() == 0, log_of(tmp_path)

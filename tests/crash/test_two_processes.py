@@ -63,7 +63,7 @@ def test_of_two_processes_that_decide_differently_at_once_one_wins_and_the_other
         yes.tell("go")
         no.tell("go")
         verdicts = [yes.hear(), no.hear()]
-        assert sorted(kind for kind, *_ in verdicts) == ["conflict", "won"]
+        assert sorted(kind for kind, *_ in verdicts) == ["accepted", "conflict"]
         assert verdicts[0][1:] == verdicts[1][1:], "both are told the same: how it was decided, and by whom"
         assert verdicts[0][3] is is_run
     assert [yes.end(), no.end()] == [0, 0], log_of(tmp_path)
@@ -85,7 +85,7 @@ def test_a_decision_made_in_another_process_reaches_the_one_that_runs_the_tree(n
 
     decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="approve")
 
-    assert decider.hear() == ["won", "approved", "ana", True]
+    assert decider.hear() == ["accepted", "approved", "ana", True]
     assert decider.end() == 0
     assert owner.hear() == "ok"
     assert owner.end() == 0
@@ -96,7 +96,7 @@ def test_an_approval_that_is_decided_while_nobody_runs_the_tree_runs_at_the_next
     """The decision is kept, nothing runs; the next process runs the call, the one after that finds it done."""
     assert nests.live("begin_and_leave", tmp_path, backend=backend, session="asker") == 0
     decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="approve")
-    assert decider.hear() == ["won", "approved", "ana", False]
+    assert decider.hear() == ["accepted", "approved", "ana", False]
     assert decider.end() == 0
     assert effects(tmp_path) == {}
 

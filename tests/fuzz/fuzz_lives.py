@@ -213,7 +213,7 @@ def _lose_the_outcome() -> None:
 
 SABOTAGE: dict[str, Callable[[], None]] = {
     "effects": lambda: record("effects", "c1"),
-    "told": lambda: _tell("decided", "nobody", "won"),
+    "told": lambda: _tell("decided", "nobody", "accepted"),
     "index": _lose_the_outcome,
 }
 

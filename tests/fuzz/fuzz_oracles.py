@@ -170,9 +170,9 @@ def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C90
         case "decided", approval, kind:
             made = [each for each in events if getattr(each, "approval", None) == approval]
             ends = tuple(type(each).__name__ for each in made)
-            if kind in ("won", "same", "recorded") and not {"ApprovalDecided", "QuestionAnswered"} & {*ends}:
+            if kind in ("accepted", "already", "recorded") and not {"ApprovalDecided", "QuestionAnswered"} & {*ends}:
                 yield f"lost: a decision on {approval} was {kind}, and is not in the journal"
-            if kind == "gone" and len(ends) < 2:
+            if kind == "closed" and len(ends) < 2:
                 yield f"lost: {approval} was gone, and is still {ends}"
             if kind in ("conflict", "unknown"):
                 yield f"lost: a decision on {approval} was {kind}: {ends}"

@@ -73,7 +73,7 @@ async def test_each_stage_of_a_call_is_in_the_journal_before_the_next_begins():
         approval = await anext(run.approvals())
         seen.append(names(store, run.session)[-1])
         verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-        assert verdict.kind == "won"
+        assert verdict.kind == "accepted"
         await run.outcome()
         assert seen == ["ToolCallRequested", "ToolCallStarted", "ToolCallFinished"]
         order = [name for name in names(store, run.session) if name.startswith(("ToolCall", "Approval"))]
@@ -140,13 +140,13 @@ async def test_the_first_decision_wins_and_every_later_one_is_told():
         asked = (await anext(run.approvals())).id
         decisions = [Approve(by="ana"), Approve(by="bob"), Deny(by="bob"), Approve(by="bob", arguments=_args("y"))]
         verdicts = [await supervisor.decide(asked, decision) for decision in decisions]
-        assert [verdict.kind for verdict in verdicts] == ["won", "same", "conflict", "conflict"]
+        assert [verdict.kind for verdict in verdicts] == ["accepted", "already", "conflict", "conflict"]
         assert {verdict.by for verdict in verdicts} == {"ana"}
         assert len({verdict.decided_at for verdict in verdicts}) == 1
         unknown = await supervisor.decide("nosuch", Deny(by="ana"))
         assert (unknown.kind, unknown.running) == ("unknown", False)
         await run.outcome()
-        assert (await supervisor.decide(asked, Approve(by="eve"))).kind == "same"
+        assert (await supervisor.decide(asked, Approve(by="eve"))).kind == "already"
         assert ran == [("x", 1)]
 
 
@@ -164,8 +164,10 @@ async def test_of_fifty_decisions_at_once_one_wins():
         async with anyio.create_task_group() as tasks:
             for n in range(50):
                 tasks.start_soon(click, supervisor, asked, n)
-        (winner,) = [verdict for verdict, kind in kinds if kind == "won"]
-        assert all(kind == ("same" if verdict == winner else "conflict") for verdict, kind in kinds if kind != "won")
+        (winner,) = [verdict for verdict, kind in kinds if kind == "accepted"]
+        assert all(
+            kind == ("already" if verdict == winner else "conflict") for verdict, kind in kinds if kind != "accepted"
+        )
         assert (await run.result())[0] == ("ok" if winner else "denied")
 
 
@@ -175,7 +177,7 @@ async def test_a_withdrawn_approval_is_gone():
         run = await supervisor.start(deployer, "x")
         asked = (await anext(run.approvals())).id
         await run.cancel()
-        assert (await supervisor.decide(asked, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(asked, Approve(by="ana"))).kind == "closed"
         assert (await run.outcome()).kind == "cancelled"
         assert ran == []
 
@@ -211,7 +213,7 @@ async def test_a_decision_that_cannot_be_committed_does_not_count():
         await anyio.sleep(5)
         assert ran == []
         full.clear()
-        assert (await supervisor.decide(asked, Approve(by="ana"))).kind == "won"
+        assert (await supervisor.decide(asked, Approve(by="ana"))).kind == "accepted"
         assert (await run.result())[0] == "ok"
 
 
@@ -287,7 +289,7 @@ async def test_an_edited_call_runs_with_the_approvers_arguments():
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await anext(run.approvals())).id
-        assert (await supervisor.decide(asked, Approve(by="ana", arguments=_args("y", 3)))).kind == "won"
+        assert (await supervisor.decide(asked, Approve(by="ana", arguments=_args("y", 3)))).kind == "accepted"
         assert (await run.result())[1] == "deployed y"
         assert ran == [("y", 3)]
         assert supervisor.find_approvals(pending=False)[0].arguments == _args("y", 3)
@@ -300,7 +302,7 @@ async def test_whoever_approves_what_another_has_edited_is_told_that_it_is_anoth
         asked = (await anext(run.approvals())).id
         edits = (_args("y", 3), _args("y", 3), None, _args("x", 1))
         kinds = [(await supervisor.decide(asked, Approve(by="ana", arguments=edit))).kind for edit in edits]
-        assert kinds == ["won", "same", "conflict", "conflict"]
+        assert kinds == ["accepted", "already", "conflict", "conflict"]
 
 
 @pytest.mark.parametrize("edit", [{"target": "y"}, {"target": "y", "count": 1, "force": True}, {}])

@@ -299,7 +299,7 @@ async def test_an_open_call_whose_tool_is_gone_blocks(deployed):
     deployed(emits, tools=[effect])
     async with opened(store) as supervisor:
         (asked,) = supervisor.find_approvals()
-        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "won"
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "accepted"
     assert (await blocked(store)).why == "call"
     deployed(emits, tools=[deploy])
     assert await finished(store) == "ok"
@@ -337,7 +337,7 @@ async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
             await run.outcome()
         attempts = names(store, "s").count("AttemptStarted")
         (asked,) = supervisor.find_approvals()
-        assert (await supervisor.decide(asked.id, Deny(by="ana"))).kind == "won"
+        assert (await supervisor.decide(asked.id, Deny(by="ana"))).kind == "accepted"
         assert (await supervisor.send("s", "hello", by="ana")).kind == "kept"
         await anyio.sleep(DAY)
         assert names(store, "s").count("AttemptStarted") == attempts
@@ -371,7 +371,7 @@ async def test_expiry_instants_hold_while_it_is_blocked(deployed):
         (asked,) = supervisor.find_approvals()
         await supervisor.resume("s")
         await anyio.sleep(2 * 3600)
-        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
     deployed(original, approval_expires_in=3600)
     assert "expired" in await finished(store)
     assert effects == ["after"]

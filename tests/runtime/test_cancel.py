@@ -68,7 +68,7 @@ async def test_a_cancel_takes_the_session_and_all_below_it_deepest_first():
         ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
         assert len(ended) == 7
         assert all(parents[session] not in ended[:n] for n, session in enumerate(ended))
-        assert {(await supervisor.decide(approval.id, Approve(by="bob"))).kind for approval in found} == {"gone"}
+        assert {(await supervisor.decide(approval.id, Approve(by="bob"))).kind for approval in found} == {"closed"}
         for view in views:
             calls = events(store, view.id, e.ToolCallRequested)
             assert len(events(store, view.id, (e.ToolCallFinished, e.OperationAbandoned))) == len(calls)
@@ -306,9 +306,9 @@ async def test_of_a_decision_and_a_cancel_at_once_the_call_runs_or_is_withdrawn(
                     tasks.start_soon(act)
             outcome = await run.outcome()
             assert outcome.kind == "cancelled"
-            assert verdicts[0] in ("won", "gone")
+            assert verdicts[0] in ("accepted", "closed")
             assert len(effects) == len(events(store, run.session, e.ToolCallStarted))
-            assert verdicts[0] == "won" or effects == []
+            assert verdicts[0] == "accepted" or effects == []
 
 
 async def test_a_run_that_was_cancelled_may_still_sleep_and_save_while_it_ends():

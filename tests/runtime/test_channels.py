@@ -73,7 +73,7 @@ async def test_a_card_that_cannot_be_posted_goes_to_the_next_channel(broken):
         await anyio.sleep(1)
         assert supervisor.find_approvals()[0].shown == ("second",)
         assert [failed.channel for failed in events(store, run.session, e.CardFailed)] == ["first"]
-        assert (await supervisor.decide(second.posted[0][0], Approve(by="ana"))).kind == "won"
+        assert (await supervisor.decide(second.posted[0][0], Approve(by="ana"))).kind == "accepted"
         assert await run.result() == "ok"
 
 

@@ -10,7 +10,7 @@ from supervisor.checking import Checked, check_replay, read_export
 from supervisor.core import events as e
 from supervisor.core.documents import event_document
 from supervisor.core.errors import InvalidInput
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def test_an_approved_call_is_not_run_by_a_check():
     for row in asked:
         about = {"operation": row.event.operation, "approval": row.event.approval}
         decided = e.ApprovalDecided(at=row.event.at, decision="approve", by="ana", **about)
-        rows.append(Row(rows[-1].position + 1, row.session, decided))
+        rows.append(JournalEntry(rows[-1].position + 1, row.session, decided))
     found = await checked(rows, release, child)
     assert {name: each.verdict for name, each in found.items()} == {"release": "follows", "child": "follows"}
 

@@ -229,7 +229,7 @@ async def test_a_parent_that_cancels_a_child_learns_that_it_was_cancelled():
         reader = run.approvals()
         found = {approval.arguments["target"]: approval for approval in [await anext(reader), await anext(reader)]}
         await anyio.sleep(5)
-        assert (await supervisor.decide(found["a"].id, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(found["a"].id, Approve(by="ana"))).kind == "closed"
         await supervisor.decide(found["b"].id, Approve(by="ana"))
         cause, second = await run.result()
         assert "too slow" in cause

@@ -144,8 +144,8 @@ async def test_a_decision_in_the_instant_of_its_expiry_is_one_or_the_other(early
         asked = await asked_by(run)
         await anyio.sleep((asked.expires_at - asked.created_at).total_seconds() - early)
         verdict = await supervisor.decide(asked.id, Answer("yes", "ana"))
-        assert verdict.kind == ("won" if early == 1.0 else verdict.kind)
-        assert await run.result() == {"won": "yes", "gone": "expired"}[verdict.kind]
+        assert verdict.kind == ("accepted" if early == 1.0 else verdict.kind)
+        assert await run.result() == {"accepted": "yes", "closed": "expired"}[verdict.kind]
         ends = [
             name for name in names(supervisor.store, run.session) if name in ("QuestionAnswered", "ApprovalExpired")
         ]
@@ -176,7 +176,7 @@ async def test_a_chat_word_to_a_sub_agent_decides_what_is_below_it():
         reader = run.approvals()
         asked = {each.arguments["target"]: each for each in [await anext(reader) for _ in range(3)]}
         heard = await supervisor.hear(asked["a"].session, f"yes {asked['own'].id}", "ana", EVER)
-        assert (heard.kind, heard.verdicts[0].kind, len(supervisor.find_approvals())) == ("listed", "unknown", 3)
+        assert (heard.kind, heard.results[0].kind, len(supervisor.find_approvals())) == ("listed", "unknown", 3)
         shown = [each.id for each in asked.values()]
         heard = await supervisor.hear(asked["a"].session, "approve all", "ana", EVER, shown=shown)
         assert [each.id for each in heard.approvals] == [asked["a"].id]

@@ -298,7 +298,7 @@ async def test_a_native_cancellation_of_a_call_neither_loses_it_nor_harms_the_st
         run = await supervisor.start(impatient, session="s")
         approval = await anext(run.approvals())
         assert await run.result() == "ok"
-        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
         assert "OperationAbandoned" in names(store, "s")
         assert effects == ["after"]
 

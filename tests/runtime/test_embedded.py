@@ -34,7 +34,7 @@ async def test_a_decision_runs_the_call_where_the_agent_is_declared(kind, tmp_pa
     approval = await _left_waiting(store)
     async with opened(store) as supervisor:
         verdict = await supervisor.decide(approval, Approve(by="ana"))
-        assert (verdict.kind, verdict.running) == ("won", True)
+        assert (verdict.kind, verdict.running) == ("accepted", True)
         assert (await supervisor.outcome("s")).value == "prod"
     assert effects == ["prod"]
 
@@ -48,7 +48,7 @@ async def test_the_same_decision_again_runs_what_nobody_ran():
             assert not (await supervisor.decide(approval, Approve(by="ana"))).running
     async with opened(store) as supervisor:
         verdict = await supervisor.decide(approval, Approve(by="ana"))
-        assert (verdict.kind, verdict.running) == ("same", True)
+        assert (verdict.kind, verdict.running) == ("already", True)
         assert (await supervisor.outcome("s")).value == "prod"
 
 
@@ -59,7 +59,7 @@ async def test_a_program_without_the_agent_records_and_says_that_nobody_runs_it(
     with knowing_no_agents():
         async with opened(store) as supervisor:
             verdict = await supervisor.decide(approval, Deny(by="ana"))
-            assert (verdict.kind, verdict.running) == ("won", False)
+            assert (verdict.kind, verdict.running) == ("accepted", False)
             assert not (await supervisor.send("s", "hello")).running
             assert supervisor.get_session("s").owner is None
     assert effects == []

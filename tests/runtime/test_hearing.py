@@ -8,7 +8,7 @@ from scenes import deploy, effects, events, opened
 
 from supervisor import Answer, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent
 from supervisor.core import events as e
-from supervisor.core.people import People, Person, Reservation
+from supervisor.core.people import ApproverRule, People, Person
 
 pytestmark = pytest.mark.anyio
 EVER = datetime.max.replace(tzinfo=UTC)
@@ -75,7 +75,7 @@ async def test_a_word_decides_what_alone_waits_and_was_shown(text, kind):
         run = await supervisor.start(deploys, ["a"], session="s")
         (approval,) = await shown(supervisor, "s", 1)
         heard = await supervisor.hear("s", text, "ana", EVER)
-        assert (heard.kind, heard.approvals[0].id, heard.verdicts[0].by) == ("decided", approval.id, "ana")
+        assert (heard.kind, heard.approvals[0].id, heard.results[0].by) == ("decided", approval.id, "ana")
         assert await run.result() == [kind]
         assert events(supervisor.store, "s", e.MessageReceived) == []
 
@@ -93,7 +93,7 @@ async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
             assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [approval.id])
         assert supervisor.find_approvals() == [approval]
         heard = await supervisor.hear("s", f"yes {approval.id}", "ana", posted - timedelta(seconds=1))
-        assert heard.verdicts[0].kind == "won"
+        assert heard.results[0].kind == "accepted"
         assert await run.result() == ["ok"]
 
 
@@ -117,13 +117,13 @@ async def test_of_several_a_bare_word_decides_none_and_an_id_decides_one():
         first, second = [each for each in await shown(supervisor, "s", 2) if each.session == "s"]
         (elsewhere,) = [each for each in await shown(supervisor, "t", 1) if each.session == "t"]
         heard = await supervisor.hear("s", "yes", "ana", EVER)
-        assert (heard.kind, heard.verdicts, [each.id for each in heard.approvals]) == (
+        assert (heard.kind, heard.results, [each.id for each in heard.approvals]) == (
             "listed",
             (),
             [first.id, second.id],
         )
         heard = await supervisor.hear("s", f"yes {elsewhere.id}", "ana", EVER)
-        assert (heard.kind, heard.verdicts[0].kind) == ("listed", "unknown")
+        assert (heard.kind, heard.results[0].kind) == ("listed", "unknown")
         assert len(supervisor.find_approvals()) == 3
         await supervisor.hear("s", f"no {second.id}", "ana", EVER)
         await supervisor.hear("s", "yes", "ana", EVER)
@@ -140,7 +140,7 @@ async def test_approve_all_is_on_what_waits_now():
         await shown(supervisor, child, 2)
         heard = await supervisor.hear("s", "approve all", "ana", EVER)
         assert sorted(each.arguments["target"] for each in heard.approvals) == ["a", "b"]
-        assert {verdict.kind for verdict in heard.verdicts} == {"won"}
+        assert {verdict.kind for verdict in heard.results} == {"accepted"}
         (third,) = [await anext(supervisor.approvals())]
         assert (third.arguments, sorted(effects)) == ({"target": "c"}, ["a", "b"])
         await supervisor.hear("s", f"no {third.id}", "ana", EVER)
@@ -194,10 +194,10 @@ async def test_what_waits_for_others_does_not_count():
     """A4: nobody decides what is not theirs, by whatever word; and only who may, allows tools for a session."""
     async with opened(channels=[Wall()]) as supervisor:
         ana, bob = Person(name="ana", roles=("approver",)), Person(name="bob")
-        supervisor.people = People([ana, bob], [Reservation(approvers=("zoe",), agent="another")])
+        supervisor.people = People([ana, bob], [ApproverRule(approvers=("zoe",), agent="another")])
         run = await supervisor.start(deploys, ["a"], session="s", requester="zoe")
         (approval,) = await shown(supervisor, "s", 1)
-        assert (await supervisor.hear("s", "approve all", "bob", EVER)).verdicts == ()
+        assert (await supervisor.hear("s", "approve all", "bob", EVER)).results == ()
         with pytest.raises(NotEntitled):
             await supervisor.hear("s", f"yes {approval.id}", "bob", EVER)
         assert supervisor.find_approvals() == [approval]
@@ -212,16 +212,16 @@ async def test_yes_answers_a_question_of_yes_or_no_and_nothing_else_is_an_answer
         run = await supervisor.start(asks, "hi", session="s")
         await shown(supervisor, "s", 1)
         assert (await supervisor.hear("s", "approve", "ana", EVER)).kind == "listed"
-        assert (await supervisor.hear("s", "yes", "ana", EVER)).verdicts[0].kind == "won"
+        assert (await supervisor.hear("s", "yes", "ana", EVER)).results[0].kind == "accepted"
         (why,) = await shown(supervisor, "s", 2)
         heard = await supervisor.hear("s", "because", "ana", EVER)
-        assert (heard.kind, heard.receipt.kind, heard.receipt.waiting_for[0].id) == ("sent", "kept", why.id)
+        assert (heard.kind, heard.sent.kind, heard.sent.waiting_for[0].id) == ("sent", "kept", why.id)
         for word in ("yes", "approve all", "approve all for session"):
             heard = await supervisor.hear("s", word, "ana", EVER)
             assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [why.id])
         await supervisor.decide(why.id, Answer("so", "ana"))
         assert await run.result() == "Truesobecause"
-        assert (await supervisor.hear("s", "no", "ana", EVER)).receipt.kind == "begun"
+        assert (await supervisor.hear("s", "no", "ana", EVER)).sent.kind == "begun"
 
 
 async def test_whoever_says_something_has_a_name():

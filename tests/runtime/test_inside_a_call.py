@@ -69,7 +69,7 @@ async def test_a_store_in_memory_is_the_process_own(monkeypatch):
     """Nobody else's decisions are in it: a program under test may run as a supervised call."""
     monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
     async with opened(MemoryStore()) as supervisor:
-        assert (await supervisor.decide(await ask(supervisor), Approve(by="ana"))).kind == "won"
+        assert (await supervisor.decide(await ask(supervisor), Approve(by="ana"))).kind == "accepted"
 
 
 async def test_a_child_of_the_owner_speaks_for_nobody(tmp_path):

@@ -105,7 +105,7 @@ async def test_a_plan_that_is_refused_half_way_leaves_nothing():
             await supervisor._runner.journal.append(lambda view: [("s", withdrawal), ("s", withdrawal)])
         assert [row.position for row in store.rows(0)] == before
         assert supervisor._runner.journal.states["s"] == replayed(store, "s")
-        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "won"
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "accepted"
         assert await run.result() == "ok"
 
 

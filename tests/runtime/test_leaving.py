@@ -379,7 +379,7 @@ async def test_a_command_that_waits_for_the_store_as_the_supervisor_is_left_is_c
                 await anyio.sleep(1)
                 others.start_soon(_let_go, store)
                 scope.cancel()
-    assert told == ["won"]
+    assert told == ["accepted"]
     assert names(store, "s")[-1] == "ApprovalDecided"
 
 

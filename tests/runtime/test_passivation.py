@@ -88,7 +88,7 @@ async def test_a_decision_at_any_instant_around_a_passivation_is_never_lost(targ
             for _ in range(n % 5):
                 await anyio.lowlevel.checkpoint()
             for approval in found:
-                assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "won"
+                assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "accepted"
             with anyio.fail_after(100):
                 assert await run.result() in ("ok", ["ok"] * 3)
         assert len(effects) == len(found)
@@ -216,7 +216,7 @@ async def test_a_cancel_ends_what_sleeps():
         ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
         assert ended[-1] == run.session
         assert [names(store, view.id).count("AttemptStarted") for view in supervisor.find_sessions()] == [1] * 4
-        assert [(await supervisor.decide(approval.id, Approve(by="ana"))).kind for approval in found] == ["gone"] * 3
+        assert [(await supervisor.decide(approval.id, Approve(by="ana"))).kind for approval in found] == ["closed"] * 3
 
 
 async def test_a_passivated_run_is_still_asleep_after_a_restart():

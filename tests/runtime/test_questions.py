@@ -95,7 +95,7 @@ async def test_an_answer_is_what_the_agent_is_given(asks, value, result):
         question = await asked_by(run)
         assert (question.kind, question.tool, question.arguments, question.options) == ("question", "", None, ())
         verdict = await supervisor.decide(question.id, Answer(value, by="ana"))
-        assert (verdict.kind, verdict.status, verdict.by) == ("won", "answered", "ana")
+        assert (verdict.kind, verdict.status, verdict.by) == ("accepted", "answered", "ana")
         assert await run.result() == result
         (answered,) = supervisor.find_approvals(pending=False)
         assert (answered.status, answered.decision, answered.answer) == ("answered", "answer", value)
@@ -147,7 +147,7 @@ async def test_the_first_answer_wins_and_every_later_one_is_told():
         question = (await asked_by(run)).id
         decisions = [Answer("staging", "ana"), Answer("staging", "bob"), Answer("production", "bob"), Deny(by="bob")]
         verdicts = [await supervisor.decide(question, decision) for decision in decisions]
-        assert [verdict.kind for verdict in verdicts] == ["won", "same", "conflict", "conflict"]
+        assert [verdict.kind for verdict in verdicts] == ["accepted", "already", "conflict", "conflict"]
         assert {verdict.by for verdict in verdicts} == {"ana"}
         assert (await supervisor.decide("nosuch", Answer("x", "ana"))).kind == "unknown"
 
@@ -211,7 +211,7 @@ async def test_a_cancel_withdraws_the_question():
         await supervisor.cancel(run.session, by="ana")
         assert (await run.outcome()).kind == "cancelled"
         verdict = await supervisor.decide(question.id, Answer("staging", "ana"))
-        assert (verdict.kind, verdict.status) == ("gone", "withdrawn")
+        assert (verdict.kind, verdict.status) == ("closed", "withdrawn")
 
 
 async def test_a_scope_of_the_agents_own_gives_a_question_up_once_and_for_all():
@@ -246,7 +246,7 @@ async def test_a_question_that_expires_raises_the_same_in_every_attempt():
         assert store.get_session(run.session).is_asleep
         await anyio.sleep(DAY / 2 + 1)
         assert store.get_approval(first.id).status == "expired"
-        assert (await supervisor.decide(first.id, Answer("late", "ana"))).kind == "gone"
+        assert (await supervisor.decide(first.id, Answer("late", "ana"))).kind == "closed"
         (second,) = supervisor.find_approvals()
         await anyio.sleep(DAY / 2)  # another attempt finds the expiry in its journal
         await supervisor.decide(second.id, Answer("in time", "ana"))
@@ -265,7 +265,7 @@ async def test_whoever_decides_too_late_notes_that_it_was_too_late():
     async with opened(store) as elsewhere:
         await anyio.sleep(2 * DAY)
         verdict = await elsewhere.decide(question.id, Answer("late", "ana"))
-        assert (verdict.kind, verdict.status) == ("gone", "expired")
+        assert (verdict.kind, verdict.status) == ("closed", "expired")
         (resumed,) = await elsewhere.resume(run.session)
         reader = resumed.approvals()
         await elsewhere.decide((await anext(reader)).id, Answer("in time", "ana"))
@@ -273,7 +273,7 @@ async def test_whoever_decides_too_late_notes_that_it_was_too_late():
     assert names(store, run.session).count("ApprovalExpired") == 1
 
 
-@pytest.mark.parametrize(("early", "kind"), [(1, "won"), (0, "gone"), (-1, "gone")])
+@pytest.mark.parametrize(("early", "kind"), [(1, "accepted"), (0, "closed"), (-1, "closed")])
 async def test_at_the_instant_of_the_expiry_it_has_expired(monkeypatch, early, kind):
     """A10: to the microsecond; a decision in the one before still counts."""
     store = MemoryStore()
@@ -302,7 +302,7 @@ async def test_an_agents_approvals_expire_into_a_denial():
             approval = await asked_by(run)
             assert await run.result() == ["denied", "expired", "none"]
             assert store.get_approval(approval.id).status == "expired"
-            assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "gone"
+            assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
 
 
 @pytest.mark.parametrize(("unattended", "reason"), [("deny", "denied"), ("approve", "denied")])

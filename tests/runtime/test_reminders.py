@@ -6,7 +6,7 @@ from scenes import events, opened
 
 from supervisor import Approve, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent, open_supervisor, tool
 from supervisor.core import events as e
-from supervisor.core.people import People, Person, Reservation
+from supervisor.core.people import ApproverRule, People, Person
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -93,7 +93,7 @@ async def test_whom_it_was_escalated_to_may_decide_it():
     """A4: who was no approver of it before, and from then on; once, not for good."""
     async with opened(channels=[Wall()], **OPTIONS) as supervisor:
         people = [Person(name="ops", roles=("approver",))]
-        supervisor.people = People(people, [Reservation(approvers=("zoe",), agent="deploys")])
+        supervisor.people = People(people, [ApproverRule(approvers=("zoe",), agent="deploys")])
         run = await supervisor.start(deploys)
         approval = await anext(run.approvals())
         await anyio.sleep(1.5 * HOUR)

@@ -436,7 +436,9 @@ async def test_an_agent_that_changed_is_blocked_and_runs_nothing(changed, is_dec
             await run.outcome()
         assert caught.value.block.why == "path"
         assert supervisor.get_session("s").status == "blocked"
-        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == ("same" if is_decided else "won")
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == (
+            "already" if is_decided else "accepted"
+        )
     assert effects == ["first"]
     bodies.append(original)
     async with opened(killed) as supervisor:
@@ -555,7 +557,7 @@ async def test_a_waiting_run_that_is_killed_many_times_is_not_abandoned():
         store = killed
     async with opened(store) as supervisor:
         (run,) = await supervisor.resume("s")
-        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "won"
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "accepted"
         assert await run.result() == "ok"
 
 
@@ -594,7 +596,7 @@ async def test_opening_runs_nothing_and_a_decision_is_kept_for_whoever_does():
     with knowing_no_agents():
         async with opened(store) as supervisor:
             verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-            assert (verdict.kind, verdict.running) == ("won", False)
+            assert (verdict.kind, verdict.running) == ("accepted", False)
             await anyio.sleep(100)
             assert effects == []
             assert supervisor.get_session("s").outcome is None
@@ -621,7 +623,7 @@ async def test_one_process_at_a_time_owns_a_tree(tmp_path):
         with pytest.raises(TreeOwned):
             await other.resume("s")
         assert await other.resume() == []
-        assert (await other.decide(approval.id, Approve(by="ana"))).kind == "won"
+        assert (await other.decide(approval.id, Approve(by="ana"))).kind == "accepted"
         assert await run.result() == "ok"
     assert effects == ["x"]
 

@@ -140,7 +140,7 @@ async def test_a_sub_agent_that_failed_is_retried_on_its_own_session_and_a_cance
         run = await supervisor.retry("s")
         again = await anext(run.approvals())
         assert (again.session, again.id == asked.id) == (asked.session, False)
-        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
         await supervisor.decide(again.id, Approve(by="ana"))
         assert await run.result() == ["one", "sibling"]
         assert len(supervisor.find_sessions()) == 3

@@ -12,6 +12,7 @@ from scenes import events, opened
 
 from supervisor import (
     Approve,
+    ApproverRule,
     Channel,
     Context,
     InvalidInput,
@@ -19,7 +20,6 @@ from supervisor import (
     NotEntitled,
     People,
     Person,
-    Reservation,
     Terminal,
     ToolCall,
     agent,
@@ -166,7 +166,7 @@ async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
         ]
         now = supervisor.get_approval(approval.id)
     assert got == [("eve", PLANTED if value == MASK else value, {"keys": [PLANTED]})]
-    kept = "same" if value == MASK else "conflict"
+    kept = "already" if value == MASK else "conflict"
     assert again == [kept, "conflict", "conflict", kept]
     assert now.arguments == {"user": "eve", "token": value and MASK, "settings": MASK}
 
@@ -206,11 +206,11 @@ async def test_a_deny_of_what_is_not_secret_still_denies():
         assert await (await supervisor.start(caller)).result() == "denied"
 
 
-@pytest.mark.parametrize(("pattern", "kind"), [('{"token":"x"}', "refused"), ('{"user":"eve"}', "won")])
+@pytest.mark.parametrize(("pattern", "kind"), [('{"token":"x"}', "refused"), ('{"user":"eve"}', "accepted")])
 async def test_a_reservation_that_speaks_of_a_secret_holds(pattern, kind):
     """A4, A5: whether it is met cannot be seen by then, so only those decide whom it names."""
     persons = [Person(name=name, roles=("approver",), tokens=()) for name in ("ana", "cleo")]
-    people = People(persons, [Reservation(approvers=("cleo",), rule=ask_for(login, pattern))])
+    people = People(persons, [ApproverRule(approvers=("cleo",), rule=ask_for(login, pattern))])
     async with opened(people=people) as supervisor:
         run = await supervisor.start(visitor, "go")
         approval = await anext(run.approvals())

@@ -47,7 +47,7 @@ async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path)
                 asked = await anext(run.approvals())
                 if forbids:
                     await there.add_rule(deny(deploy), by="ben")
-                assert (await there.decide(asked.id, Approve(by="ana"))).kind == "won"
+                assert (await there.decide(asked.id, Approve(by="ana"))).kind == "accepted"
                 assert await run.result() == ("denied" if forbids else "ok")
     assert effects == ["a", "a"]
 

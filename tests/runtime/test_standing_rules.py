@@ -105,8 +105,8 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
         async with anyio.create_task_group() as tasks:
             for scope in ["once", "session", "always"] * 5:
                 tasks.start_soon(click, supervisor, asked, scope)
-        ((winner, won),) = [(scope, verdict) for scope, verdict in verdicts if verdict.kind == "won"]
-        assert all(verdict.kind in ("won", "same") for scope, verdict in verdicts if scope == winner)
+        ((winner, won),) = [(scope, verdict) for scope, verdict in verdicts if verdict.kind == "accepted"]
+        assert all(verdict.kind in ("accepted", "already") for scope, verdict in verdicts if scope == winner)
         assert all(verdict.kind == "conflict" for scope, verdict in verdicts if scope != winner)
         assert {verdict.rule for _, verdict in verdicts} == {won.rule}
         assert [rule.id for rule in supervisor.rules()] == ([] if winner == "once" else [won.rule])
@@ -130,7 +130,7 @@ async def test_another_pattern_is_another_decision():
         patterns = [exact, prefix, None, exact]
         decisions = [Approve(by="ana", scope="always", pattern=pattern) for pattern in patterns]
         kinds = [(await supervisor.decide(asked.id, decision)).kind for decision in decisions]
-    assert kinds == ["won", "conflict", "same", "same"]
+    assert kinds == ["accepted", "conflict", "already", "already"]
 
 
 async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
@@ -171,7 +171,7 @@ async def test_a_deny_that_comes_while_a_call_is_asked_wins_over_its_approval():
         run, _, asked = await first_asked(supervisor, ["production"])
         await supervisor.add_rule(deny(deploy, PRODUCTION), by="ben")
         assert len(supervisor.find_approvals()) == 1
-        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "won"
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "accepted"
         assert (await run.result(), effects) == (["denied"], [])
 
 

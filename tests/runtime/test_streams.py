@@ -53,7 +53,7 @@ async def test_the_inbox_tells_of_an_approval_that_the_agent_itself_gave_up():
         with anyio.fail_after(60):
             told = await anext(inbox)
         assert (told.id, told.status) == (asked.id, "withdrawn")
-        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
 
 
 async def test_who_watches_a_journal_is_told_its_end_although_the_supervisor_is_left():

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +67,7 @@ async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_bef
     store = MemoryStore()
     store.open()
     store.begin()
-    store.write([Row(number, "s", event) for number, event in enumerate(kept, 1)])
+    store.write([JournalEntry(number, "s", event) for number, event in enumerate(kept, 1)])
     store.commit()
 
     async with open_supervisor(store) as supervisor:

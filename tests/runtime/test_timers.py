@@ -228,7 +228,7 @@ async def test_whether_a_block_expired_is_the_same_in_a_re_run(decide_after):
         approval = await anext(run.approvals())
         await anyio.sleep(decide_after)
         verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-        assert verdict.kind == ("won" if decide_after < 20 else "gone")
+        assert verdict.kind == ("accepted" if decide_after < 20 else "closed")
         await anyio.sleep(1)
     for _ in range(3):
         async with opened(store) as supervisor:
@@ -260,7 +260,7 @@ async def test_a_passivated_block_is_woken_when_its_time_is_over():
         assert sessions_in_memory(supervisor) == set()
         assert await run.result() is True
         assert_took(started, 7 * DAY, 7 * DAY + 1)
-        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
     assert effects == []
 
 

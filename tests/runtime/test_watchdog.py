@@ -91,7 +91,7 @@ async def test_a_hung_step_beside_a_pending_approval_stalls():
         run = await supervisor.start(both)
         approval = await anext(run.approvals())
         assert (await run.outcome()).kind == "stalled"
-        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "gone"
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
 
 
 async def test_heartbeats_keep_an_agent_alive():
@@ -192,10 +192,10 @@ async def test_a_stall_and_an_approval_at_the_same_instant_are_never_both(offset
         await anyio.sleep_until(started + 60 + offset)
         verdict = await supervisor.decide(approval.id, Approve(by="ana"))
         outcome = await run.outcome()
-        if verdict.kind == "won":
+        if verdict.kind == "accepted":
             assert (outcome.kind, effects) in (("succeeded", ["touched"]), ("stalled", []))
         else:
-            assert (verdict.kind, outcome.kind, effects) == ("gone", "stalled", [])
+            assert (verdict.kind, outcome.kind, effects) == ("closed", "stalled", [])
 
 
 async def test_a_stall_followed_by_a_cancel_while_unwinding_stays_a_stall():

@@ -9,7 +9,7 @@ from pathlib import Path
 import preloaded
 from msgspec import Raw
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.rules import Rule
 
@@ -60,7 +60,7 @@ def cancelled(origin="a"):
 def rows(store, *entries):
     """Give entries the positions that follow what is committed."""
     last = store.last_position()
-    return [Row(last + n, session, event) for n, (session, event) in enumerate(entries, 1)]
+    return [JournalEntry(last + n, session, event) for n, (session, event) in enumerate(entries, 1)]
 
 
 def append(store, *entries):

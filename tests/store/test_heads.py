@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Raw
 from store_stories import append, asked, at, created, decided, everything, finished, rows, started
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.rules import allow
 from supervisor.store import heads
@@ -123,7 +123,7 @@ hostile = st.one_of(
 def test_whatever_an_entry_says_it_is_put_together_as_it_was(store, events):
     """Byte for byte, but for the order of its fields, whatever an agent or a person wrote into it."""
     assert store.begin()
-    cut = [store._heads.cut(Row(1, "a", event)) for event in events]
+    cut = [store._heads.cut(JournalEntry(1, "a", event)) for event in events]
     store.commit()
     for event, (number, approval, rest) in zip(events, cut, strict=True):
         body = store._heads.join(number, approval, rest)

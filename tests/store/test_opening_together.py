@@ -9,7 +9,7 @@ import preloaded
 CRASH = """
 import os, signal, sys
 from datetime import UTC, datetime
-from supervisor import Row, SqliteStore
+from supervisor import JournalEntry, SqliteStore
 from supervisor.core.events import SessionCreated
 store = SqliteStore(sys.argv[1])
 store.open()
@@ -17,7 +17,7 @@ first = store.last_position()
 fact = dict(at=datetime.now(UTC), agent="m:a", file=None, path=("a",), requester="ann", cwd="x" * 2000)
 assert store.begin()
 names = [f"s{first}-{n}" for n in range(3000)]
-store.write([Row(first + n, name, SessionCreated(root=name, **fact)) for n, name in enumerate(names, 1)])
+store.write([JournalEntry(first + n, name, SessionCreated(root=name, **fact)) for n, name in enumerate(names, 1)])
 store.commit()
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -9,7 +9,7 @@ import stat
 import pytest
 from store_stories import append, asked, created, decided, everything, finished, python, started
 
-from supervisor.abc import Row
+from supervisor.abc import JournalEntry
 from supervisor.core.errors import InvalidInput, NotFound, StoreDied, StoreRefused, StoreUnreadable
 from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.store import schema
@@ -298,7 +298,7 @@ def test_a_value_that_no_store_can_hold_fails_its_caller_and_the_store_goes_on(p
         with pytest.raises(InvalidInput):
             read(value)
     assert store.begin()
-    for write in (lambda: store.claim(value), lambda: store.write([Row(2**70, "a", decided())])):
+    for write in (lambda: store.claim(value), lambda: store.write([JournalEntry(2**70, "a", decided())])):
         with pytest.raises(StoreRefused):
             write()
     store.rollback()

@@ -10,6 +10,7 @@ from supervisor import (
     Approval,
     Approve,
     Context,
+    DecisionResult,
     Deny,
     MemoryStore,
     Outcome,
@@ -22,7 +23,6 @@ from supervisor import (
     ToolContext,
     ToolResult,
     ToolSpec,
-    Verdict,
     agent,
     open_supervisor,
     shell,
@@ -157,7 +157,9 @@ async def main(anybodys: AgentSpec[..., int], unknown: AgentSpec[Any, Any], some
         assert_type(run.is_finished, bool)
         async for approval in run.approvals():
             assert_type(approval, Approval)
-            assert_type(await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": "/"})), Verdict)
+            assert_type(
+                await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": "/"})), DecisionResult
+            )
             await supervisor.decide(approval.id, Deny(by="ana", reason="no"))
         assert_type(await (await supervisor.start(anybodys, 3)).result(), int)
         assert_type(await (await supervisor.start(unknown, *(), session="a")).result(), Any)

@@ -8,7 +8,7 @@ import anyio
 import httpx
 import served_agents
 
-from supervisor import MemoryStore, People, Person, Reservation, TokenHash, ask_for, open_supervisor
+from supervisor import ApproverRule, MemoryStore, People, Person, TokenHash, ask_for, open_supervisor
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.site import Site, make_app
 from supervisor.core.people import hash_token
@@ -31,8 +31,8 @@ EVERYBODY = People(
         person("late", "operator", until=datetime.now(UTC) - timedelta(seconds=1)),
     ],
     [
-        Reservation(approvers=("cleo",), agent="chief"),
-        Reservation(approvers=("ana", "cleo"), rule=ask_for("note", '{"text": "secret"}')),
+        ApproverRule(approvers=("cleo",), agent="chief"),
+        ApproverRule(approvers=("ana", "cleo"), rule=ask_for("note", '{"text": "secret"}')),
     ],
 )
 

@@ -86,7 +86,7 @@ async def test_the_first_decision_wins_and_the_second_is_told_who_made_it(first,
         answer = await client.post(f"/api/approvals/{asked.id}/decision", json=second)
         assert answer.status_code == status
         if status == 409:
-            assert answer.json()["verdict"]["by"] == "ana"
+            assert answer.json()["result"]["by"] == "ana"
         assert (await client.post("/api/approvals/none/decision", json={"decision": "deny"})).status_code == 404
 
 
@@ -114,11 +114,11 @@ async def test_words_decide_for_who_may_and_everything_else_needs_an_operator():
         path = f"/api/sessions/{asked.session}/messages"
         assert (await ana.post(path, json={"text": "do NOT run that"})).status_code == 403
         heard = (await olga.post(path, json={"text": "do NOT run that"})).json()
-        assert (heard["kind"], heard["receipt"]["kind"]) == ("sent", "kept")
-        assert [each["id"] for each in heard["receipt"]["waiting_for"]] == [asked.id]
+        assert (heard["kind"], heard["sent"]["kind"]) == ("sent", "kept")
+        assert [each["id"] for each in heard["sent"]["waiting_for"]] == [asked.id]
         assert here.supervisor.get_approval(asked.id).status == "pending"
         heard = (await ana.post(path, json={"text": f"no {asked.id}"})).json()
-        assert (heard["kind"], heard["verdicts"][0]["kind"]) == ("decided", "won")
+        assert (heard["kind"], heard["results"][0]["kind"]) == ("decided", "accepted")
         assert here.supervisor.get_approval(asked.id).by == "ana"
         assert (await ana.post(path, json={"text": "yes"})).status_code == 403
 
@@ -224,7 +224,7 @@ async def test_numbers_for_prometheus_say_what_waits():
         text = (await client.get("/metrics")).text
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         assert values["supervisor_approvals_pending"] == "1"
-        assert values['supervisor_decisions_total{verdict="won"}'] == "2"
+        assert values['supervisor_decisions_total{result="accepted"}'] == "2"
         assert values['supervisor_http_requests_total{method="POST",status="200"}'] == "2"
 
 

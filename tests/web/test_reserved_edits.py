@@ -55,4 +55,4 @@ async def test_an_edit_into_what_is_reserved_is_refused_and_the_call_stays_open(
         assert here.supervisor.get_approval(asked.id).status == "pending"
         refused = [row.event for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
         assert {(each.by, each.approval) for each in refused} == {("bob", asked.id)}
-        assert (await here.supervisor.decide(asked.id, Approve(by="ana", arguments=SECRET))).kind == "won"
+        assert (await here.supervisor.decide(asked.id, Approve(by="ana", arguments=SECRET))).kind == "accepted"

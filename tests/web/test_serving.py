@@ -24,7 +24,7 @@ def test_whoever_comes_back_finds_what_is_asked_and_approves_it(daemon, tmp_path
         until(lambda: [each for each in pending_of(client, "shopping") if each["id"] != first["id"]])
         assert file.read_text() == "bread\n"
         answer = client.post("/api/sessions/shopping/approve")
-        assert (answer.status_code, answer.json()["kind"]) == (200, "won")
+        assert (answer.status_code, answer.json()["kind"]) == (200, "accepted")
         view = until(lambda: (v := client.get("/api/sessions/shopping").json())["outcome"] and v)
     assert (view["status"], view["outcome"]["value"]) == ("completed", "noted bread, noted milk")
     assert file.read_text() == "bread\nmilk\n"

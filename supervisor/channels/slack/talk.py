@@ -37,7 +37,7 @@ from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError
 from supervisor.core.people import Person
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 from supervisor.core.values import SessionView
 from supervisor.core.visible import visible
 from supervisor.core.words import read_word
@@ -139,9 +139,9 @@ class Talk:
     async def _reply(self, supervisor: Supervisor, session: str, words: Words, person: Person) -> str | None:
         shown_before = _shown_before(supervisor, session, words)
         heard = await supervisor.hear(session, words.text, person.name, shown_before, channel="slack")
-        if heard.receipt is None:
+        if heard.sent is None:
             return "\n".join(heard_lines(heard, datetime.now().astimezone()))
-        waits = [f"{summary(approval)} ({approval.id})" for approval in heard.receipt.waiting_for]
+        waits = [f"{summary(approval)} ({approval.id})" for approval in heard.sent.waiting_for]
         return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
 
     def knows(self, supervisor: Supervisor, words: Words) -> bool:
@@ -244,7 +244,7 @@ class Talk:
             self._followed.pop(longest).scope.cancel()
 
     async def _tell_one(
-        self, web: SlackWeb, session: str, row: Row, told: set[str] | None, following: _Following
+        self, web: SlackWeb, session: str, row: JournalEntry, told: set[str] | None, following: _Following
     ) -> set[str] | None:
         """Tell what an entry says, unless it was told; returns what was told before, if it had to be looked for."""
         if (text := words_of(row)) is None:
@@ -339,7 +339,7 @@ def said_at_of(words: Words) -> datetime:
     return datetime.fromtimestamp(float(words.message), UTC)
 
 
-def words_of(row: Row) -> str | None:
+def words_of(row: JournalEntry) -> str | None:
     """Return what an entry of a journal says to people, None for the others."""
     match row.event:
         case e.MessageSent(text=text):

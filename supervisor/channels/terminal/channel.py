@@ -203,7 +203,7 @@ class Terminal(Channel):
             self._desk.message = visible(str(error))
             return
         self._desk.remove(action.approval, anyio.current_time())
-        if verdict.kind not in ("won", "recorded"):
+        if verdict.kind not in ("accepted", "recorded"):
             self.say(f"! {told(verdict, _now())} [{action.approval}]", "bold red")
 
     def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:

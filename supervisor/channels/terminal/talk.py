@@ -17,13 +17,13 @@ import msgspec
 
 from supervisor.abc import Supervisor
 from supervisor.channels.cards import GUTTER, headline, heard_lines, summary
-from supervisor.channels.replies import receipt_text
+from supervisor.channels.replies import send_text
 from supervisor.channels.terminal.line import PASTED, Line
 from supervisor.core.activity import Activity
 from supervisor.core.events import CardPosted
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
-from supervisor.core.words import Heard
+from supervisor.core.words import ChatResult
 
 NOTING: Final = 5.0
 
@@ -86,16 +86,16 @@ async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: 
                 return
 
 
-def reply_lines(said: Say, heard: Heard, now: datetime) -> list[str]:
+def reply_lines(said: Say, heard: ChatResult, now: datetime) -> list[str]:
     """Return what was said, and what became of it."""
     first, *more = visible(said.text.strip(), lines=True).split("\n")
     lines = [f"> {first}", *(f"  {GUTTER}{line}" for line in more)]
-    if heard.receipt is None:
+    if heard.sent is None:
         return lines + [f"  {line}" for line in heard_lines(heard, now)]
-    lines.append(f"  {visible(said.session)} {receipt_text(heard.receipt)}")
-    if heard.receipt.waiting_for:
+    lines.append(f"  {visible(said.session)} {send_text(heard.sent)}")
+    if heard.sent.waiting_for:
         lines.append("  It waits for a person first:")
-        lines += [f"    {each.id}  {headline(each)}: {summary(each)}" for each in heard.receipt.waiting_for]
-    if not heard.receipt.running:
+        lines += [f"    {each.id}  {headline(each)}: {summary(each)}" for each in heard.sent.waiting_for]
+    if not heard.sent.running:
         lines.append("  The message is kept until it is run again, which a daemon does by itself.")
     return lines

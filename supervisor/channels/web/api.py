@@ -20,9 +20,10 @@ from supervisor.channels.web.schemas import (
     ApprovalQuery,
     ApproveBody,
     CancelBody,
+    ChatResultDocument,
     DecisionBody,
+    DecisionResultDocument,
     EventDocument,
-    HeardDocument,
     MessageBody,
     MessageDocument,
     PageQuery,
@@ -30,22 +31,21 @@ from supervisor.channels.web.schemas import (
     SessionQuery,
     StartBody,
     Started,
-    VerdictDocument,
     page_of,
 )
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.documents import (
     approval_document,
+    chat_document,
+    decision_document,
     event_document,
-    heard_document,
     session_document,
-    verdict_document,
 )
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotFound, TreeOwned
-from supervisor.core.values import Answer, Approve, Decision, Deny, SessionView, Verdict
+from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny, SessionView
 
-_STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
+_STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
 _GOES_WITH: Final = {"approve": {"scope", "pattern", "arguments"}, "deny": {"reason"}, "answer": {"value"}}
 """What a decision may say beside its word; null is as good as nothing."""
@@ -109,7 +109,7 @@ async def send_message(call: Call) -> Response:
     shown = call.site.shown.to(name) if body.shown_before is None else None
     heard = await call.supervisor.hear(session, body.text, name, seen_at, shown=shown)
     call.show(*heard.approvals, *heard.not_shown)
-    return document(heard_document(heard))
+    return document(chat_document(heard))
 
 
 async def cancel_session(call: Call) -> Response:
@@ -181,8 +181,8 @@ async def _decide(call: Call, approval: str, decision: Decision) -> Response:
     verdict = await call.supervisor.decide(approval, decision, channel="web")
     status = _STATUS[verdict.kind]
     if status < 400:
-        return document(verdict_document(verdict), status)
-    raise Problem(status, _why(verdict), members={"verdict": verdict_document(verdict)})
+        return document(decision_document(verdict), status)
+    raise Problem(status, _why(verdict), members={"result": decision_document(verdict)})
 
 
 async def _check_may_decide(call: Call, approval: str, decision: Decision) -> None:
@@ -197,7 +197,7 @@ async def _check_may_decide(call: Call, approval: str, decision: Decision) -> No
         raise Problem(403, why)
 
 
-def _why(verdict: Verdict) -> str:
+def _why(verdict: DecisionResult) -> str:
     if verdict.kind == "unknown":
         return f"there is no approval {verdict.approval}"
     when = f" at {verdict.decided_at:%Y-%m-%d %H:%M:%S} UTC" if verdict.decided_at else ""
@@ -278,7 +278,7 @@ ENDPOINTS: Final = (
         summary="Say something to a session: a chat word decides, anything else is sent; the answer says what it was",
         handle=send_message,
         body=MessageBody,
-        answers={200: HeardDocument},
+        answers={200: ChatResultDocument},
     ),
     Endpoint(
         method="POST",
@@ -289,7 +289,7 @@ ENDPOINTS: Final = (
         decides="session",
         body=ApproveBody,
         may_omit_body=True,
-        answers={200: VerdictDocument, 202: VerdictDocument},
+        answers={200: DecisionResultDocument, 202: DecisionResultDocument},
     ),
     Endpoint(
         method="POST",
@@ -327,6 +327,6 @@ ENDPOINTS: Final = (
         handle=decide,
         decides="approval",
         body=DecisionBody,
-        answers={200: VerdictDocument, 202: VerdictDocument},
+        answers={200: DecisionResultDocument, 202: DecisionResultDocument},
     ),
 )

@@ -20,7 +20,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.abc import InboxWatch, Row
+from supervisor.abc import InboxWatch, JournalEntry
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, StreamQuery
@@ -110,7 +110,7 @@ async def inbox_events(call: Call) -> Response:
 
 
 async def session_events(call: Call) -> Response:
-    rows: AsyncIterator[Row] = call.supervisor.watch(call.path("id"), _cursor(call) or 0, stay=True)
+    rows: AsyncIterator[JournalEntry] = call.supervisor.watch(call.path("id"), _cursor(call) or 0, stay=True)
 
     async def next_event() -> tuple[str, int, Any] | None:
         row = await anext(rows, None)

@@ -34,7 +34,7 @@ async def show_metrics(call: Call) -> Response:
     requests = {
         f'method="{method}",status="{status}"': count for (method, status), count in sorted(tally.requests.items())
     }
-    decisions = {f'verdict="{kind}"': count for kind, count in sorted(call.supervisor.decided.items())}
+    decisions = {f'result="{kind}"': count for kind, count in sorted(call.supervisor.decided.items())}
     version = f'version="{metadata.version("subagent-supervisor")}"'
     lines = [
         *_family("supervisor_info", "gauge", "This program.", {version: 1}),

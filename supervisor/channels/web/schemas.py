@@ -10,8 +10,8 @@ from msgspec import Meta
 from msgspec.structs import fields
 
 from supervisor.core.rules import Rule, RuleKind
-from supervisor.core.values import Approval, Message, Receipt, Scope, SessionStatus, SessionView, Verdict
-from supervisor.core.words import Heard
+from supervisor.core.values import Approval, DecisionResult, Message, Scope, SendResult, SessionStatus, SessionView
+from supervisor.core.words import ChatResult
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -140,14 +140,14 @@ def list_of(kind: Any) -> Any:
 
 ApprovalDocument = _document(Approval, position=...)
 SessionDocument = _document(SessionView, pending_approvals=list_of(ApprovalDocument), position=...)
-ReceiptDocument = _document(Receipt, waiting_for=list_of(ApprovalDocument))
-VerdictDocument = _document(Verdict)
+SendResultDocument = _document(SendResult, waiting_for=list_of(ApprovalDocument))
+DecisionResultDocument = _document(DecisionResult)
 RuleDocument = _document(Rule)
-HeardDocument = _document(
-    Heard,
-    receipt=ReceiptDocument | None,
+ChatResultDocument = _document(
+    ChatResult,
+    sent=SendResultDocument | None,
     approvals=list_of(ApprovalDocument),
-    verdicts=list_of(VerdictDocument),
+    results=list_of(DecisionResultDocument),
     rules=list_of(RuleDocument),
     not_shown=list_of(ApprovalDocument),
 )

@@ -22,7 +22,7 @@ from supervisor.channels.slack import Slack, Talk
 from supervisor.channels.web import make_web
 from supervisor.cli import main
 from supervisor.core import events as e
-from supervisor.core.people import People, Person, Reservation, TokenHash, hash_token
+from supervisor.core.people import ApproverRule, People, Person, TokenHash, hash_token
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ def person(name, *roles):
 DISCORD = {name: str(700 + number) for number, name in enumerate(ROLES)}
 PEOPLE = People(
     [person("olga", "operator"), person("ana", "approver"), person("cleo", "approver"), person("bob")],
-    [Reservation(approvers=("cleo",), rule=ask_for("deploy", '{"target": "production"}'))],
+    [ApproverRule(approvers=("cleo",), rule=ask_for("deploy", '{"target": "production"}'))],
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Approval, Option
 
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
@@ -47,8 +47,8 @@ def began(seconds: float = 0, **facts: Any) -> list[e.AnyEvent]:
     ]
 
 
-def rows(*events: e.AnyEvent) -> list[Row]:
-    return [Row(place, "s", event) for place, event in enumerate(events, 1)]
+def rows(*events: e.AnyEvent) -> list[JournalEntry]:
+    return [JournalEntry(place, "s", event) for place, event in enumerate(events, 1)]
 
 
 def asked(seconds: float, operation: str = "call:shell:1#1", approval: str = "a1") -> e.ToolCallRequested:

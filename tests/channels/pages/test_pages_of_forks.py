@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from supervisor.channels.web.pages.story import story
 from supervisor.core import events as e
 from supervisor.core.asking import COPIED
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -14,7 +14,7 @@ def test_what_was_copied_leads_to_the_approval_of_the_source():
     """The copy has no approval of its own to be shown."""
     asked = e.QuestionAsked(at=AT, operation="ask:x:0#1", approval=f"{COPIED}a1", question="which?", digest="d")
     forked = e.SessionForked(at=AT, source="s", before=3, by="ana")
-    told = story([Row(1, "f", asked), Row(2, "f", forked)], {})
+    told = story([JournalEntry(1, "f", asked), JournalEntry(2, "f", forked)], {})
     assert [(entry.kind, entry.approval, entry.by) for entry in told.entries] == [
         ("question", "a1", None),
         ("life", None, "ana"),

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import anyio
 from msgspec import structs
 
-from supervisor import MemoryStore, Row, SqliteStore, deny, open_supervisor
+from supervisor import JournalEntry, MemoryStore, SqliteStore, deny, open_supervisor
 from supervisor.core import ids
 from supervisor.runtime.clock import Clock
 from supervisor.store import schema
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-async def rows() -> list[Row]:
+async def rows() -> list[JournalEntry]:
     """Run the agents; returns the journals of all."""
     from format_agents import greet, release
 
@@ -45,7 +45,7 @@ async def rows() -> list[Row]:
         await done.result()
         waits = await supervisor.start(release, "app", session="waits", requester="ann")
         await anext(waits.approvals())
-    return [Row(row.position, row.session, without_machine(row.event)) for row in store.rows(0)]
+    return [JournalEntry(row.position, row.session, without_machine(row.event)) for row in store.rows(0)]
 
 
 def without_machine(event: Any) -> Any:

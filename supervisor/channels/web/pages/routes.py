@@ -32,13 +32,13 @@ from supervisor.channels.web.pages import inbox, story, timeline, tree
 from supervisor.channels.web.problems import Problem, problem_of
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
-from supervisor.core.rows import Row
-from supervisor.core.values import Approval, Receipt, SessionView
+from supervisor.core.rows import JournalEntry
+from supervisor.core.values import Approval, SendResult, SessionView
 
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
 
-STATUS: Final = {"won": 200, "same": 200, "recorded": 202, "unknown": 404, "conflict": 409, "gone": 410}
+STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
 """Cards on a session's page, above its tree; the inbox has the others."""
@@ -173,8 +173,8 @@ async def decide(visit: Visit) -> Response:
     except NotEntitled as error:
         return _card(visit, approval, 403, problem=f"Not counted: {error}", typed=visit.form)
     approval = visit.supervisor.get_approval(approval.id)
-    told = "" if verdict.kind == "won" else cards.told(verdict, visit.now)
-    if not verdict.running and verdict.kind in ("won", "same", "recorded"):
+    told = "" if verdict.kind == "accepted" else cards.told(verdict, visit.now)
+    if not verdict.running and verdict.kind in ("accepted", "already", "recorded"):
         told = "Kept; it counts as soon as the session is run again, which a daemon does by itself."
     return _card(visit, approval, STATUS[verdict.kind], told=told)
 
@@ -260,15 +260,15 @@ def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = 
     return visit.page("session.html", "sessions", model, status=status)
 
 
-def _begins_turns(rows: list[Row]) -> bool:
+def _begins_turns(rows: list[JournalEntry]) -> bool:
     """Whether something said to a session that has ended begins another turn (runtime/turns.py)."""
     created = next((row.event for row in rows if isinstance(row.event, SessionCreated)), None)
     return created is not None and created.takes_text and created.parent is None and bool(created.agent)
 
 
-def _journals(visit: Visit, node: tree.Node) -> dict[str, list[Row]]:
+def _journals(visit: Visit, node: tree.Node) -> dict[str, list[JournalEntry]]:
     """Read the journals of a session and of those below it, as many as a page may take."""
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[JournalEntry]] = {}
     for each in tree.walk([node]):
         if rows and (len(rows) >= MOST_LANES or sum(map(len, rows.values())) >= MOST_ROWS):
             break
@@ -292,13 +292,13 @@ async def say(visit: Visit) -> Response:
     except InvalidInput as error:
         return _session(visit, view, 422, told=f"Not sent: {error}", typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
-        told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.receipt)
+        told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
         return _session(visit, visit.supervisor.get_session(session), told=told)
-    said = heard.receipt.kind if heard.receipt is not None else heard.kind  # a browser must not send it twice
+    said = heard.sent.kind if heard.sent is not None else heard.kind  # a browser must not send it twice
     return RedirectResponse(f"{rendering.url('sessions', session)}?{urlencode({'said': said})}#reply", 303)
 
 
-def _received(receipt: Receipt | None) -> str:
+def _received(receipt: SendResult | None) -> str:
     """Say what became of a message (R7)."""
     assert receipt is not None, "what was no word was sent"
     waits = f" First {len(receipt.waiting_for)} open decision(s) must be made." if receipt.waiting_for else ""

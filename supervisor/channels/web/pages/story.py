@@ -16,7 +16,7 @@ from supervisor.channels.cards import answer_text, arguments_facts
 from supervisor.core import events as e
 from supervisor.core.asking import COPIED
 from supervisor.core.ids import split_operation_id
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 
 MOST_ENTRIES: Final = 200
 MOST_CHARACTERS: Final = 20_000
@@ -52,7 +52,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
 
 
-def story(rows: Iterable[Row], names: dict[str, str], most: int = MOST_ENTRIES) -> Story:
+def story(rows: Iterable[JournalEntry], names: dict[str, str], most: int = MOST_ENTRIES) -> Story:
     """Tell a session's journal; `names` are those of its sub-agents, by their sessions."""
     teller = _Teller(names)
     for row in rows:

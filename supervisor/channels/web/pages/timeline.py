@@ -28,7 +28,7 @@ from typing import Final, Literal
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.rows import Row
+from supervisor.core.rows import JournalEntry
 
 Kind = Literal["active", "tool", "person", "child", "message", "timer", "away", "rest"]
 
@@ -140,7 +140,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """What lies before the first instant that is drawn."""
 
 
-def lane(session: str, rows: Sequence[Row], now: datetime) -> Lane:
+def lane(session: str, rows: Sequence[JournalEntry], now: datetime) -> Lane:
     """Read a session's journal, in order, into what it did when."""
     reader = _Reader()
     for row in rows:
