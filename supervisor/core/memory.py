@@ -1,7 +1,7 @@
-"""Memory order and barrier: what makes a re-run take the path of the run before it (CONTRIBUTING.md).
+"""Memory order and barrier: what makes a re-run take the path of the run before it (R1).
 
-One Memory serves one attempt. It knows which operations of the journal were asked for again, and which results were
-given to the agent.
+Why: "How a result comes to an agent" in docs/project/architecture.md. One Memory serves one attempt. It knows which
+operations of the journal were asked for again, and which results were given to the agent.
 
 Rules
 - A result is given when its turn has come: every result that the journal holds before it was given (or its waiter is

@@ -16,7 +16,7 @@ Rules
 - Only COMMIT ever leaves the loop, and only while commits are slow: a thread is starved by a busy loop, a slow disk in
   the loop stops everybody.
 - A note is an entry that needs no sync of its own: it counts at once in this process and is written with the session's
-  next append, before it. What depends on it can only be committed after it (CONTRIBUTING.md).
+  next append, before it. What depends on it can only be committed after it (docs/project/architecture.md).
 - Another process's entries are on disk: they are taken in before any plan runs, in the store's order.
 
 The module is longer than 400 lines because gathering, committing and applying are one state.

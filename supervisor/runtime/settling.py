@@ -1,4 +1,6 @@
-"""Settling: all that follows from one result has happened before the agent is given the next one (CONTRIBUTING.md).
+"""Settling: all that follows from one result has happened before the agent is given the next one.
+
+Why: "How a result comes to an agent" in docs/project/architecture.md.
 
 What follows from a result is the step of the task that was given it, what that step schedules, what this schedules, and
 so on, until all of it waits: for an operation, or for something outside. These steps are *hot*. A step that a timer, a
