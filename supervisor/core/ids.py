@@ -4,8 +4,9 @@ Rules
 - A session id that we make is 22 lower-case letters and digits at any depth, never a path; one given by a
   caller matches `[a-z0-9][a-z0-9._-]{0,63}` (A2). A child's is derived from its parent's and the operation
   that spawned it, so that a plan which runs twice makes one child.
-- An approval's id is random, 160 bits, lower-case letters and digits only: whoever sees one cannot guess
-  another, and it fits every button payload untruncated (A2).
+- An approval's id is 42 lower-case letters and digits. The first 16 are its route, a digest of its root session's id:
+  they say in which tree to look, and prove nothing. The other 26 are random, so that nobody guesses an id from another.
+  With a button's code it fits 64 bytes. Whatever reads an id takes APPROVAL_ID, for those that others make (A2).
 - An operation's id is the same in every attempt: its branch, kind, name, a digest of its arguments as passed, and
   the how-many-th identical one it is.
 """
@@ -21,6 +22,8 @@ import msgspec
 from supervisor.core.errors import IllegalEvent, InvalidInput
 
 _SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+APPROVAL_ID: Final = "[a-z0-9]{16,80}"
+"""What can be the id of an approval, as a pattern."""
 _canonical: Final = msgspec.json.Encoder(order="deterministic")
 
 
@@ -34,9 +37,14 @@ def child_session_id(parent: str, operation: str) -> str:
     return _base32(hashlib.sha256(f"{parent}\n{operation}".encode()).digest())[:22]
 
 
-def new_approval_id() -> str:
-    """Make the id of an approval: 32 lower-case letters and digits (160 random bits)."""
-    return _base32(secrets.token_bytes(20))
+def new_approval_id(root: str) -> str:
+    """Make the id of an approval in the tree of a root session: its route, then 26 random characters (130 bits)."""
+    return approval_route(root) + _base32(secrets.token_bytes(17))[:26]
+
+
+def approval_route(root: str) -> str:
+    """Return what the ids of all approvals of a tree begin with: 16 characters of the root session's digest."""
+    return _base32(hashlib.sha256(root.encode()).digest())[:16]
 
 
 def new_rule_id() -> str:

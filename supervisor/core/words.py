@@ -16,10 +16,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from supervisor.core.ids import APPROVAL_ID
 from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, DecisionResult, SendResult
 
-_ONE: Final = re.compile(r"(yes|approve|no|reject)(?: +([a-z0-9]{16,100}))?", re.IGNORECASE | re.ASCII)
+_ONE: Final = re.compile(rf"(yes|approve|no|reject)(?: +({APPROVAL_ID}))?", re.IGNORECASE | re.ASCII)
 _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
 
 

@@ -99,7 +99,7 @@ async def ask(
 
 async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: float | None) -> None:
     await attempt.refuse_if_stopping()
-    approval = new_approval_id()
+    approval = new_approval_id(attempt.state.facts.root)
 
     def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
         if state.cancel is not None or attempt.fate is not None:

@@ -94,7 +94,7 @@ class Call(ABC):
     async def request(self) -> None:
         """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
         once."""
-        approval, asks_itself = new_approval_id(), self.needs_approval()
+        approval, asks_itself = new_approval_id(self.attempt.state.facts.root), self.needs_approval()
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             ruled = self.ask_rules(view, state, self.arguments)

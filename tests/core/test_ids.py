@@ -1,5 +1,7 @@
 """Identities: what is made here is accepted, cannot be guessed, and is the same wherever it must be."""
 
+import base64
+import hashlib
 import re
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from supervisor.core.errors import IllegalEvent, InvalidInput
 from supervisor.core.ids import (
+    approval_route,
     canonical_json,
     check_session_id,
     child_session_id,
@@ -31,12 +34,19 @@ def test_a_session_id_of_ours_is_22_lower_case_letters_and_digits(make):
     assert re.fullmatch("[a-z0-9]{22}", check_session_id(make()))
 
 
-def test_an_approval_id_has_160_random_bits_and_fits_a_button():
-    """A2: whoever sees one cannot guess another."""
-    made = {new_approval_id() for _ in range(500)}
+def test_an_approval_id_names_its_tree_and_has_130_random_bits():
+    """A2: nobody guesses an id from another of the same tree."""
+    made = {new_approval_id("root") for _ in range(500)}
     assert len(made) == 500
-    assert all(re.fullmatch("[a-z2-7]{32}", approval) for approval in made)
-    assert [len({approval[place] for approval in made}) > 20 for place in range(32)] == [True] * 32
+    assert all(re.fullmatch("[a-z2-7]{42}", approval) for approval in made)
+    assert {approval[:16] for approval in made} == {approval_route("root")}
+    assert [len({approval[place] for approval in made}) > 20 for place in range(16, 42)] == [True] * 26
+
+
+def test_the_route_of_an_approval_is_a_digest_of_the_root_sessions_id():
+    """A2: base32 of its SHA-256, so that any program can compute it; another tree has another."""
+    assert approval_route("release-7") == base64.b32encode(hashlib.sha256(b"release-7").digest())[:16].decode().lower()
+    assert not new_approval_id("other").startswith(approval_route("release-7"))
 
 
 @settings(deadline=None, max_examples=60)

@@ -4,7 +4,7 @@ import pytest
 
 from supervisor.core.words import Word, read_word
 
-ID = "abcdefghij234567abcdefghij234567"
+ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,8 @@ ID = "abcdefghij234567abcdefghij234567"
         ("NO", Word(said="no")),
         ("reject", Word(said="reject")),
         (f"yes {ID}", Word(said="yes", approval=ID)),
+        (f"no {'7' * 16}", Word(said="no", approval="7" * 16)),
+        (f"no {'z' * 80}", Word(said="no", approval="z" * 80)),
         (f"reject  {ID.upper()}", Word(said="reject", approval=ID)),
         ("approve all", Word(said="approve", all=True)),
         ("Approve all for session", Word(said="approve", all=True, for_session=True)),
@@ -47,6 +49,8 @@ def test_a_word_alone_is_a_decision(text, word):
         f"yes {ID} {ID}",
         f"{ID} yes",
         f"yes-{ID}",
+        f"yes {'a' * 15}",
+        f"yes {'a' * 81}",
         "approved",
         "/approve",
         "no\u017f",

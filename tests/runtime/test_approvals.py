@@ -21,6 +21,7 @@ from supervisor import (
     tool,
 )
 from supervisor.core import events as e
+from supervisor.core.ids import approval_route
 
 pytestmark = pytest.mark.anyio
 ran: list[tuple] = []
@@ -105,7 +106,9 @@ async def test_ids_are_what_every_surface_can_carry():
         assert len({*sessions}) == 6
         assert all(len(name) == 22 and set(name) <= alphabet for name in sessions)
         assert len({approval.id for approval in approvals}) == 2
-        assert all(26 <= len(approval.id) <= 100 and set(approval.id) <= alphabet for approval in approvals)
+        assert all(len(approval.id) == 42 and set(approval.id) <= alphabet for approval in approvals)
+        roots = {view.id for view in supervisor.find_sessions() if view.parent is None}
+        assert {approval.id[:16] for approval in approvals} == {approval_route(root) for root in roots}
 
 
 @pytest.mark.parametrize("name", ["", "A", "-x", "a/b", "x" * 65, "ä", "a b"])

@@ -128,7 +128,8 @@ class Discord(Channel):
         message = card_message(approval, began, self._link)
         if card is not None and await self._renew(approval, card, message):
             return card
-        once = {"nonce": approval.id[:25], "enforce_nonce": True}  # for minutes: a request that is made again, too
+        # For minutes, a request that is made again makes no second message. A nonce has 25 characters: the random ones.
+        once = {"nonce": approval.id[-25:], "enforce_nonce": True}
         path = f"/channels/{self._conversation}/messages"
         try:
             posted = await self._rest.call("POST", path, {**message, **once})

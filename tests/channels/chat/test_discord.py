@@ -8,7 +8,9 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fake_discord import APPLICATION, PUBLIC_KEY, TOKEN, FakeDiscord, serving, signed
+from msgspec.structs import replace
 from platform_scenes import ANA, EVE, STRANGER, asker, deployer, opened, people, ran, until
+from test_platform_cards import call
 
 from supervisor import Approve, Deny, InvalidInput, MemoryStore
 from supervisor.channels.discord import Discord, DiscordRefused, DiscordRest, register
@@ -287,6 +289,13 @@ async def test_a_press_on_a_dead_card_that_nobody_knows_of_retires_it(discord, c
         await run.outcome()
         await give(chat, discord.press(card, code, ANA))
         await until(lambda: not card["components"])
+
+
+async def test_approvals_of_one_tree_have_a_card_each(discord):
+    """Their ids begin alike; what a request is known by when it is made again does not."""
+    one, other = (replace(call({"command": "ls"}), id=f"{'a' * 25}{end * 17}") for end in "bc")
+    cards = [await channel(discord).post(asked, None) for asked in (one, other, one)]
+    assert (cards[0] != cards[1], cards[0] == cards[2]) == (True, True)
 
 
 @pytest.mark.parametrize("listed", [5, 200])

@@ -12,9 +12,11 @@ from supervisor.channels.discord import components, interactions
 from supervisor.channels.lengths import fit, length
 from supervisor.channels.presses import FORMS, decision_of, form_of, presses_of
 from supervisor.channels.slack import blocks, payloads
+from supervisor.core.ids import new_approval_id
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-ID = "0123456789abcdefghijklmnop"
+ID = "0123456789abcdefghij" * 4
+"""As long as an approval's id may be (A2)."""
 
 hostile = st.one_of(
     st.text(max_size=40),
@@ -114,6 +116,14 @@ def test_a_discord_card_keeps_every_limit(approval):
             assert 0 < length(button["label"]) <= 80
             assert length(button["custom_id"]) <= 100
     assert card["allowed_mentions"] == {"parse": []}
+
+
+@settings(max_examples=60, deadline=None)
+@given(approvals())
+def test_a_buttons_code_and_an_id_of_ours_fit_64_bytes(approval):
+    """A2: the smallest payload that a platform gives back."""
+    ours = new_approval_id("root")
+    assert all(len(components.custom_id(press.code, ours).encode()) <= 64 for press in presses_of(approval))
 
 
 @st.composite
