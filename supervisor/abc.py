@@ -199,8 +199,12 @@ class Context(ABC):
         (W5)."""
 
     @abstractmethod
-    def heartbeat(self, *, keepalive: bool = False) -> None:
-        """Show progress. `keepalive`: only that the peer lives, which counts before its first progress alone (W6)."""
+    def heartbeat(self) -> None:
+        """Show progress (W5)."""
+
+    @abstractmethod
+    def keepalive(self) -> None:
+        """Show only that the peer of a model call lives. It counts before the call's first progress alone (W6)."""
 
     @abstractmethod
     async def save(self, state: Any, /) -> None:

@@ -210,11 +210,11 @@ class LocalContext(Context):
         finally:
             self._attempt.check_quiet()  # what is left may be waits alone
 
-    def heartbeat(self, *, keepalive: bool = False) -> None:
-        if keepalive:
-            self._attempt.watch.keepalive()
-        else:
-            self._attempt.watch.heartbeat()
+    def heartbeat(self) -> None:
+        self._attempt.watch.heartbeat()
+
+    def keepalive(self) -> None:
+        self._attempt.watch.keepalive()
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt

@@ -373,7 +373,7 @@ async def test_a_keepalive_counts_before_the_first_progress_only(has_progress, l
                 ctx.heartbeat()
             for _ in range(3):
                 await anyio.sleep(15 if has_progress else 1700)
-                ctx.heartbeat(keepalive=True)
+                ctx.keepalive()
             await anyio.sleep(WEEK)
 
     async with opened() as supervisor:

@@ -135,7 +135,7 @@ async def caller(ctx: Context) -> None:
         await ctx.sleep(1)
     async with ctx.task_group() as group, ctx.model_call():
         group.start_soon(in_a_branch, 3)
-        ctx.heartbeat(keepalive=True)
+        ctx.keepalive()
     assert_type(ctx.branch("left"), Context)
     assert_type(await ctx.receive(), str)
     assert_type(await ctx.send("done"), None)
