@@ -54,5 +54,5 @@ async def _month(count: int, passivate_after: float) -> tuple[int, float, float]
         for approval in approvals:
             await supervisor.decide(approval.id, Approve(by="a"))
         ends = Counter([(await run_.outcome()).kind for run_ in runs])
-        ended = (await tree.outcome()).returned
+        ended = (await tree.outcome()).value
     return count - ends["succeeded"] - (ended or 0), perf_counter() - begun, waited

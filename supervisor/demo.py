@@ -25,7 +25,7 @@ from supervisor.core.agent_spec import agent
 from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import ToolContext
-from supervisor.core.values import Outcome, ToolResult
+from supervisor.core.values import Outcome, ToolResult, result_of
 from supervisor.tools.shell import shell
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _tell(result: ToolResult[Any], ok: Any) -> str:
 
 
 def _end(outcome: Outcome[str]) -> str:
-    return outcome.value if outcome.kind == "succeeded" else outcome.cause or outcome.kind
+    return result_of(outcome) if outcome.kind == "succeeded" else outcome.cause or outcome.kind
 
 
 def make_project(folder: Path, *, only_if_gone: bool = False) -> None:

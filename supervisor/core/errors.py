@@ -8,7 +8,7 @@
     |   `-- NotFound            ... names a session or approval that is not in the store
     |-- NotEntitled             the caller: somebody who may not decide this
     |-- IllegalEvent            us: an event that the tables forbid; it is raised and changes nothing
-    |-- RunFailed               the agent: raised by `result()` and `Outcome.value` unless the run succeeded
+    |-- RunFailed               the agent: raised by `result()` unless the run succeeded
     |   |-- RunStalled          ... no sign of progress for its budget
     |   |-- RunCancelled        ... somebody cancelled it
     |   `-- RunAbandoned        ... it ignored its end, or crashed again and again

@@ -14,6 +14,7 @@ import msgspec
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunFailed, RunStalled
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 OutcomeKind = Literal["succeeded", "failed", "cancelled", "stalled", "abandoned"]
@@ -167,22 +168,25 @@ class ToolResult(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
-    """How a run ended. `cause` is one sentence, None for a success; `partial` is what it left on the way.
+    """How a run ended. It never raises: `result()` of the run does.
 
     Of a session that was imported and has not gone on since, `cause` says so.
     """
 
     kind: OutcomeKind
     cause: str | None = None
+    """One sentence; None for a success."""
     partial: Any = None
-    returned: T_co | None = None
+    """What the run left on the way, as plain JSON values."""
+    value: T_co | None = None
+    """What the agent returned; None unless the run succeeded."""
 
-    @property
-    def value(self) -> T_co:
-        """What the agent returned; raises RunFailed or one of its kinds unless it succeeded."""
-        if self.kind != "succeeded":
-            raise _FAILURES[self.kind](self.kind, self.cause, self.partial)
-        return self.returned  # type: ignore[return-value] # None is a value of T where the agent returns None
+
+def result_of(outcome: Outcome[T]) -> T:
+    """Return the value of a run that succeeded; raises RunFailed or one of its kinds for every other run."""
+    if outcome.kind != "succeeded":
+        raise _FAILURES[outcome.kind](outcome.kind, outcome.cause, outcome.partial)
+    return outcome.value  # type: ignore[return-value] # None is a value of T where the agent returns None
 
 
 _FAILURES: Final[dict[str, type[RunFailed]]] = {

@@ -20,7 +20,7 @@ from supervisor.core.errors import InvalidInput, LimitExceeded, RunFailed, RunSt
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
-from supervisor.core.values import Approval, Outcome, OutcomeKind
+from supervisor.core.values import Approval, Outcome, OutcomeKind, result_of
 from supervisor.runtime.agents import locate
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.ending import cancel_events
@@ -175,7 +175,7 @@ class ChildRun(Run[R]):
     async def result(self) -> R:
         outcome = await self.outcome()
         try:
-            return outcome.value
+            return result_of(outcome)
         except RunFailed as failed:
             failed.operation = self._taken_in_by
             raise
@@ -207,4 +207,4 @@ def outcome_of(
     if kind == "succeeded":
         type_ = spec.return_type if spec is not None else Any
         returned = from_json(value, type_, "the result of a run")
-    return Outcome(kind=kind, cause=cause, partial=msgspec.json.decode(partial), returned=returned)
+    return Outcome(kind=kind, cause=cause, partial=msgspec.json.decode(partial), value=returned)

@@ -12,7 +12,7 @@ from supervisor.abc import Run
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import RunFailed, SupervisorError
-from supervisor.core.values import Approval, Outcome
+from supervisor.core.values import Approval, Outcome, result_of
 from supervisor.runtime.children import outcome_of
 from supervisor.runtime.hub import end_key
 from supervisor.runtime.streams import PendingApprovals
@@ -67,7 +67,7 @@ class LocalRun(Run[R]):
     async def result(self) -> R:
         outcome = await self.outcome()
         try:
-            return outcome.value
+            return result_of(outcome)
         except RunFailed as failed:
             raise failed from self._raised.error
 

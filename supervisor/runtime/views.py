@@ -87,4 +87,4 @@ def _status(outcome: Outcome[Any] | None, *, is_waiting: bool) -> SessionStatus:
 def _outcome(outcome: Outcome[Any] | None) -> dict[str, Any] | None:
     if outcome is None:
         return None
-    return {"kind": outcome.kind, "value": outcome.returned, "cause": outcome.cause}
+    return {"kind": outcome.kind, "value": outcome.value, "cause": outcome.cause}

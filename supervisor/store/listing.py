@@ -202,7 +202,7 @@ def _outcome(end: e.RunFinished | e.ImportStarted | None) -> Outcome[Any]:
         kind=end.kind,
         cause=end.cause,
         partial=_read_json(end.partial),
-        returned=_read_json(end.value),
+        value=_read_json(end.value),
     )
 
 

@@ -1,25 +1,28 @@
-"""What people and agents are given: values that say how it ended, and raise where there is none."""
+"""What people and agents are given: values that say how a run, a call or a decision ended."""
 
 import pytest
 
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunFailed, RunStalled, SupervisorError
-from supervisor.core.values import Approve, Deny, Outcome, ToolResult, check_identity
+from supervisor.core.values import Approve, Deny, Outcome, ToolResult, check_identity, result_of
 
 
 @pytest.mark.parametrize("returned", ["done", 0, None, [], False])
-def test_the_value_of_a_success_is_what_the_agent_returned(returned):
+def test_the_result_of_a_success_is_what_the_agent_returned(returned):
     """Also where that is nothing, or counts as false."""
-    assert Outcome(kind="succeeded", returned=returned).value == returned
+    assert result_of(Outcome(kind="succeeded", value=returned)) == returned
 
 
 @pytest.mark.parametrize(
     ("kind", "error"),
     [("failed", RunFailed), ("stalled", RunStalled), ("cancelled", RunCancelled), ("abandoned", RunAbandoned)],
 )
-def test_the_value_of_anything_else_raises_and_says_how_it_ended(kind, error):
-    """W1: each end has an exception of its own kind, which carries the cause and what the run left."""
+def test_only_the_result_of_anything_else_raises(kind, error):
+    """W1: each end has an exception of its own kind, which carries the cause and what the run left. The outcome itself
+    can be read without one, and has no value."""
+    outcome = Outcome(kind=kind, cause="because", partial=[1])
+    assert outcome.value is None
     with pytest.raises(RunFailed) as caught:
-        _ = Outcome(kind=kind, cause="because", partial=[1], returned="never").value
+        result_of(outcome)
     assert type(caught.value) is error
     assert (caught.value.kind, caught.value.cause, caught.value.partial) == (kind, "because", [1])
     assert isinstance(caught.value, SupervisorError)

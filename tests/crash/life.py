@@ -205,7 +205,7 @@ async def _own(supervisor: Supervisor, job: Job) -> None:
         await anext(questions)
     tell(said="asked")
     outcome = await run.outcome()
-    tell(said=outcome.returned)
+    tell(said=outcome.value)
 
 
 async def own_twice(job: Job) -> None:

@@ -193,7 +193,7 @@ async def _child(ctx: Context, op: dict[str, Any]) -> Any:
     if op["how"] == "cancel":
         await child.cancel("not wanted any more")
     outcome = await child.outcome()
-    return {"beside": beside, "kind": outcome.kind, "value": outcome.returned}
+    return {"beside": beside, "kind": outcome.kind, "value": outcome.value}
 
 
 async def _sleep(ctx: Context, op: dict[str, Any]) -> None:

@@ -130,7 +130,7 @@ async def later_attempt(store) -> object:
         (run,) = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         outcome = await run.outcome()
-        return outcome.returned if outcome.kind == "succeeded" else outcome
+        return outcome.value if outcome.kind == "succeeded" else outcome
 
 
 @pytest.mark.parametrize("hold", [False, True], ids=["20 ms apart", "in one commit"])

@@ -107,7 +107,7 @@ async def janitor(ctx: Context, folders: list[str]) -> list[str]:
     children = [await ctx.spawn(cleaner, folder) for folder in folders]
     assert_type(children, list[Run[str]])
     assert_type(await children[0].outcome(), Outcome[str])
-    assert_type((await children[0].outcome()).value, str)
+    assert_type((await children[0].outcome()).value, str | None)
     assert_type(await children[0].result(), str)
     assert_type(await children[0].cancel("enough"), None)
     assert_type(await ctx.spawn(clock), Run[datetime])
