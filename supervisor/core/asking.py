@@ -1,11 +1,12 @@
 """Events of asking people: what was decided, by whom, and where it was shown. Rules as in core/events.py."""
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Final, Literal
 
 from msgspec import Raw
 
-from supervisor.core.facts import Event
+from supervisor.core.facts import Event, traits
 from supervisor.core.values import Scope
 
 COPIED: Final = "copied:"
@@ -18,6 +19,7 @@ def is_copied(approval: str | None) -> bool:
     return approval is not None and approval.startswith(COPIED)
 
 
+@traits("audited", "own")
 class QuestionAsked(Event, frozen=True, kw_only=True):
     """An agent asks a person in its own right; the question has the life of an approval.
 
@@ -35,6 +37,7 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
+@traits("audited", answers=attrgetter("operation"))
 class QuestionAnswered(Event, frozen=True, kw_only=True):
     """A person's answer; the first wins. The agent is given it when it asks for it again, or waits."""
 
@@ -46,6 +49,7 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
     """Where it was given; None: by a program."""
 
 
+@traits("audited", answers=attrgetter("operation"))
 class ApprovalDecided(Event, frozen=True, kw_only=True):
     """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8).
 
@@ -75,6 +79,7 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
         return None if bytes(self.arguments) == b"null" else self.arguments
 
 
+@traits("audited", "last append", "unwinding")
 class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
     """Nobody needs to decide any more; a late click is told so and runs nothing (W8)."""
 
@@ -83,6 +88,7 @@ class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
     reason: str
 
 
+@traits("audited", "not copied", "no progress")
 class DecisionRefused(Event, frozen=True, kw_only=True):
     """Somebody who may not decide tried to (A4): nothing changed, the approval is as pending as before."""
 
@@ -92,6 +98,7 @@ class DecisionRefused(Event, frozen=True, kw_only=True):
     channel: str | None = None
 
 
+@traits("audited", answers=attrgetter("operation"))
 class ApprovalExpired(Event, frozen=True, kw_only=True):
     """Nobody decided in time: from `expires_at` on nobody can, whoever notes it, and however late."""
 
@@ -99,6 +106,7 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
     approval: str
 
 
+@traits("audited", "reminds", "not copied")
 class ApprovalReminded(Event, frozen=True, kw_only=True):
     """Nobody has decided for a while: people are shown the approval again, once. `escalated_to` names those who may
     decide from now on, besides those who could before."""
@@ -107,6 +115,7 @@ class ApprovalReminded(Event, frozen=True, kw_only=True):
     escalated_to: tuple[str, ...] = ()
 
 
+@traits("card", "not copied", "no progress")
 class CardBegun(Event, frozen=True, kw_only=True):
     """A channel is about to be given the approval: from here on a card of it may be there, whoever lives to say so."""
 
@@ -114,6 +123,7 @@ class CardBegun(Event, frozen=True, kw_only=True):
     channel: str
 
 
+@traits("audited", "card", "not copied", "no progress")
 class CardPosted(Event, frozen=True, kw_only=True):
     """A channel shows the approval; `card` is what the channel needs to find its card again. `is_whole`: whether the
     card shows all of what is asked."""
@@ -124,6 +134,7 @@ class CardPosted(Event, frozen=True, kw_only=True):
     is_whole: bool = True
 
 
+@traits("audited", "card", "not copied", "no progress")
 class CardFailed(Event, frozen=True, kw_only=True):
     """A channel could not show the approval; the next one is asked (A11)."""
 
@@ -132,6 +143,7 @@ class CardFailed(Event, frozen=True, kw_only=True):
     error: str
 
 
+@traits("audited", "card", "not copied", "no progress")
 class CardRetired(Event, frozen=True, kw_only=True):
     approval: str
     channel: str

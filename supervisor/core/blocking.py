@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from supervisor.core.facts import Event
+from supervisor.core.facts import Event, traits
 
 BLOCKED: Final = "blocked"
 """What a blocked run waits for, in the index; no operation and no session below a root has this name."""
@@ -39,12 +39,14 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The agent may yet ask: it has only been silent for some seconds, and its attempt is still in memory."""
 
 
+@traits("told", "blocks", "not copied")
 class RunBlocked(Event, frozen=True, kw_only=True):
     """The run cannot go on with today's code."""
 
     block: Block
 
 
+@traits("told", "blocks", "not copied")
 class RunUnblocked(Event, frozen=True, kw_only=True):
     """An attempt has asked for everything that the journal holds: the run goes on."""
 

@@ -5,11 +5,11 @@ Rules
 - Values that the supervisor only hands on (inputs, arguments, results) stay raw JSON: they are decoded where the types
   are known, from the same bytes in every attempt.
 - The tag is the class's name. An unknown tag refuses that session only, loudly: a newer program wrote it.
+- What is true of all events of a type, its traits, stands at its class (core/facts.py) and nowhere else.
 
 The module is longer than 400 lines because a reader of the journal wants all of its events in one place.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, Literal
@@ -32,7 +32,7 @@ from supervisor.core.asking import (
 )
 from supervisor.core.blocking import RunBlocked as RunBlocked, RunUnblocked as RunUnblocked
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.facts import Event as Event
+from supervisor.core.facts import ANSWERS as ANSWERS, Event as Event, having as having, traits
 from supervisor.core.forked import ForkTaken as ForkTaken, SessionForked as SessionForked
 from supervisor.core.restarted import (
     Again as Again,
@@ -45,8 +45,11 @@ from supervisor.core.values import OutcomeKind, ResultKind
 
 WaitKind = Literal["sleep", "timer"]
 """Operations that the journal knows from their start, since they have an instant at which they are due."""
+MESSAGE: Final = "message"
+"""What a run that receives waits for, in RunPassivated.waiting_for; no operation and no session has this name."""
 
 
+@traits("told")
 class SessionCreated(Event, frozen=True, kw_only=True):
     """The first event of every session. `agent` is "module:name", `file` where that module was read."""
 
@@ -64,6 +67,7 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     parent_operation: str | None = None
 
 
+@traits("begins run")
 class RunStarted(Event, frozen=True, kw_only=True):
     """A run begins, with an empty memory: the session's first, or a turn that `message` began."""
 
@@ -73,6 +77,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Of a retry: the run has the memory of the one before it, but for what it does again."""
 
 
+@traits("wakes", "not copied", "no progress")
 class AttemptStarted(Event, frozen=True, kw_only=True):
     """The agent function is about to be invoked. Attempts in a row that append nothing else are bounded (R5)."""
 
@@ -82,10 +87,12 @@ class AttemptStarted(Event, frozen=True, kw_only=True):
     """Of the code that runs it. That of a run's first attempt is the version of the run (R10)."""
 
 
+@traits("not copied")
 class AttemptSettled(Event, frozen=True, kw_only=True):
     """An attempt after the first asked again for everything its journal holds, and waits: no crash loop (R5)."""
 
 
+@traits("own")
 class OperationStarted(Event, frozen=True, kw_only=True):
     """A durable timer began; `due_at` holds in every attempt."""
 
@@ -97,6 +104,7 @@ class OperationStarted(Event, frozen=True, kw_only=True):
     than lie before this event: a result that came in between may have been what ended the operation."""
 
 
+@traits("own")
 class OperationFinished(Event, frozen=True, kw_only=True):
     """An operation other than a call has its result; `error` is (exception type, text) where it failed."""
 
@@ -113,6 +121,7 @@ class OperationFinished(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
+@traits("told", "unwinding")
 class OperationAbandoned(Event, frozen=True, kw_only=True):
     """A scope of the agent's own ended the operation. For a call this is its `interrupted` result, and `content` what
     it had put out; an approval that it was waiting for is withdrawn by it."""
@@ -125,6 +134,7 @@ class OperationAbandoned(Event, frozen=True, kw_only=True):
     details: Raw = Raw(b"{}")
 
 
+@traits("audited", "own")
 class ToolCallRequested(Event, frozen=True, kw_only=True):
     """A call is journaled, with its approval where a person must decide it: one event, one append (A1)."""
 
@@ -147,6 +157,7 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """As in OperationStarted."""
 
 
+@traits("audited", "told", "own")
 class ToolCallStarted(Event, frozen=True, kw_only=True):
     """Executing: committed before the effect begins. `process` and `process_started_at` name its process (T9), `child`
     the session of the sub-agent that it is a call of: committed with that."""
@@ -159,6 +170,7 @@ class ToolCallStarted(Event, frozen=True, kw_only=True):
     child: str | None = None
 
 
+@traits("audited", "told", "own", "last append")
 class ToolCallFinished(Event, frozen=True, kw_only=True):
     """The one result of a call."""
 
@@ -171,6 +183,7 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
     """Where the tool raised, for people; no agent reads it (runtime/tracebacks.py)."""
 
 
+@traits("audited", "not copied")
 class JobStarted(Event, frozen=True, kw_only=True):
     """A call began a background job: committed with its `executing`, before the job begins (T6).
 
@@ -190,6 +203,7 @@ class JobStarted(Event, frozen=True, kw_only=True):
     keep: bool = False
 
 
+@traits("audited", "not copied")
 class JobEnded(Event, frozen=True, kw_only=True):
     """A background job is over: told to its session once.
 
@@ -205,6 +219,7 @@ class JobEnded(Event, frozen=True, kw_only=True):
     by: str | None = None
 
 
+@traits("last append", "unwinding", answers=attrgetter("child"))
 class ChildEnded(Event, frozen=True, kw_only=True):
     """In the parent's journal: a sub-agent has its outcome. Delivered when the parent asks for it."""
 
@@ -215,6 +230,7 @@ class ChildEnded(Event, frozen=True, kw_only=True):
     partial: Raw = Raw(b"null")
 
 
+@traits("own")
 class StateSaved(Event, frozen=True, kw_only=True):
     """What a later attempt begins with. The first `floor` of each operation lie before it and are forgotten; where
     `counts` names it, so many (runtime/naming.py)."""
@@ -230,6 +246,7 @@ class PatchMarked(Event, frozen=True, kw_only=True):
     name: str
 
 
+@traits("audited", "told", "wakes", "last append", "unwinding")
 class CancelRequested(Event, frozen=True, kw_only=True):
     """Somebody cancelled `origin`, and with it everything below it, this session included (W8)."""
 
@@ -238,6 +255,7 @@ class CancelRequested(Event, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+@traits(answers=lambda _: MESSAGE)
 class MessageReceived(Event, frozen=True, kw_only=True):
     """Somebody said something to the session: it is kept until the agent receives it, or a turn begins with it (R7)."""
 
@@ -246,6 +264,7 @@ class MessageReceived(Event, frozen=True, kw_only=True):
     by: str
 
 
+@traits("told", "last append")
 class MessageUndelivered(Event, frozen=True, kw_only=True):
     """The run ended without receiving the message, and none will follow that could: its sender is owed that (R7)."""
 
@@ -254,6 +273,7 @@ class MessageUndelivered(Event, frozen=True, kw_only=True):
     by: str
 
 
+@traits("own", "last append", "unwinding")
 class MessageSent(Event, frozen=True, kw_only=True):
     """The session said something to whoever watches, once: by `send`, or as a turn's result."""
 
@@ -261,6 +281,7 @@ class MessageSent(Event, frozen=True, kw_only=True):
     operation: str | None = None
 
 
+@traits("begins run")
 class ImportStarted(Event, frozen=True, kw_only=True):
     """The session took place elsewhere, and its messages follow: none of it ran here, nobody decided any of it here.
 
@@ -302,6 +323,7 @@ class ImportFinished(Event, frozen=True, kw_only=True):
     left_out: int = 0
 
 
+@traits("not copied")
 class RunPassivated(Event, frozen=True, kw_only=True):
     """The run left memory. Valid until an event follows that answers one of `waiting_for`, or a cancel."""
 
@@ -310,6 +332,7 @@ class RunPassivated(Event, frozen=True, kw_only=True):
     """When the earliest of its timers wakes it."""
 
 
+@traits("told", "own", "wakes", "last append")
 class RunFinished(Event, frozen=True, kw_only=True):
     """The outcome, exactly once (W9)."""
 
@@ -371,9 +394,6 @@ AnyEvent = (
     | RunFinished
 )
 
-MESSAGE: Final = "message"
-"""What a run that receives waits for, in RunPassivated.waiting_for; no operation and no session has this name."""
-
 SLEEPING: Final = (RunPassivated, RunRestarted)
 """What takes a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
 
@@ -405,17 +425,13 @@ def begins(event: Any) -> str | None:
             return None
 
 
-ANSWERS: Final[dict[type[Any], Callable[[Any], str]]] = {
-    ApprovalDecided: attrgetter("operation"),
-    QuestionAnswered: attrgetter("operation"),
-    ApprovalExpired: attrgetter("operation"),
-    ChildEnded: attrgetter("child"),
-    MessageReceived: lambda _: MESSAGE,
-}
-"""What a waiting run may wait for, and the key that it knows the answer by (see RunPassivated.waiting_for)."""
-
-
 def answers(event: Any) -> str | None:
     """Return the key of an answer, None if an event answers nothing."""
     key = ANSWERS.get(type(event))
     return None if key is None else key(event)
+
+
+def approval_in(event: Any) -> str | None:
+    """Return the id of the approval or question that an event names; None if it names none."""
+    approval: str | None = getattr(event, "approval", None)
+    return approval

@@ -1,8 +1,37 @@
-"""What every event is: a fact with its instant. The events themselves are in core/events.py and core/asking.py."""
+"""What every event is: a fact with its instant, and the traits of its type.
 
+A trait is a fact about all events of one type: the audit shows them, or a fork does not copy them. It is written once,
+at the class. A module that treats many types alike asks for them by their traits (`having`), so that a new event is
+added in one place. What an event may follow, and what it moves, is not a trait: the tables of core/machine.py say so.
+"""
+
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+
+Trait = Literal[
+    "audited",  # the audit shows it: who asked, who was shown what, who decided what, and what then ran (A15)
+    "told",  # a person who watches a run in a terminal reads it as progress
+    "own",  # the run itself did it; everything else in a journal happens to the run
+    "begins run",  # the session's first run begins, or the next one; an import counts as one
+    "blocks",  # today's code cannot follow the run, or can again
+    "wakes",  # it ends a passivation, whatever the run was waiting for
+    "no progress",  # it does not say how far an attempt has come: after each crash a daemon posts its cards again
+    "card",  # a card of an approval is posted, changed or retired
+    "reminds",  # people are shown again an approval that is still pending
+    "not copied",  # a fork does not take it over: it is a fact of the source alone
+    "last append",  # it may be in one append with the end of a run
+    "unwinding",  # a run journals it on its way out, before its end
+]
+
+TRAITS: Final[dict[type["Event"], frozenset[Trait]]] = {}
+"""Those of every type that has any."""
+ANSWERS: Final[dict[type["Event"], Callable[[Any], str]]] = {}
+"""What a waiting run may wait for, and the key that it knows the answer by (see RunPassivated.waiting_for)."""
+
+EventType = TypeVar("EventType", bound=type["Event"])
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, omit_defaults=True, gc=False):
@@ -16,3 +45,20 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=Tr
         fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
         shown = (f"{name}={value!r}" for name, value in fields if not isinstance(value, msgspec.Raw))
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def traits(*names: Trait, answers: Callable[[Any], str] | None = None) -> Callable[[EventType], EventType]:
+    """Give an event type its traits. `answers`: a waiting run may wait for it, under the key that this returns."""
+
+    def mark(event: EventType) -> EventType:
+        TRAITS[event] = frozenset(names)
+        if answers is not None:
+            ANSWERS[event] = answers
+        return event
+
+    return mark
+
+
+def having(*wanted: Trait) -> frozenset[type[Event]]:
+    """Return the event types that have any of these traits; ask core/events.py for it, which knows all types."""
+    return frozenset(event for event, known in TRAITS.items() if not known.isdisjoint(wanted))

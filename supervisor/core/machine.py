@@ -24,7 +24,8 @@ Runs
     created -> imported -> finished: a session that took place elsewhere comes here in batches, and is at rest then.
 """
 
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final, TypeVar, get_args
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
@@ -151,7 +152,21 @@ def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) ->
         raise IllegalEvent(f"{symbol(event)} cannot follow {state or 'nothing'!r}: {event!r}") from None
 
 
+def types_in(table: Mapping[tuple[str, str], str], state: str | None = None) -> frozenset[type[e.Event]]:
+    """Return the event types that a table knows; with `state`, those that it knows in that state."""
+    names = {symbol.partition(".")[0] for held, symbol in table if state is None or held == state}
+    return frozenset(each for each in get_args(e.AnyEvent) if each.__name__ in names)
+
+
 def next_approval_status(status: str, event: e.AnyEvent) -> str:
     """Return the status that an approval has after an event of its operation; unlike `advance`, most events leave
     it."""
     return APPROVAL.get((status, symbol(event)), status)
+
+
+MOVES_OPERATION: Final = types_in(OPERATION)
+BEGINS_OPERATION: Final = types_in(OPERATION, "")
+ASKS: Final = types_in(APPROVAL, "")
+"""What begins an approval, if a person is asked."""
+ENDS_APPROVAL: Final = types_in(APPROVAL, "pending")
+"""What ends an approval that it names."""

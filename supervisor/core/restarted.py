@@ -6,9 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from supervisor.core.facts import Event
+from supervisor.core.facts import Event, traits
 
 
+@traits("told", "own")
 class RunRestarted(Event, frozen=True, kw_only=True):
     """An attempt failed or stalled, and another begins at `due_at`; until then the run is out of memory, and nothing
     but a cancel wakes it.

@@ -6,13 +6,14 @@ Rulebook (core/session.py).
 
 from typing import Final
 
-from supervisor.core.facts import Event
+from supervisor.core.facts import Event, traits
 from supervisor.core.rules import Rule
 
 RULES: Final = "*"
 """Stands for a session where a journal of rules is meant; `check_session_id` refuses it."""
 
 
+@traits("audited")
 class RuleAdded(Event, frozen=True, kw_only=True):
     """A rule holds from now on; `approval` is the one whose decision made it, in the same append (A1)."""
 
@@ -21,6 +22,7 @@ class RuleAdded(Event, frozen=True, kw_only=True):
     approval: str | None = None
 
 
+@traits("audited")
 class RuleRevoked(Event, frozen=True, kw_only=True):
     """A rule, named by its id, holds no more."""
 
