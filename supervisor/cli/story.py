@@ -14,42 +14,24 @@ from supervisor.channels.cards import arguments_facts, at, path_text
 from supervisor.channels.granting import HOW_LONG, where
 from supervisor.core import events as e
 from supervisor.core.ids import split_operation_id
+from supervisor.core.machine import ASKS, ENDS_APPROVAL
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RULES
 from supervisor.core.visible import visible
 
-_PROGRESS: Final = (
-    e.SessionCreated,
-    e.ToolCallStarted,
-    e.ToolCallFinished,
-    e.OperationAbandoned,
-    e.CancelRequested,
-    e.RunRestarted,
-    e.RunBlocked,
-    e.RunUnblocked,
-    e.MessageUndelivered,
-    e.RunFinished,
-)
-_UNATTENDED: Final = (
-    *_PROGRESS,
-    e.ToolCallRequested,
-    e.QuestionAsked,
-    e.QuestionAnswered,
-    e.ApprovalDecided,
-    e.ApprovalExpired,
-    e.ApprovalWithdrawn,
-)
+_PROGRESS: Final = e.having("told")
+_UNATTENDED: Final = _PROGRESS | ASKS | ENDS_APPROVAL
 _DONE: Final = {"ask": "has what came of its question", "send": "has said it"}
 
 
 def is_progress(event: e.AnyEvent) -> bool:
     """Whether an event tells a person who looks on that it goes on."""
-    return isinstance(event, _PROGRESS)
+    return type(event) in _PROGRESS
 
 
 def is_progress_unattended(event: e.AnyEvent) -> bool:
     """The same where no channel shows what is asked and decided."""
-    return isinstance(event, _UNATTENDED)
+    return type(event) in _UNATTENDED
 
 
 def is_trouble(event: e.AnyEvent) -> bool:

@@ -396,6 +396,8 @@ AnyEvent = (
 
 SLEEPING: Final = (RunPassivated, RunRestarted)
 """What takes a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
+BEGINS_RUN: Final = having("begins run")
+"""What begins a run of its session, its first among them; an import counts as one."""
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)

@@ -45,32 +45,9 @@ from supervisor.core.values import LaterCall
 
 Entry = tuple[str, e.AnyEvent]
 
-_LEFT_OUT: Final = (
-    e.AttemptStarted,
-    e.AttemptSettled,
-    e.RunPassivated,
-    e.RunBlocked,
-    e.RunUnblocked,
-    e.ApprovalReminded,
-    e.CardBegun,
-    e.CardPosted,
-    e.CardFailed,
-    e.CardRetired,
-    e.DecisionRefused,
-    e.JobStarted,
-    e.JobEnded,
-    e.ForkTaken,
-)
+_LEFT_OUT: Final = e.having("not copied")
 """Facts of the source alone."""
-_ON_THE_WAY_OUT: Final = (
-    e.ApprovalWithdrawn,
-    e.ToolCallFinished,
-    e.MessageSent,
-    e.MessageUndelivered,
-    e.RunFinished,
-    e.ChildEnded,
-    e.CancelRequested,
-)
+_LAST_APPEND: Final = e.having("last append")
 """What is journaled in one append with the end of a run."""
 _WORDS: Final = re.compile(r"[a-z0-9]+")
 _MADE: Final = re.compile(r"[a-z2-7]{22}")
@@ -138,7 +115,7 @@ def copy_tree(cut: Cut, fork: str) -> tuple[dict[str, str], list[Entry], list[in
         state = states.setdefault(session, SessionState(id=session))
         state.apply(event)
         kept_before = lengths.setdefault(session, [0])
-        is_kept = session not in gone and place not in left_out and not isinstance(event, _LEFT_OUT)
+        is_kept = session not in gone and place not in left_out and type(event) not in _LEFT_OUT
         kept_before.append(kept_before[-1] + is_kept)
         if not is_kept:
             continue
@@ -214,7 +191,7 @@ def _tells_to_end(event: e.AnyEvent) -> bool:
 
 def _is_way_out(event: e.AnyEvent) -> bool:
     is_result = isinstance(event, e.ToolCallFinished) and event.kind != "interrupted"
-    return isinstance(event, _ON_THE_WAY_OUT) and not is_result
+    return type(event) in _LAST_APPEND and not is_result
 
 
 def _open_operations(cut: Cut) -> tuple[set[int], set[str]]:

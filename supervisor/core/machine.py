@@ -165,7 +165,9 @@ def next_approval_status(status: str, event: e.AnyEvent) -> str:
 
 
 MOVES_OPERATION: Final = types_in(OPERATION)
+"""What moves an operation along its table."""
 BEGINS_OPERATION: Final = types_in(OPERATION, "")
+"""What begins an operation, if nothing has before it."""
 ASKS: Final = types_in(APPROVAL, "")
 """What begins an approval, if a person is asked."""
 ENDS_APPROVAL: Final = types_in(APPROVAL, "pending")

@@ -12,7 +12,6 @@ from supervisor.core import events as e
 
 ASKING = ("asked", "posed")
 """States of operations that wait for a person."""
-_ASKS = (e.ToolCallRequested, e.QuestionAsked)
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -35,16 +34,14 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def pending_approval(self) -> str | None:
         """The id of the approval or question that a person has yet to decide, if there is one."""
-        if self.state in ASKING and isinstance(self.request, _ASKS):
-            return self.request.approval
-        return None
+        return e.approval_in(self.request) if self.state in ASKING else None
 
     @property
     def expires_at(self) -> datetime | None:
         """From when on nobody can decide it; None if it never expires."""
-        if isinstance(self.request, _ASKS):
-            return self.request.expires_at
-        return None
+        if self.request is None or isinstance(self.request, e.OperationStarted):
+            return None
+        return self.request.expires_at
 
     @property
     def due_at(self) -> datetime | None:

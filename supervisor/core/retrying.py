@@ -27,7 +27,7 @@ from supervisor.core.session import SessionState
 
 PARENT_ENDED: Final = "the parent has ended"
 """The reason of a cancel that a sub-agent owes to its parent's end."""
-_UNWINDING: Final = (e.OperationAbandoned, e.ApprovalWithdrawn, e.CancelRequested, e.ChildEnded, e.MessageSent)
+_UNWINDING: Final = e.having("unwinding")
 """What a run journals on its way out."""
 
 
@@ -95,7 +95,7 @@ def _ended(state: SessionState, journal: Sequence[e.AnyEvent], ended: e.RunFinis
 def _unwound_from(journal: Sequence[e.AnyEvent]) -> int:
     """Return the number of entries before a run's way out, which ends the journal of its session."""
     length = max(number for number, event in enumerate(journal) if isinstance(event, e.RunFinished))
-    while length and (isinstance(journal[length - 1], _UNWINDING) or _is_interrupted(journal[length - 1])):
+    while length and (type(journal[length - 1]) in _UNWINDING or _is_interrupted(journal[length - 1])):
         length -= 1
     return length
 

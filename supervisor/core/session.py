@@ -31,39 +31,15 @@ from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import split_operation_id
-from supervisor.core.machine import OPERATION, RUN, advance
+from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RULES
 
-_OPERATIONS: Final = {
-    e.ToolCallRequested,
-    e.QuestionAsked,
-    e.QuestionAnswered,
-    e.ApprovalDecided,
-    e.ApprovalExpired,
-    e.ApprovalWithdrawn,
-    e.ToolCallStarted,
-    e.ToolCallFinished,
-    e.OperationStarted,
-    e.OperationFinished,
-    e.OperationAbandoned,
-    e.OperationRecalled,
-}
-"""What moves an operation along its table."""
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
-WAKING = (e.AttemptStarted, e.CancelRequested, e.RunFinished, e.SessionForked)
+WAKING: Final = e.having("wakes")
 """What ends a passivation whatever the run was waiting for."""
-
-_BESIDE: Final = {
-    e.AttemptStarted,
-    e.CardBegun,
-    e.CardPosted,
-    e.CardFailed,
-    e.CardRetired,
-    e.DecisionRefused,
-    e.ForkTaken,
-}
+_BESIDE: Final = e.having("no progress")
 """What says nothing of how far an attempt has come: a daemon posts its cards again after every crash."""
 
 
@@ -174,14 +150,14 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.barren = 0
 
     def _take(self, event: e.AnyEvent) -> None:
-        if type(event) in _OPERATIONS:
+        if type(event) in MOVES_OPERATION:
             self._advance_operation(event)
         else:
             self._note(event)
         if isinstance(event, e.SLEEPING):
             self.waiting_for = event.waiting_for
             self.back_off_until = event.due_at if isinstance(event, e.RunRestarted) else None
-        elif self.waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in self.waiting_for):
+        elif self.waiting_for is not None and (type(event) in WAKING or e.answers(event) in self.waiting_for):
             self.waiting_for = self.back_off_until = None
 
     def _note(self, event: e.AnyEvent) -> None:  # noqa: C901 # one case per kind of fact, none with logic

@@ -20,7 +20,7 @@ Rules
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -30,6 +30,7 @@ from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
+from supervisor.core.machine import BEGINS_OPERATION
 from supervisor.core.memory import Memory
 from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.alarm import Appointment
@@ -43,15 +44,6 @@ from supervisor.runtime.watchdog import Watch
 
 E = TypeVar("E", bound=Any)
 T = TypeVar("T")
-
-_BEGINNING: Final[set[type[Any]]] = {
-    e.ToolCallRequested,
-    e.QuestionAsked,
-    e.OperationStarted,
-    e.OperationFinished,
-    e.OperationRecalled,
-}
-"""What begins an operation, if nothing has before it."""
 
 
 class Attempt:
@@ -341,7 +333,7 @@ class Attempt:
 
     def _stamped(self, event: E, state: SessionState) -> E:
         """Say in the event that begins an operation what the agent had been given when it asked for it."""
-        asked = self.names.open.get(event.operation) if type(event) in _BEGINNING else None
+        asked = self.names.open.get(event.operation) if type(event) in BEGINS_OPERATION else None
         return event if asked is None else msgspec.structs.replace(event, given=self.memory.given_when(asked, state))
 
     async def abandon(

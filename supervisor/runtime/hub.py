@@ -13,18 +13,10 @@ from typing import Final
 import anyio
 
 from supervisor.core import events as e
+from supervisor.core.machine import ASKS, ENDS_APPROVAL
 
 INBOX = "inbox"
-INBOX_EVENTS: Final = {
-    e.ToolCallRequested,
-    e.QuestionAsked,
-    e.QuestionAnswered,
-    e.ApprovalDecided,
-    e.ApprovalExpired,
-    e.ApprovalReminded,
-    e.ApprovalWithdrawn,
-    e.OperationAbandoned,
-}
+INBOX_EVENTS: Final = ASKS | ENDS_APPROVAL | e.having("reminds")
 """What changes what is pending; a request that nobody is asked about wakes a reader for nothing, which is cheap."""
 SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes nobody more often
 

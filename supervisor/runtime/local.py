@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 from weakref import WeakSet
 
 import msgspec
@@ -77,27 +77,7 @@ log = FactLog(__name__)
 R = TypeVar("R")
 T = TypeVar("T")
 
-AUDITED = (
-    e.ToolCallRequested,
-    e.QuestionAsked,
-    e.QuestionAnswered,
-    e.ApprovalDecided,
-    e.DecisionRefused,
-    e.ApprovalExpired,
-    e.ApprovalReminded,
-    e.ApprovalWithdrawn,
-    e.CardPosted,
-    e.CardFailed,
-    e.CardRetired,
-    e.ToolCallStarted,
-    e.ToolCallFinished,
-    e.JobStarted,
-    e.JobEnded,
-    e.CancelRequested,
-    e.RuleAdded,
-    e.RuleRevoked,
-    e.ForkTaken,
-)
+AUDITED: Final = e.having("audited")
 """Who asked, who was shown what, who decided what, and what then ran (A15)."""
 
 
@@ -451,7 +431,7 @@ class LocalSupervisor(Supervisor):
         return self._runner.raised.setdefault((session, number), Raised())
 
     def _count_runs(self, session: str) -> int:
-        return sum(isinstance(row.event, e.RunStarted | e.ImportStarted) for row in self.store.journal(session))
+        return sum(type(row.event) in e.BEGINS_RUN for row in self.store.journal(session))
 
     def is_below(self, session: str, top: str | None) -> bool:
         """Whether `session` is `top` or somewhere below it."""
@@ -524,7 +504,7 @@ class LocalSupervisor(Supervisor):
         rows = self.store.rows(0)
         copied_to = {row.session: row.position for row in rows if isinstance(row.event, e.SessionForked)}
         facts = (row for row in rows if row.position > copied_to.get(row.session, 0))
-        return shown(row for row in facts if isinstance(row.event, AUDITED) or _is_retry(row.event))
+        return shown(row for row in facts if type(row.event) in AUDITED or _is_retry(row.event))
 
     def owners(self) -> Sequence[Owner]:
         """Return the living processes that have owned trees of this store."""

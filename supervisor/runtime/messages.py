@@ -75,7 +75,7 @@ def transcript(rows: list[JournalEntry], runs: int) -> tuple[Message, ...]:  # n
     requester: str | None = None
     for row in rows:
         event = row.event
-        if isinstance(event, e.RunStarted | e.ImportStarted):
+        if type(event) in e.BEGINS_RUN:
             runs -= 1
             if not runs:
                 break

@@ -425,12 +425,5 @@ def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
     return load_agent(created.agent, created.file)
 
 
-_WAKING: Final = {
-    e.ApprovalDecided,
-    e.QuestionAnswered,
-    e.ApprovalExpired,
-    e.ChildEnded,
-    e.MessageReceived,
-    e.CancelRequested,
-}
+_WAKING: Final = {*e.ANSWERS, e.CancelRequested}
 """What may let a session go on that is not in memory; a turn begins with a message, too."""

@@ -16,7 +16,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import StoreError
 from supervisor.core.masking import shown
 from supervisor.core.values import Approval
-from supervisor.runtime.hub import INBOX
+from supervisor.runtime.hub import INBOX, INBOX_EVENTS
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
@@ -108,20 +108,7 @@ class Inbox(InboxWatch):
 
 def _approval_in(row: JournalEntry) -> str | None:
     """Return the approval whose status an entry changes."""
-    match row.event:
-        case (
-            e.ToolCallRequested(approval=approval)
-            | e.QuestionAsked(approval=approval)
-            | e.QuestionAnswered(approval=approval)
-            | e.OperationAbandoned(approval=approval)
-            | e.ApprovalDecided(approval=approval)
-            | e.ApprovalExpired(approval=approval)
-            | e.ApprovalReminded(approval=approval)
-            | e.ApprovalWithdrawn(approval=approval)
-        ):
-            return approval
-        case _:
-            return None
+    return e.approval_in(row.event) if type(row.event) in INBOX_EVENTS else None
 
 
 class SessionJournal(AsyncIterator[JournalEntry]):

@@ -22,6 +22,7 @@ from msgspec import Raw
 from supervisor.abc import JournalEntry
 from supervisor.core import events as e
 from supervisor.core.asking import is_copied
+from supervisor.core.machine import ASKS
 from supervisor.store.listing import read_path
 from supervisor.store.projection import body_of
 
@@ -29,7 +30,6 @@ MOST: Final = 4096
 
 _CODE: Final = ("event", "agent", "file", "path", "rules", "takes_text")
 """What the head of a SessionCreated has."""
-_ASKING: Final = (e.ToolCallRequested, e.QuestionAsked)
 _fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -50,7 +50,7 @@ class Heads:
         event, body = row.event, body_of(row)
         kind = type(event)
         head, rest = _cut_first(body) if kind is e.SessionCreated else _cut(body)
-        approval: str | None = getattr(event, "approval", None) if kind in _ASKING else None
+        approval = e.approval_in(event) if kind in ASKS else None
         approval = None if is_copied(approval) else approval
         if approval is not None:  # it stands before what anybody else has written
             rest = rest.replace(_named(approval), b"", 1)

@@ -21,24 +21,14 @@ from supervisor.core import events as e
 from supervisor.core.asking import is_copied
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.machine import next_approval_status
+from supervisor.core.machine import ASKS, ENDS_APPROVAL, next_approval_status
 from supervisor.core.rows import EncodedRow
 from supervisor.core.session import WAKING
 from supervisor.core.standing import RULES
 
-_MOVING: Final = {e.RunStarted, e.ImportStarted, e.RunBlocked, e.RunUnblocked, *e.SLEEPING, *WAKING, *e.ANSWERS}
+_MOVING: Final = {*e.having("begins run", "blocks", "wakes"), *e.SLEEPING, *e.ANSWERS}
 """What changes a session's entry."""
-_ENDING: Final = (
-    e.QuestionAnswered,
-    e.ApprovalDecided,
-    e.ApprovalExpired,
-    e.ApprovalWithdrawn,
-    e.OperationAbandoned,
-)
-"""What ends an approval that it names."""
-_SHOWING: Final = (e.CardBegun, e.CardPosted, e.CardFailed, e.CardRetired, e.ApprovalReminded)
-"""What else changes the entry of an approval that it names."""
-_INDEXED: Final = {e.SessionCreated, e.ToolCallRequested, e.QuestionAsked, *_ENDING, *_SHOWING}
+_INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds")}
 """What begins an entry, or changes one of an approval."""
 BEGUN: Final = "?"
 """Before the name of a channel that was about to post a card, and has not said what became of it."""
@@ -102,10 +92,9 @@ def touched(rows: Iterable[JournalEntry]) -> Touched:
                 made.add(row.session)
             case e.ToolCallRequested(approval=str(approval)) | e.QuestionAsked(approval=approval):
                 made.add(approval)
-            case _ if isinstance(event, _ENDING + _SHOWING) and event.approval is not None:
-                found.approvals.add(event.approval)
             case _:
-                pass
+                if (changed := e.approval_in(event)) is not None:
+                    found.approvals.add(changed)
     return Touched(found.sessions - made, found.approvals - made)
 
 
@@ -133,8 +122,8 @@ class Draft:
             case e.ToolCallRequested(approval=str(approval)) | e.QuestionAsked(approval=approval):
                 if not is_copied(approval):
                     self.approvals[approval] = ApprovalEntry(approval, row.session, row.position)
-            case _ if isinstance(event, _ENDING):
-                self._end(event.approval, row)
+            case _ if type(event) in ENDS_APPROVAL:
+                self._end(e.approval_in(event), row)
             case e.CardBegun() | e.CardPosted() | e.CardFailed() | e.CardRetired():
                 self._show(event)
             case e.ApprovalReminded():
@@ -167,7 +156,7 @@ class Draft:
                 waiting_for = None
         elif isinstance(event, e.SLEEPING):
             waiting_for, due_at = event.waiting_for, event.due_at
-        elif waiting_for is not None and (isinstance(event, WAKING) or e.answers(event) in waiting_for):
+        elif waiting_for is not None and (type(event) in WAKING or e.answers(event) in waiting_for):
             waiting_for = due_at = None
         if isinstance(event, e.RunStarted):
             finished = None

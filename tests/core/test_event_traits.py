@@ -1,40 +1,43 @@
-"""Each set of event types that modules list by hand, against what the traits and the tables say."""
+"""Facts about event types: each stands once, and what is derived from it knows every type."""
 
-from typing import Any
+from typing import get_args
 
-import pytest
+from supervisor.core import events as e
+from supervisor.core.facts import TRAITS
+from supervisor.core.machine import APPROVAL, ASKS, BEGINS_OPERATION, ENDS_APPROVAL, OPERATION, RUN
 
-from supervisor.channels.web.pages import timeline
-from supervisor.cli import story
-from supervisor.core import events as e, forking, machine, operations, retrying, session
-from supervisor.core.events import having
-from supervisor.runtime import attempt, hub, local, runner
-from supervisor.store import heads, projection
-
-SETS: list[tuple[Any, Any]] = [
-    (local.AUDITED, having("audited")),
-    (story._PROGRESS, having("told")),
-    (story._UNATTENDED, having("told") | machine.ASKS | machine.ENDS_APPROVAL),
-    (timeline._PROGRESS, having("own")),
-    (timeline._CLOSING, machine.ENDS_APPROVAL | {e.ToolCallFinished}),
-    (session._OPERATIONS, machine.MOVES_OPERATION),
-    (session.WAKING, having("wakes")),
-    (session._BESIDE, having("no progress")),
-    (operations._ASKS, machine.ASKS),
-    (heads._ASKING, machine.ASKS),
-    (attempt._BEGINNING, machine.BEGINS_OPERATION),
-    (runner._WAKING, {*e.ANSWERS, e.CancelRequested}),
-    (hub.INBOX_EVENTS, machine.ASKS | machine.ENDS_APPROVAL | having("reminds")),
-    (projection._ENDING, machine.ENDS_APPROVAL),
-    (projection._SHOWING, having("card", "reminds")),
-    (projection._MOVING, {*having("begins run", "blocks", "wakes"), *e.SLEEPING, *e.ANSWERS}),
-    (forking._LEFT_OUT, having("not copied")),
-    (forking._ON_THE_WAY_OUT, having("last append")),
-    (retrying._UNWINDING, having("unwinding")),
-    ({getattr(e, name) for name in machine._CARDS}, having("card")),
-]
+EVENTS = {*get_args(e.AnyEvent)}
 
 
-@pytest.mark.parametrize(("listed", "derived"), SETS)
-def test_a_list_of_event_types_is_what_the_traits_say(listed: Any, derived: Any) -> None:
-    assert {*listed} == derived
+def test_every_type_with_a_trait_can_be_read_from_a_journal() -> None:
+    assert {*TRAITS} | {*e.ANSWERS} <= EVENTS
+
+
+def test_types_are_found_by_any_of_the_traits_asked_for() -> None:
+    assert e.having("card") == {e.CardBegun, e.CardPosted, e.CardFailed, e.CardRetired}
+    assert e.having("card", "reminds") == {*e.having("card"), e.ApprovalReminded}
+
+
+def test_the_tables_hold_no_type_that_a_journal_does_not() -> None:
+    known = {each.__name__ for each in EVENTS}
+    assert {symbol.partition(".")[0] for table in (RUN, OPERATION, APPROVAL) for _, symbol in table} <= known
+
+
+def test_every_type_may_follow_something_but_the_rules_of_the_store_itself() -> None:
+    may_come = {symbol.partition(".")[0] for table in (RUN, OPERATION) for _, symbol in table}
+    assert {each for each in EVENTS if each.__name__ not in may_come} == {e.RuleAdded, e.RuleRevoked}
+
+
+def test_the_tables_say_what_begins_and_ends_an_approval() -> None:
+    assert {e.ToolCallRequested, e.QuestionAsked} == ASKS
+    assert {
+        e.ApprovalDecided,
+        e.ApprovalExpired,
+        e.ApprovalWithdrawn,
+        e.OperationAbandoned,
+        e.QuestionAnswered,
+    } == ENDS_APPROVAL
+
+
+def test_what_begins_an_operation_can_say_what_the_agent_had_been_given() -> None:
+    assert all("given" in each.__struct_fields__ for each in BEGINS_OPERATION)

@@ -28,6 +28,7 @@ from typing import Final, Literal
 import msgspec
 
 from supervisor.core import events as e
+from supervisor.core.machine import ENDS_APPROVAL
 from supervisor.core.rows import JournalEntry
 
 Kind = Literal["active", "tool", "person", "child", "message", "timer", "away", "rest"]
@@ -56,28 +57,10 @@ MOST_STRETCHES: Final = 150
 _AWAITED: Final[dict[str, Kind]] = {"outcome": "child", "cancel": "child", "receive": "message"}
 
 
-_PROGRESS: Final = (
-    e.OperationStarted,
-    e.OperationFinished,
-    e.ToolCallRequested,
-    e.ToolCallStarted,
-    e.ToolCallFinished,
-    e.QuestionAsked,
-    e.StateSaved,
-    e.MessageSent,
-    e.RunRestarted,
-    e.RunFinished,
-)
+_PROGRESS: Final = e.having("own")
 """What the run itself did; the rest of a journal happens to it."""
 
-_CLOSING: Final = (
-    e.ApprovalDecided,
-    e.ApprovalWithdrawn,
-    e.ApprovalExpired,
-    e.QuestionAnswered,
-    e.ToolCallFinished,
-    e.OperationAbandoned,
-)
+_CLOSING: Final = ENDS_APPROVAL | {e.ToolCallFinished}
 """What ends a wait, or a call."""
 
 
@@ -174,7 +157,7 @@ class _Reader:
         if self._last is not None and not isinstance(event, e.MessageImported):
             self._close(event.at, is_new_attempt=isinstance(event, e.AttemptStarted) and self._attempts > 0)
         self._last = max(event.at, self._last or event.at)
-        if isinstance(event, _PROGRESS):
+        if type(event) in _PROGRESS:
             self._settle(_AWAITED.get(getattr(event, "kind", ""), "active"))
         elif isinstance(event, e.RunPassivated):
             for key in event.waiting_for:
@@ -239,8 +222,8 @@ class _Reader:
                 self._open[event.operation] = "timer"
             case e.ToolCallStarted():
                 self._open[event.operation] = "tool" if event.child is None else "child"
-            case _ if isinstance(event, _CLOSING):
-                self._open.pop(event.operation, None)
+            case _ if type(event) in _CLOSING:
+                self._open.pop(getattr(event, "operation", ""), None)
             case e.OperationFinished():
                 self._open.pop(event.operation, None)
                 if event.kind == "spawn" and event.child is not None:
