@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from supervisor.abc import (
         Channel,
+        ChildRun,
         Context,
         JournalEntry,
         Owner,
@@ -84,6 +85,7 @@ __all__ = [
     "ApproverRule",
     "Channel",
     "ChatResult",
+    "ChildRun",
     "Context",
     "CursorUnknown",
     "Decision",
@@ -153,7 +155,7 @@ __all__ = [
 if not TYPE_CHECKING:  # who checks types knows the names by the imports above
     _NAMES = {
         "supervisor.abc": """
-            Channel Context JournalEntry Owner Run Store Supervisor TaskGroup Timer Webhook WebhookReply
+            Channel ChildRun Context JournalEntry Owner Run Store Supervisor TaskGroup Timer Webhook WebhookReply
         """,
         "supervisor.app": "open_supervisor",
         "supervisor.channels.terminal": "Terminal",

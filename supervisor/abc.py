@@ -34,7 +34,7 @@ from supervisor.core.values import (
     ToolResult,
 )
 from supervisor.core.words import ChatResult
-from supervisor.handles import Activities, InboxWatch, Run, TaskGroup, Timer
+from supervisor.handles import Activities, ChildRun, InboxWatch, Run, TaskGroup, Timer
 from supervisor.storage import Store
 
 P = ParamSpec("P")
@@ -45,6 +45,7 @@ R_co = TypeVar("R_co", covariant=True)
 __all__ = [
     "Activities",
     "Channel",
+    "ChildRun",
     "Context",
     "Counts",
     "InboxWatch",
@@ -146,7 +147,7 @@ class Context(ABC):
         """Run a function of the agent's own, at least once, and remember its result. Raises StepFailed if it raises."""
 
     @abstractmethod
-    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
         """Start a sub-agent on a session of its own. Raises LimitExceeded, the same in every attempt."""
 
     @abstractmethod

@@ -10,17 +10,13 @@ from supervisor.core.values import Approval, Outcome
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Run(ABC, Generic[R_co]):
-    """One piece of work of an agent, from start to exactly one outcome. Stays valid while it is passivated."""
+class ChildRun(ABC, Generic[R_co]):
+    """A sub-agent as the agent that spawned it sees it: one piece of work, from start to exactly one outcome.
+
+    It offers only what a replay sees again.
+    """
 
     session: str
-    is_new: bool = False
-    """Whether this `Supervisor.start` has made the session, rather than found it. Of several at once one has."""
-
-    @property
-    @abstractmethod
-    def is_finished(self) -> bool:
-        """Whether the outcome is written. Not inside an agent: a re-run would see something else."""
 
     @abstractmethod
     async def outcome(self) -> Outcome[R_co]:
@@ -38,9 +34,21 @@ class Run(ABC, Generic[R_co]):
     async def cancel(self, reason: str | None = None) -> None:
         """Cancel it and everything below it; returns once that is on disk (W8). Of a finished run: nothing."""
 
+
+class Run(ChildRun[R_co]):
+    """A run as the program that started or resumed it sees it. Stays valid while the run is passivated."""
+
+    is_new: bool = False
+    """Whether this `Supervisor.start` has made the session, rather than found it. Of several at once one has."""
+
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Whether the outcome is written."""
+
     @abstractmethod
     def approvals(self) -> AsyncIterator[Approval]:
-        """Iterate over what it and its sub-agents ask; ends when the run does. Not inside an agent."""
+        """Iterate over what it and its sub-agents ask; ends when the run does."""
 
 
 class TaskGroup(Protocol):

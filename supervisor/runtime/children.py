@@ -5,22 +5,22 @@ order of results until the parent asks for it. Giving up waiting is not the chil
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from supervisor.abc import Run
+from supervisor.abc import ChildRun
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json
-from supervisor.core.errors import InvalidInput, LimitExceeded, RunFailed, RunStopping
+from supervisor.core.errors import LimitExceeded, RunFailed, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
-from supervisor.core.values import Approval, Outcome, OutcomeKind, result_of
+from supervisor.core.values import Outcome, OutcomeKind, result_of
 from supervisor.runtime.agents import locate
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.ending import cancel_events
@@ -129,7 +129,7 @@ def _exceeded(state: SessionState, spec: AgentSpec[Any, Any]) -> str | None:
     return None
 
 
-class ChildRun(Run[R]):
+class LocalChild(ChildRun[R]):
     """A sub-agent as its parent sees it: what is awaited here is an operation of the parent's."""
 
     def __init__(self, attempt: Attempt, branch: str, session: str, spec: AgentSpec[Any, R]) -> None:
@@ -142,16 +142,6 @@ class ChildRun(Run[R]):
 
     def __repr__(self) -> str:
         return f"<sub-agent {self._spec.name} on {self.session}>"
-
-    @property
-    def is_finished(self) -> bool:
-        self._refuse("is_finished")
-
-    def approvals(self) -> AsyncIterator[Approval]:
-        self._refuse("approvals()")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise InvalidInput(f"{what} is not for use inside an agent: a re-run would see something else; use outcome()")
 
     async def outcome(self) -> Outcome[R]:
         attempt, child = self._attempt, self.session

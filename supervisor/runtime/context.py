@@ -15,7 +15,7 @@ import anyio
 import msgspec
 from msgspec import Raw
 
-from supervisor.abc import Context, Run, TaskGroup, Timer
+from supervisor.abc import ChildRun, Context, TaskGroup, Timer
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
@@ -29,7 +29,7 @@ from supervisor.core.values import Message, ToolCall, ToolResult
 from supervisor.runtime.asking import ask
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import run
-from supervisor.runtime.children import ChildRun, spawn
+from supervisor.runtime.children import LocalChild, spawn
 from supervisor.runtime.function_calls import FunctionCall
 from supervisor.runtime.journal import View
 from supervisor.runtime.messages import receive, say, transcript
@@ -132,9 +132,9 @@ class LocalContext(Context):
             traceback = traceback_of(failure, secret_values(self._attempt.state))
         return self._finished(operation, "step", value, error, traceback)
 
-    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
         child = await spawn(self._attempt, self._branch, agent, args, kwargs)
-        return ChildRun(self._attempt, self._branch, child, agent)
+        return LocalChild(self._attempt, self._branch, child, agent)
 
     async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await (await self.spawn(agent, *args, **kwargs)).result()

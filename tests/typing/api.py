@@ -9,6 +9,7 @@ from supervisor import (
     AgentSpec,
     Approval,
     Approve,
+    ChildRun,
     Context,
     DecisionResult,
     Deny,
@@ -105,12 +106,12 @@ async def clock(ctx: Context) -> datetime:
 @agent
 async def janitor(ctx: Context, folders: list[str]) -> list[str]:
     children = [await ctx.spawn(cleaner, folder) for folder in folders]
-    assert_type(children, list[Run[str]])
+    assert_type(children, list[ChildRun[str]])
     assert_type(await children[0].outcome(), Outcome[str])
     assert_type((await children[0].outcome()).value, str | None)
     assert_type(await children[0].result(), str)
     assert_type(await children[0].cancel("enough"), None)
-    assert_type(await ctx.spawn(clock), Run[datetime])
+    assert_type(await ctx.spawn(clock), ChildRun[datetime])
     assert_type(await ctx.run(cleaner, folder="/srv"), str)
     assert_type(await ctx.run(optional), Order)
     assert_type(await ctx.run(optional, Order("a")), Order)
