@@ -14,20 +14,20 @@ PLACES = ("supervisor", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css"}
 
 CEILINGS = {
-    "nobody": 306,
-    "whoever": 137,
-    "somebody": 118,
-    "anybody": 27,
-    "everybody": 27,
-    "whatever": 106,
-    "behind": 139,
-    "beside": 55,
+    "nobody": 298,
+    "whoever": 130,
+    "somebody": 116,
+    "anybody": 25,
+    "everybody": 26,
+    "whatever": 102,
+    "behind": 138,
+    "beside": 48,
     "how-many-th": 4,
     "did not come to": 3,
     "came to nothing": 2,
     "taken up": 14,
-    "at rest": 27,
-    "is said": 42,
+    "at rest": 24,
+    "is said": 39,
 }
 
 
