@@ -58,6 +58,8 @@ class Card:
         """Since when it may be there: it was about to be posted, and nobody said whether it was."""
         self.is_noted = False
         """Whether the journal says that it is there, or may be."""
+        self.says: Approval | None = None
+        """The approval as this process showed it last."""
         self.failure = ""
         """The last failure that the journal says; "" after a success."""
         self.again_in = AGAIN
@@ -137,8 +139,11 @@ class Target:
                 self._set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
         card.is_under_way = False
         card.settled.set()
-        if self._find_pending(approval) is None:
+        now = self._find_pending(approval)
+        if now is None:
             self.retire(approval)
+        elif failure is None and self._is_outdated(card, now):  # it changed while the card was being shown
+            self.begin(now, RENEWED)
         elif failure is not None:
             card.again = self._later(card, partial(self.begin, approval, RENEWED))
 
@@ -158,8 +163,9 @@ class Target:
             if self._find_pending(approval) is None:  # decided meanwhile: it is not posted (A1)
                 card.begun_at = None
                 return
+        card.says = self._runner.blocked.mark(approval)
         try:
-            posted = await self._channel.post(self._runner.blocked.mark(approval), found)
+            posted = await self._channel.post(card.says, found)
         except Exception as error:
             if found is None and not _may_be_there(error):
                 card.begun_at = None
@@ -228,6 +234,13 @@ class Target:
             for card in self._cards.values():
                 card.settled.set()
         self._is_stuck = is_stuck
+
+    def _is_outdated(self, card: Card, now: Approval) -> bool:
+        """Return whether the card says something else of its session or its reminder than holds now."""
+        if (said := card.says) is None:
+            return False
+        now = self._runner.blocked.mark(now)
+        return (said.blocked, said.reminded_at) != (now.blocked, now.reminded_at)
 
     def _find_pending(self, approval: Approval) -> Approval | None:
         """Return an approval as it is now, None if it needs nobody any more."""

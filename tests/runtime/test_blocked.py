@@ -462,6 +462,28 @@ async def test_the_card_says_that_its_session_is_blocked_and_when_it_is_not_any_
         assert [*wall.cards.values()] == [False]
 
 
+class SlowWall(Wall):
+    """A channel that takes a minute to show a card."""
+
+    card_timeout = 100.0
+
+    async def post(self, approval, card=None) -> str:
+        await anyio.sleep(60)
+        return await super().post(approval, card)
+
+
+async def test_a_card_under_way_when_its_session_becomes_blocked_says_so_in_the_end(deployed):
+    """R1: the change arrives while the channel still shows the card; the card is renewed afterwards."""
+    store, wall = await left_waiting(deployed(original)), SlowWall()
+    deployed(returns)
+    async with opened(store, channels=[wall]) as supervisor:
+        await supervisor.resume("s")
+        await anyio.sleep(70)
+        assert [*wall.cards.values()] == [False]
+        await anyio.sleep(60)
+        assert [*wall.cards.values()] == [True]
+
+
 async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deployed):
     """Ten daemons start: ten attempts of each, one RunBlocked, and no loop of crashes."""
     spec, store, sessions = deployed(original), MemoryStore(), [f"s{number}" for number in range(100)]
