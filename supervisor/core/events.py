@@ -12,7 +12,7 @@ The module is longer than 400 lines because a reader of the journal wants all of
 
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Raw
@@ -31,8 +31,14 @@ from supervisor.core.asking import (
     QuestionAsked as QuestionAsked,
 )
 from supervisor.core.blocking import RunBlocked as RunBlocked, RunUnblocked as RunUnblocked
-from supervisor.core.errors import StoreUnreadable
-from supervisor.core.facts import ANSWERS as ANSWERS, Event as Event, having as having, traits
+from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.facts import (
+    ANSWERS as ANSWERS,
+    Event as Event,
+    UnknownEvent as UnknownEvent,
+    having as having,
+    traits,
+)
 from supervisor.core.forked import ForkTaken as ForkTaken, SessionForked as SessionForked
 from supervisor.core.restarted import (
     Again as Again,
@@ -401,6 +407,7 @@ BEGINS_RUN: Final = having("begins run")
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
+_NAMES: Final = frozenset(each.__name__ for each in get_args(AnyEvent))
 
 
 def encode_event(event: AnyEvent) -> bytes:
@@ -416,6 +423,21 @@ def decode_event(body: bytes) -> AnyEvent:
             f"a journal entry cannot be read ({error}): a newer program wrote it, or it is damaged; "
             "it was left untouched"
         ) from None
+
+
+def read_event(document: bytes) -> AnyEvent | UnknownEvent:
+    """Read an event that another program, which may be a newer one, gives to its readers as a JSON object.
+
+    A type that this program does not know becomes an UnknownEvent; fields that it does not know are left out. Raises
+    InvalidInput for what is no event, and for an event of a known type whose fields have other types.
+    """
+    try:
+        fields = msgspec.json.decode(document, type=dict[str, Any])
+        head = {name: fields.pop(name, None) for name in ("event", "at")}
+        unknown = msgspec.convert({**head, "fields": fields}, UnknownEvent)
+        return _decoder.decode(document) if unknown.event in _NAMES else unknown
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidInput(f"this is no event that can be read: {error}") from None
 
 
 def begins(event: Any) -> str | None:

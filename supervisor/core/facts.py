@@ -47,6 +47,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=Tr
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+class UnknownEvent(Event, frozen=True, kw_only=True, tag=False):
+    """An event of a type that a newer program has: what a reader of another program's journal gets for it. A store
+    never holds one; it refuses what it does not know."""
+
+    event: str
+    """The name of its type."""
+    fields: dict[str, Any]
+    """The others of its fields, as plain JSON values."""
+
+    def __repr__(self) -> str:
+        return f"UnknownEvent(at={self.at!r}, event={self.event!r})"
+
+
 def traits(*names: Trait, answers: Callable[[Any], str] | None = None) -> Callable[[EventType], EventType]:
     """Give an event type its traits. `answers`: a waiting run may wait for it, under the key that this returns."""
 
