@@ -19,7 +19,6 @@ CEILINGS = {
     "somebody": 116,
     "anybody": 25,
     "everybody": 26,
-    "whatever": 102,
     "behind": 138,
     "beside": 48,
     "how-many-th": 4,
