@@ -29,15 +29,20 @@ if TYPE_CHECKING:
         CursorUnknown,
         InvalidInput,
         LimitExceeded,
+        NotAuthenticated,
         NotEntitled,
         NotFound,
         QuestionUnanswered,
         RunAbandoned,
         RunBlocked,
         RunCancelled,
+        RunError,
         RunFailed,
         RunStalled,
         RunStopping,
+        ServerError,
+        ServerMismatch,
+        ServerUnavailable,
         SessionConflict,
         StepFailed,
         StoreDied,
@@ -98,6 +103,7 @@ __all__ = [
     "LimitExceeded",
     "MemoryStore",
     "Message",
+    "NotAuthenticated",
     "NotEntitled",
     "NotFound",
     "Option",
@@ -111,10 +117,14 @@ __all__ = [
     "RunAbandoned",
     "RunBlocked",
     "RunCancelled",
+    "RunError",
     "RunFailed",
     "RunStalled",
     "RunStopping",
     "SendResult",
+    "ServerError",
+    "ServerMismatch",
+    "ServerUnavailable",
     "SessionConflict",
     "SessionView",
     "SqliteStore",
@@ -161,9 +171,10 @@ if not TYPE_CHECKING:  # who checks types knows the names by the imports above
         "supervisor.channels.terminal": "Terminal",
         "supervisor.core.agent_spec": "AgentSpec agent",
         "supervisor.core.errors": """
-            CursorUnknown InvalidInput LimitExceeded NotEntitled NotFound QuestionUnanswered RunAbandoned RunBlocked
-            RunCancelled RunFailed RunStalled RunStopping SessionConflict StepFailed StoreDied StoreError StoreRefused
-            StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
+            CursorUnknown InvalidInput LimitExceeded NotAuthenticated NotEntitled NotFound QuestionUnanswered
+            RunAbandoned RunBlocked RunCancelled RunError RunFailed RunStalled RunStopping ServerError ServerMismatch
+            ServerUnavailable SessionConflict StepFailed StoreDied StoreError StoreRefused StoreUnreadable
+            SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
         """,
         "supervisor.core.people": "People Person ApproverRule TokenHash",
         "supervisor.core.rules": "Rule allow ask_for deny",

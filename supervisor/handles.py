@@ -24,7 +24,7 @@ class ChildRun(ABC, Generic[R_co]):
 
     @abstractmethod
     async def result(self) -> R_co:
-        """Wait for what it returns; raises RunFailed or one of its kinds if it does not succeed.
+        """Wait for what it returns; raises the RunError of its kind if it does not succeed.
 
         The error's `__cause__` is what the agent raised, if the run ended in this process while the caller held this
         handle; never inside an agent, since a replay has no exception. People find the traceback in the journal.

@@ -6,8 +6,10 @@
 3   it waits for a person
 4   conflict: decided otherwise, withdrawn, expired; another agent or input under this session's id
 5   not found
-6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call
+6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call, somebody who
+    is not known or may not do it
 7   blocked: today's code cannot follow what the session has done
+8   the server cannot be reached, or is no supervisor of this API
 130, 143, 129   stopped by SIGINT, SIGTERM, SIGHUP
 141 run, resume, demo, serve, cancel: stopped, since nobody reads what it says (`| head`)
 """
@@ -15,11 +17,13 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
+from typing import Final
 
 from supervisor.core.errors import (
     InvalidInput,
     NotFound,
     RunBlocked,
+    ServerError,
     SessionConflict,
     StoreUnreadable,
     SupervisorError,
@@ -36,25 +40,26 @@ class Exit(IntEnum):
     NOT_FOUND = 5
     REFUSED = 6
     BLOCKED = 7
+    UNREACHABLE = 8
 
 
 class Refused(SupervisorError):
     """What is refused as things are now: exit code 6."""
 
 
+_CODES: Final[dict[type[SupervisorError], Exit]] = {
+    InvalidInput: Exit.USAGE,
+    SessionConflict: Exit.CONFLICT,
+    NotFound: Exit.NOT_FOUND,
+    RunBlocked: Exit.BLOCKED,
+    ServerError: Exit.UNREACHABLE,
+}
+"""An error that is none of these is refused."""
+
+
 def code_of(error: BaseException) -> Exit:
     """Return the exit code that an error means."""
-    match error:
-        case NotFound():
-            return Exit.NOT_FOUND
-        case SessionConflict():
-            return Exit.CONFLICT
-        case InvalidInput():
-            return Exit.USAGE
-        case RunBlocked():
-            return Exit.BLOCKED
-        case _:
-            return Exit.REFUSED
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.REFUSED)
 
 
 def explain(error: BaseException) -> str:

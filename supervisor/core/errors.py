@@ -1,14 +1,18 @@
 """Every exception of the package, sorted by whose fault it is. Each says what to do next; its data is in attributes.
+Siblings do not catch each other: `except` names one thing, or a parent that is drawn above it.
 
     SupervisorError
     |-- InvalidInput            the caller: a value that cannot be used as it is
     |   |-- UnknownAgent        ... names an agent or tool that cannot be imported
-    |   |-- CursorUnknown       ... is a cursor of another store, or from beyond the end of this one
-    |   |-- SessionConflict     ... names a session that exists with another agent or input
-    |   `-- NotFound            ... names a session or approval that is not in the store
-    |-- NotEntitled             the caller: somebody who may not decide this
+    |   `-- CursorUnknown       ... is a cursor of another store, or from beyond the end of this one
+    |-- NotFound                the caller: names a session, approval, rule or store that is not there
+    |-- SessionConflict         the caller: names a session that exists with another agent or input
+    |-- TreeOwned               another process holds the tree
+    |-- NotEntitled             the caller: somebody who may not do this
+    |-- NotAuthenticated        the caller: nobody is known by this token
     |-- IllegalEvent            us: an event that the tables forbid; it is raised and changes nothing
-    |-- RunFailed               the agent: raised by `result()` unless the run succeeded
+    |-- RunError                the agent: raised by `result()` unless the run succeeded
+    |   |-- RunFailed           ... it raised, or returned what cannot be kept
     |   |-- RunStalled          ... no sign of progress for its budget
     |   |-- RunCancelled        ... somebody cancelled it
     |   `-- RunAbandoned        ... it ignored its end, or crashed again and again
@@ -18,11 +22,13 @@
     |-- LimitExceeded           the agent: a limit of its declaration is reached
     |-- RunStopping             the agent: it began something new after it was told to stop
     |-- ToolFailed              a tool: says how it failed, keeping its output
-    `-- StoreError              the disk, or another process
-        |-- StoreUnreadable     ... corrupt, newer than this program, or not ours; left untouched
-        |-- StoreRefused        ... a commit was refused cleanly (disk full); nothing is lost, runs are suspended
-        |-- StoreDied           ... a sync failed: nothing in memory is trusted; start the program again
-        `-- TreeOwned           ... another process holds the tree
+    |-- StoreError              the disk
+    |   |-- StoreUnreadable     ... corrupt, newer than this program, or not ours; left untouched
+    |   |-- StoreRefused        ... a commit was refused cleanly (disk full); nothing is lost, runs are suspended
+    |   `-- StoreDied           ... a sync failed: nothing in memory is trusted; start the program again
+    `-- ServerError             the server of a remote supervisor
+        |-- ServerUnavailable   ... cannot be reached, or the connection broke
+        `-- ServerMismatch      ... is no supervisor of this version's API
 
 `Suspended` is a BaseException: it unwinds an agent that will be run again, and no `except Exception` may stop it.
 """
@@ -46,23 +52,36 @@ class CursorUnknown(InvalidInput):
     """The cursor is of another store, or from beyond the end of this one. Read from the beginning."""
 
 
-class SessionConflict(InvalidInput):
+class NotFound(SupervisorError, LookupError):
+    """No such session, approval, rule or store."""
+
+
+class SessionConflict(SupervisorError):
     """The session exists, with another agent or another input."""
 
 
-class NotFound(InvalidInput, LookupError):
-    """No such session or approval in this store."""
+class TreeOwned(SupervisorError):
+    """Another process runs this tree."""
+
+    def __init__(self, root: str, owner: str) -> None:
+        super().__init__(f"session {root} is being run by {owner}; stop that process, or decide and cancel from here")
+        self.root = root
+        self.owner = owner
 
 
 class NotEntitled(SupervisorError):
     """Somebody decides who may not (A4). The approval stays pending, and who may decides it."""
 
 
+class NotAuthenticated(SupervisorError):
+    """Nobody is known by this token, or no token was given."""
+
+
 class IllegalEvent(SupervisorError):
     """The tables forbid this event here. It was not applied, and nothing changed."""
 
 
-class RunFailed(SupervisorError):
+class RunError(SupervisorError):
     """The run did not succeed. `kind` says how it ended, `cause` why, `partial` is what it left."""
 
     def __init__(self, kind: str, cause: str | None, partial: Any = None) -> None:
@@ -74,15 +93,19 @@ class RunFailed(SupervisorError):
         """Inside an agent: the operation that took in how a sub-agent failed."""
 
 
-class RunStalled(RunFailed):
+class RunFailed(RunError):
+    """The agent raised, or returned what cannot be kept."""
+
+
+class RunStalled(RunError):
     """The run was ended by its watchdog."""
 
 
-class RunCancelled(RunFailed):
+class RunCancelled(RunError):
     """The run was cancelled, by a person, its parent, or another program."""
 
 
-class RunAbandoned(RunFailed):
+class RunAbandoned(RunError):
     """The run ignored its end, or its recovery was given up."""
 
 
@@ -162,13 +185,20 @@ class StoreDied(StoreError):
     """A sync failed or the writer died: what is in memory is not trusted. Start the program again to go on."""
 
 
-class TreeOwned(StoreError):
-    """Another process runs this tree."""
+class ServerError(SupervisorError):
+    """The server cannot do what was asked."""
 
-    def __init__(self, root: str, owner: str) -> None:
-        super().__init__(f"session {root} is being run by {owner}; stop that process, or decide and cancel from here")
-        self.root = root
-        self.owner = owner
+
+class ServerUnavailable(ServerError):
+    """The server cannot be reached. `maybe_done`: whether it may have done what was asked of it all the same."""
+
+    def __init__(self, text: str, *, maybe_done: bool) -> None:
+        super().__init__(text)
+        self.maybe_done = maybe_done
+
+
+class ServerMismatch(ServerError):
+    """The server is no supervisor, or one whose API has another version."""
 
 
 class Suspended(BaseException):

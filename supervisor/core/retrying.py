@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.errors import RunFailed, StepFailed
+from supervisor.core.errors import RunError, StepFailed
 from supervisor.core.restarts import Ended, chain_of, partition
 from supervisor.core.session import SessionState
 
@@ -34,7 +34,7 @@ _UNWINDING: Final = e.having("unwinding")
 def led_by(error: BaseException | None) -> tuple[str, ...]:
     """Return the operations whose results led to an exception: steps that raised, failures of sub-agents."""
     found = dict.fromkeys(
-        each.operation for each in chain_of(error) if isinstance(each, StepFailed | RunFailed) and each.operation
+        each.operation for each in chain_of(error) if isinstance(each, StepFailed | RunError) and each.operation
     )
     return tuple(found)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import msgspec
 
 from supervisor.core.blocking import Block
-from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunFailed, RunStalled
+from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunError, RunFailed, RunStalled
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -183,13 +183,13 @@ class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 def result_of(outcome: Outcome[T]) -> T:
-    """Return the value of a run that succeeded; raises RunFailed or one of its kinds for every other run."""
+    """Return the value of a run that succeeded; raises the RunError of its kind for every other run."""
     if outcome.kind != "succeeded":
         raise _FAILURES[outcome.kind](outcome.kind, outcome.cause, outcome.partial)
     return outcome.value  # type: ignore[return-value] # None is a value of T where the agent returns None
 
 
-_FAILURES: Final[dict[str, type[RunFailed]]] = {
+_FAILURES: Final[dict[str, type[RunError]]] = {
     "failed": RunFailed,
     "stalled": RunStalled,
     "cancelled": RunCancelled,

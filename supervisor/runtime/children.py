@@ -16,7 +16,7 @@ from supervisor.abc import ChildRun
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import from_json
-from supervisor.core.errors import LimitExceeded, RunFailed, RunStopping
+from supervisor.core.errors import LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
@@ -166,7 +166,7 @@ class LocalChild(ChildRun[R]):
         outcome = await self.outcome()
         try:
             return result_of(outcome)
-        except RunFailed as failed:
+        except RunError as failed:
             failed.operation = self._taken_in_by
             raise
 

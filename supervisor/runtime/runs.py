@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from supervisor.abc import Run
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import RunFailed, SupervisorError
+from supervisor.core.errors import RunError, SupervisorError
 from supervisor.core.values import Approval, Outcome, result_of
 from supervisor.runtime.children import outcome_of
 from supervisor.runtime.hub import end_key
@@ -68,7 +68,7 @@ class LocalRun(Run[R]):
         outcome = await self.outcome()
         try:
             return result_of(outcome)
-        except RunFailed as failed:
+        except RunError as failed:
             raise failed from self._raised.error
 
     async def cancel(self, reason: str | None = None) -> None:

@@ -41,7 +41,7 @@ from supervisor.channels.slack.payloads import Command, Payload, Press, Words, r
 from supervisor.channels.slack.signed import is_genuine, payload_of
 from supervisor.channels.slack.talk import Talk
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
-from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.core.errors import InvalidInput, StoreError, TreeOwned
 from supervisor.core.people import People
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
@@ -242,7 +242,7 @@ class Slack(Channel):
         except anyio.get_cancelled_exc_class():
             reply.drop()
             raise
-        except StoreError as error:
+        except (StoreError, TreeOwned) as error:
             log.error("act.refused", channel=self.name, reason=str(error))
             what = "Nothing was decided" if isinstance(act, Press) else "Not all of that was done"
             await self._whisper(act, f"{what}: {error}")

@@ -35,7 +35,7 @@ from supervisor.channels.slack.payloads import Words
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError
+from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Person
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import SessionView
@@ -100,7 +100,7 @@ class Talk:
     async def hear(self, supervisor: Supervisor, web: SlackWeb, words: Words, answering: Answering) -> str | None:
         """Take what somebody said: a mention begins a session, a reply in its thread goes to it.
 
-        Returns what to tell them alone; also that they may not do either. Raises StoreError.
+        Returns what to tell them alone; also that they may not do either. Raises StoreError, TreeOwned.
         """
         session = self.session_of(words.conversation, words.thread)
         is_known = self.knows(supervisor, words)
@@ -129,7 +129,7 @@ class Talk:
                 return answer
             await supervisor.start(self._agent, words.text, session=session, requester=person.name)
             self.follow(supervisor, web, session, told=set())
-        except StoreError:
+        except (StoreError, TreeOwned):
             del self._heard[key]
             raise
         except SupervisorError as error:

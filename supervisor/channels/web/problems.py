@@ -3,9 +3,11 @@
 Rules
 - One table says which of the package's errors has which status; what is not in it is a fault of ours: 500, logged, and
   nothing of it is shown.
+- `code` is for programs: the name of the exception in snake case, or of the status where no exception is meant.
 - A problem says what to do next, as the errors of the package do.
 """
 
+import re
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from starlette.responses import Response
 
 from supervisor.core.errors import (
     InvalidInput,
+    NotAuthenticated,
     NotEntitled,
     NotFound,
     SessionConflict,
@@ -30,35 +33,59 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
-_STATUS: Final[tuple[tuple[type[SupervisorError], int], ...]] = (
-    (NotFound, 404),
-    (NotEntitled, 403),
-    (SessionConflict, 409),
-    (TreeOwned, 409),
-    (InvalidInput, 422),
-    (StoreRefused, 507),
-    (StoreDied, 503),
-    (StoreUnreadable, 503),
-)
-"""The first that an error is an instance of counts."""
+_STATUS: Final[dict[type[SupervisorError], int]] = {
+    InvalidInput: 422,
+    NotFound: 404,
+    SessionConflict: 409,
+    TreeOwned: 409,
+    NotEntitled: 403,
+    NotAuthenticated: 401,
+    StoreRefused: 507,
+    StoreDied: 503,
+    StoreUnreadable: 503,
+}
+_MEANT: Final[dict[int, type[SupervisorError]]] = {
+    400: InvalidInput,
+    401: NotAuthenticated,
+    403: NotEntitled,
+    404: NotFound,
+    422: InvalidInput,
+}
+"""What a status means where a request is refused before anything of the package was asked."""
 
 
 class Problem(Exception):
-    """An answer that is an error. `members` are added to the document, for programs."""
+    """An answer that is an error. `kind` is the exception that it stands for, if not the usual one of its status;
+    `members` are added to the document, for programs."""
 
     def __init__(
-        self, status: int, detail: str, *, headers: dict[str, str] | None = None, members: dict[str, Any] | None = None
+        self,
+        status: int,
+        detail: str,
+        *,
+        kind: type[SupervisorError] | None = None,
+        headers: dict[str, str] | None = None,
+        members: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.kind = kind or _MEANT.get(status)
         self.headers = headers or {}
         self.members = members or {}
 
     @property
     def document(self) -> dict[str, Any]:
         title = HTTPStatus(self.status).phrase
-        return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail, **self.members}
+        code = _snake(title.title() if self.kind is None else self.kind.__name__)
+        return {
+            "type": "about:blank",
+            "title": title,
+            "status": self.status,
+            "code": code,
+            "detail": self.detail,
+            **self.members,
+        }
 
     def response(self) -> Response:
         return Response(msgspec.json.encode(self.document), self.status, self.headers, MEDIA_TYPE)
@@ -72,8 +99,13 @@ def problem_of(error: Exception) -> Problem:
         return Problem(error.status_code, error.detail, headers=dict(error.headers or {}))
     if isinstance(error, ClientDisconnect):
         return Problem(400, "the client went before it had said what it wanted")  # nobody reads it
-    for kind, status in _STATUS:
+    for kind, status in _STATUS.items():
         if isinstance(error, kind):
-            return Problem(status, str(error))
+            return Problem(status, str(error), kind=type(error))
     log.error("request.failed", error=repr(error))
     return Problem(500, "this is a fault of the supervisor, and it is in its log; nothing was lost")
+
+
+def _snake(name: str) -> str:
+    """Return `NotFound`, or `Too Many Requests`, as `not_found` and `too_many_requests`."""
+    return re.sub(r"(?<=[a-z])[ -]?(?=[A-Z])", "_", name).lower()

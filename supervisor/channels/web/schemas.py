@@ -115,11 +115,12 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 9457."""
+    """RFC 9457. `code` is what programs look at: an exception's name in snake case, or the status's."""
 
     type: str
     title: str
     status: int
+    code: str
     detail: str
 
 
