@@ -75,7 +75,7 @@ def pending_in(path: Path) -> int:
 
 async def until_asleep(supervisor: LocalSupervisor) -> None:
     """Wait until every run that waits has left memory."""
-    while supervisor._runner.live:  # noqa: SLF001 # the public face does not say who is in memory
+    while supervisor._runner.attempts.live:  # noqa: SLF001 # the public face does not say who is in memory
         await anyio.sleep(0.01)
 
 

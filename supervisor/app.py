@@ -21,6 +21,7 @@ from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
 from supervisor.runtime.garbage import collecting_seldom
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.lost import Survivors
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import end_streams
@@ -77,57 +78,59 @@ async def open_supervisor(
     opened = store if isinstance(store, Store) else SqliteStore(os.fspath(store), create=create)
     opened.open()
     try:
-        runner = Runner(opened, passivate_after)
-        opened_runners.add(runner)
-        supervisor = LocalSupervisor(runner)
+        runner = Runner(opened, passivate_after, rules=rules, survivors=Survivors(end_survivor), jobs=JobWatch)
+        supervisor = LocalSupervisor(runner, people)
         if unattended == "approve":
             supervisor.refuse_inside("approving everything (unattended)")
         posting = Posting(runner, supervisor, channels, unattended, reminders, sweep=adopt)
-        supervisor.people = people
-        runner.rules.from_code = tuple(rules)
-        runner.jobs = jobs = JobWatch(runner)
-        runner.survivors.end_one = end_survivor
-
-        def take_up(root: str) -> None:
-            posting.take_up(root)
-            jobs.take_up(root)
-
-        runner.took_up = take_up
-        body: BaseException | None = None
-        async with anyio.create_task_group() as outer:
-            ready, leaving = anyio.Event(), anyio.Event()
-            adoption = Adoption(runner) if adopt else None
-            outer.start_soon(_host, runner, supervisor, posting, jobs, adoption, channels, ready, leaving)
-            await ready.wait()
-            try:
-                yield supervisor
-                await _drain(runner, posting)
-            except anyio.get_cancelled_exc_class():
-                await _stop(runner)
-                raise
-            except BaseException as error:  # noqa: BLE001 # it leaves bare, below, when the task group is done
-                await _stop(runner)
-                body = error
-            finally:
-                try:
-                    await jobs.leave()
-                finally:
-                    end_streams(supervisor)
-                    leaving.set()
-        runner.journal.catch_up()  # a store that was replaced a moment ago is said to be, not that it lacks a session
-        if body is not None:
-            raise body
-        if runner.journal.death is not None:
-            raise StoreDied(str(runner.journal.death))
+        adoption = Adoption(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
+        async with serving(runner, supervisor, posting, adoption, channels):
+            yield supervisor
     finally:
         opened.close()
+
+
+@asynccontextmanager
+async def serving(
+    runner: Runner,
+    supervisor: LocalSupervisor,
+    posting: Posting,
+    adoption: Adoption | None = None,
+    channels: Sequence[Channel] = (),
+) -> AsyncIterator[None]:
+    """Run a supervisor on a store that is open, and leave it as `open_supervisor` says."""
+    opened_runners.add(runner)
+    body: BaseException | None = None
+    async with anyio.create_task_group() as outer:
+        ready, leaving = anyio.Event(), anyio.Event()
+        outer.start_soon(_host, runner, supervisor, posting, adoption, channels, ready, leaving)
+        await ready.wait()
+        try:
+            yield
+            await _drain(runner, posting)
+        except anyio.get_cancelled_exc_class():
+            await _stop(runner)
+            raise
+        except BaseException as error:  # noqa: BLE001 # it leaves bare, below, when the task group is done
+            await _stop(runner)
+            body = error
+        finally:
+            try:
+                await runner.jobs.leave()
+            finally:
+                end_streams(supervisor)
+                leaving.set()
+    runner.journal.catch_up()  # a store that was replaced a moment ago is said to be, not that it lacks a session
+    if body is not None:
+        raise body
+    if runner.journal.death is not None:
+        raise StoreDied(str(runner.journal.death))
 
 
 async def _host(
     runner: Runner,
     supervisor: LocalSupervisor,
     posting: Posting,
-    jobs: JobWatch,
     adoption: Adoption | None,
     channels: Sequence[Channel],
     ready: anyio.Event,
@@ -138,13 +141,13 @@ async def _host(
         async with anyio.create_task_group() as writer:
             writer.start_soon(runner.journal.run)
             async with anyio.create_task_group() as tasks:
-                runner.serve_in(tasks)
+                runner.attempts.serve_in(tasks)
                 try:
                     async with anyio.create_task_group() as services:
                         posting.serve_in(services)
                         services.start_soon(runner.alarm.run)
                         services.start_soon(posting.run)
-                        services.start_soon(jobs.run)
+                        services.start_soon(runner.jobs.run)
                         services.start_soon(_look_for_others, runner)
                         services.start_soon(_keep_log_short, runner.journal.store)
                         if adoption is not None:
@@ -155,7 +158,7 @@ async def _host(
                         await leaving.wait()
                         services.cancel_scope.cancel()
                 except BaseException:
-                    runner.suspend_all("the supervisor fell")  # no run fails because we did
+                    runner.attempts.suspend_all("the supervisor fell")  # no run fails because we did
                     raise
             writer.cancel_scope.cancel()
 
@@ -171,27 +174,27 @@ async def _serve(channel: Channel, supervisor: LocalSupervisor) -> None:
 async def _drain(runner: Runner, posting: Posting) -> None:
     """Wait for what can go on, and for the cards of what was decided; what waits for people goes to sleep."""
     runner.quiet.leave()
-    await runner.wait_until(lambda: runner.is_idle)
+    await runner.attempts.wait_until(lambda: runner.is_idle)
     await posting.settle()
-    await runner.wait_until(lambda: runner.is_idle)
-    runner.is_closed = True
+    await runner.attempts.wait_until(lambda: runner.is_idle)
+    runner.attempts.is_closed = True
 
 
 async def _stop(runner: Runner) -> None:
     """Stop everything so that it can be resumed: calls that execute may finish, for a bounded time (R8)."""
     with anyio.CancelScope(shield=True):
-        runner.is_draining = runner.is_closed = True
+        runner.attempts.is_draining = runner.attempts.is_closed = True
         try:
             with anyio.move_on_after(SHUTDOWN_TIMEOUT):
-                await runner.wait_until(lambda: not runner.is_executing)
+                await runner.attempts.wait_until(lambda: not runner.is_executing)
         finally:  # a second cancellation that knows no shields is in a hurry
-            runner.suspend_all("the supervisor was stopped")
+            runner.attempts.suspend_all("the supervisor was stopped")
         with anyio.move_on_after(UNWIND_TIMEOUT):
-            await runner.wait_until(lambda: runner.is_empty)
+            await runner.attempts.wait_until(lambda: runner.attempts.is_empty)
             return
         for each in unfinished(runner):
             log.error("run.abandoned", session=each.session, agent=each.agent, doing=each.doing, since=str(each.since))
-        await runner.wait_until(lambda: runner.is_empty)
+        await runner.attempts.wait_until(lambda: runner.attempts.is_empty)
 
 
 async def _look_for_others(runner: Runner) -> None:

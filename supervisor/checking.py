@@ -15,14 +15,17 @@ from typing import Any, Final, Literal
 import anyio
 import msgspec
 
-from supervisor.app import open_supervisor
+from supervisor.app import serving
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, StoreUnreadable, UnknownAgent
+from supervisor.core.reminders import Reminders
 from supervisor.core.rows import JournalEntry
 from supervisor.core.session import SessionState, replay
-from supervisor.runtime.background import NoJobs
+from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.posting import Posting
+from supervisor.runtime.runner import Runner
 from supervisor.store.memory_store import MemoryStore
 
 LONG: Final = 10.0  # seconds after which what has not been decided is undecided
@@ -60,18 +63,17 @@ async def check_replay(
             raise UnknownAgent(f"there is no agent {facts.path[-1]}; there are: {', '.join(sorted(agents)) or 'none'}")
         return spec
 
-    async with open_supervisor(_copy(rows)) as supervisor:
-        supervisor.has_readers = True  # nobody is denied for want of people
-        runner = supervisor._runner  # noqa: SLF001 # the check is a mode of the runner that nobody else may set
-        runner.took_up, runner.jobs = (lambda root: None), NoJobs()
-        runner.find_agent, runner.replayed = find, found.setdefault
+    runner = Runner(_copy(rows), find_agent=find, replayed=found.setdefault)
+    supervisor = LocalSupervisor(runner)
+    supervisor.has_readers = True  # nobody is denied for want of people
+    async with serving(runner, supervisor, Posting(runner, supervisor, (), "ask", Reminders())):
         for root in dict.fromkeys(state.facts.root for state in states.values()):
             await supervisor.resume(root)
         for session in states:
             runner.launcher.launch(session)
         with anyio.move_on_after(seconds):
-            await runner.wait_until(lambda: found.keys() >= states.keys())
-        runner.suspend_all("the check is over")
+            await runner.attempts.wait_until(lambda: found.keys() >= states.keys())
+        runner.attempts.suspend_all("the check is over")
     return [_checked(state, found) for state in states.values()]
 
 
@@ -103,6 +105,7 @@ def _is_session(events: list[e.AnyEvent]) -> bool:
 
 def _copy(rows: list[JournalEntry]) -> MemoryStore:
     store = MemoryStore()
+    store.open()
     store.begin()
     store.write(rows)
     store.commit()

@@ -73,7 +73,7 @@ class LocalActivities(Activities):
         budget = len(self._known) if wholly else READ_AT_ONCE
         found = []
         for known in self._known.values():
-            attempt = self._runner.live.get(known.id)
+            attempt = self._runner.attempts.live.get(known.id)
             if known.outcome is None and attempt is None and known.state is None and known.doing is None and budget:
                 budget -= 1
                 self._read(known)
@@ -117,7 +117,7 @@ class LocalActivities(Activities):
             known.state.apply(row.event)
         except IllegalEvent:  # an entry between could not be read; reading the whole journal says so
             known.state = None
-        if known.id in self._runner.live:
+        if known.id in self._runner.attempts.live:
             known.state = None
 
     def _read(self, known: _Known) -> None:

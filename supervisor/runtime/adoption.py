@@ -13,19 +13,20 @@ Rules
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
+from supervisor.abc import SessionRow
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned
 from supervisor.core.session import SessionState, replay
 from supervisor.logs import FactLog
+from supervisor.runtime.attempts import Attempts
+from supervisor.runtime.background import Jobs
 from supervisor.runtime.journal import Entry, View
-
-if TYPE_CHECKING:
-    from supervisor.abc import SessionRow
-    from supervisor.runtime.runner import Runner
+from supervisor.runtime.launching import Launcher
+from supervisor.runtime.signals import Signal
 
 log = FactLog(__name__)
 
@@ -34,56 +35,66 @@ LOOK: Final = 1.0
 RETRY: Final = 60.0
 
 
-async def take_trees(runner: "Runner", roots: Iterable[str], *, only_one: bool = False) -> list[str]:
-    """Own trees in one append and run what can go on in them; returns those that nobody else has.
+class Claims:
+    """Takes up trees for this process."""
 
-    `only_one`: raises TreeOwned rather than leaving it to whoever has it.
-    """
-    wanted = list(roots)
-    taken: list[str] = []
+    def __init__(self, attempts: Attempts, launcher: Launcher, jobs: Jobs) -> None:
+        self._attempts = attempts
+        self._launcher = launcher
+        self._jobs = jobs
 
-    def plan(view: View) -> list[Entry]:
-        for root in wanted:
+    async def take(self, roots: Iterable[str], *, only_one: bool = False) -> list[str]:
+        """Own trees in one append and run what can go on in them; returns those that no other process owns.
+
+        `only_one`: raises TreeOwned for a tree that another process owns, rather than leaving it out.
+        """
+        wanted = list(roots)
+        taken: list[str] = []
+
+        def plan(view: View) -> list[Entry]:
+            for root in wanted:
+                try:
+                    view.claim(root)
+                except TreeOwned:
+                    if only_one:
+                        raise
+                else:
+                    taken.append(root)
+            return []
+
+        await self._attempts.journal.append(plan)
+        for root in taken:
             try:
-                view.claim(root)
-            except TreeOwned:
-                if only_one:
-                    raise
-            else:
-                taken.append(root)
-        return []
+                await self._launcher.take_up(root)
+            except StoreUnreadable as error:  # no reason to leave the others, which are ours now
+                self._attempts.refuse(root, str(error))
+        return taken
 
-    await runner.journal.append(plan)
-    for root in taken:
-        try:
-            await runner.launcher.take_up(root)
-        except StoreUnreadable as error:  # no reason to leave the others, which are ours now
-            runner.refuse(root, str(error))
-    return taken
-
-
-def trees_with_jobs(runner: "Runner") -> list[str]:
-    """Return the trees that have ended, or rest, and that nobody has, though one of their jobs was not seen to."""
-    store, found = runner.journal.store, dict[str, None]()
-    for session in runner.jobs.untold():
-        row = store.get_session(session)
-        root = store.get_session(row.root) if row is not None else None
-        if root is not None and root.outcome is not None and store.get_owner(root.id) is None:
-            found[root.id] = None
-    return list(found)
+    def find_with_jobs(self) -> list[str]:
+        """Return the trees that have ended, or rest, and that no process owns, though the end of one of their jobs was
+        not seen to."""
+        store, found = self._attempts.journal.store, dict[str, None]()
+        for session in self._jobs.untold():
+            row = store.get_session(session)
+            root = store.get_session(row.root) if row is not None else None
+            if root is not None and root.outcome is not None and store.get_owner(root.id) is None:
+                found[root.id] = None
+        return list(found)
 
 
 class Adoption:
     """Takes up, for as long as it runs, what nobody runs."""
 
-    def __init__(self, runner: "Runner") -> None:
-        self._runner = runner
+    def __init__(self, attempts: Attempts, claims: Claims, came_for_unowned: Signal[str]) -> None:
+        self._attempts = attempts
+        self._store = attempts.journal.store
+        self._claims = claims
         self._wanted: dict[str, None] = {}
         self._news = anyio.Event()
         self._owners: set[str] | None = None
         """Who lived when trees were last looked for; None: nobody has looked yet."""
         self._retry_at = anyio.current_time() + RETRY
-        runner.came_for_nobody = self.want
+        came_for_unowned.connect(self.want)
 
     def want(self, root: str) -> None:
         """Something came for a tree that this process does not own; if nobody does, it is taken up."""
@@ -92,11 +103,11 @@ class Adoption:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        while not self._runner.is_closed:
+        while not self._attempts.is_closed:
             self._news, wanted, self._wanted, pause = anyio.Event(), self._wanted, {}, LOOK
             try:
                 wanted |= dict.fromkeys(self._find())
-                for root in await take_trees(self._runner, wanted) if wanted else ():
+                for root in await self._claims.take(wanted) if wanted else ():
                     log.debug("tree.adopted", root=root)
             except StoreDied:
                 return  # everybody is told, and the daemon ends of it
@@ -108,7 +119,7 @@ class Adoption:
 
     def _find(self) -> list[str]:
         """Return what is to be taken up because somebody has died, or because it could not be run before."""
-        found, living = list[str](), {owner.id for owner in self._runner.journal.store.owners()}
+        found, living = list[str](), {owner.id for owner in self._store.owners()}
         if self._owners is None or self._owners - living:
             found += self._unowned()
         self._owners = living
@@ -118,22 +129,21 @@ class Adoption:
         return found
 
     def _unowned(self) -> list[str]:
-        store = self._runner.journal.store
-        trees: dict[str, list[SessionRow]] = {}
+        store, trees = self._store, dict[str, list[SessionRow]]()
         for row in store.find_sessions(is_open=True):
             trees.setdefault(row.root, []).append(row)
         unowned = [root for root, rows in trees.items() if store.get_owner(root) is None and not self._is_silent(rows)]
-        return unowned + trees_with_jobs(self._runner)
+        return unowned + self._claims.find_with_jobs()
 
     def _refused(self) -> list[str]:
         """Trees of ours in which something is not running that should."""
-        store = self._runner.journal.store
-        rows = [store.get_session(session) for session in self._runner.refusals]
+        store = self._store
+        rows = [store.get_session(session) for session in self._attempts.refusals]
         return [row.root for row in rows if row is not None and row.outcome is None and store.owns(row.root)]
 
-    def _is_silent(self, rows: "list[SessionRow]") -> bool:
+    def _is_silent(self, rows: list[SessionRow]) -> bool:
         """Whether nothing has happened in a tree for long, and nothing is left to be acted upon."""
-        store, since = self._runner.journal.store, self._runner.clock.now() - SILENT
+        store, since = self._store, self._attempts.clock.now() - SILENT
         if any(row.last_at > since or row.due_at is not None or row.blocked is not None for row in rows):
             return False
         if store.find_approvals(root=rows[0].root):

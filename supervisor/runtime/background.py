@@ -1,4 +1,4 @@
-"""What a call needs to know of background jobs: where their folders lie, and whom to tell that one has begun.
+"""What the runtime needs of background jobs: where their folders lie, and whom to tell that one has begun.
 
 The jobs themselves, processes and logs, are a tool's business, a floor above; this is the seam between.
 """
@@ -19,6 +19,15 @@ class Jobs(Protocol):
     def untold(self) -> Iterable[str]:
         """Return the sessions that have a job whose end they were not told; of every tree, this process's or not."""
 
+    def take_up(self, root: str) -> None:
+        """A tree has become ours: watch its jobs again."""
+
+    async def run(self) -> None:
+        """Watch the jobs until cancelled."""
+
+    async def leave(self) -> None:
+        """The supervisor is being left: end the jobs that end with it, within a bounded time."""
+
 
 class NoJobs:
     """A supervisor without a place for jobs."""
@@ -31,3 +40,12 @@ class NoJobs:
 
     def untold(self) -> Iterable[str]:
         return ()
+
+    def take_up(self, root: str) -> None:
+        pass
+
+    async def run(self) -> None:
+        pass
+
+    async def leave(self) -> None:
+        pass

@@ -5,7 +5,7 @@ and that nobody has cancelled it. Then the run leaves memory, without an outcome
 
 Rules
 - A process tries a blocked run once, when it takes up the tree: code does not change within a process. An agent that
-  cannot be loaded is looked for again every LOOK_AGAIN seconds, since files may appear.
+  cannot be loaded is looked for again (runtime/launching.py), since files may appear.
 - What arrives for a blocked run is kept, and wakes nothing. A cancel ends it without its code.
 - The same block is not journaled twice. An attempt that was blocked again is no barren one (R5).
 - The run is blocked until an attempt has asked for all that its journal holds, and has gone on from there.
@@ -13,7 +13,7 @@ Rules
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 from msgspec.structs import replace
@@ -24,30 +24,34 @@ from supervisor.core.encoding import printable
 from supervisor.core.session import SessionState
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
+from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.attempts import Attempts
+from supervisor.runtime.host import Fate
 from supervisor.runtime.hub import end_key
 from supervisor.runtime.journal import Entry, View
-
-if TYPE_CHECKING:
-    from supervisor.runtime.attempt import Attempt
-    from supervisor.runtime.runner import Runner
+from supervisor.runtime.signals import Signal
 
 log = FactLog(__name__)
 
-LOOK_AGAIN: Final = 60.0
+Replayed = Callable[[str, Block | None], object]
+"""Gets a session that was replayed, and why it is blocked, if it is."""
 SETTLED_AFTER: Final = 0.1  # seconds in which an attempt that has asked for everything may still be blocked
 
 
 class Blocked:
     """The blocked runs of the trees that this process owns."""
 
-    def __init__(self, runner: "Runner") -> None:
-        self._runner = runner
+    def __init__(self, attempts: Attempts, replayed: Replayed | None) -> None:
+        """`replayed`: given where attempts are only replayed; then it is called with the result of each."""
+        self._attempts = attempts
+        self._journal, self._clock = attempts.journal, attempts.clock
+        self._replayed = replayed
         self.known: set[str] = set()
         """Sessions that are blocked, by their journals."""
         self.tried: set[str] = set()
         """Those of them that this process has tried, and cannot run."""
-        self.changed: Callable[[str], None] = lambda session: None
-        """Called when a session has become blocked, or is not any more."""
+        self.changed = Signal[str]()
+        """A session has become blocked, or is not any more."""
 
     def found(self, session: str) -> None:
         """A tree was taken up in which this session is blocked."""
@@ -59,10 +63,10 @@ class Blocked:
             case e.RunBlocked():
                 self.known.add(session)
                 self._tell_those_who_wait(session)
-                self.changed(session)
+                self.changed.send(session)
             case e.RunUnblocked():
                 self._forget(session)
-                self.changed(session)
+                self.changed.send(session)
             case e.RunFinished() | e.RunStarted():
                 self._forget(session)
             case _:
@@ -70,9 +74,8 @@ class Blocked:
 
     def _tell_those_who_wait(self, session: str) -> None:
         """Wake whoever waits for the end of a session that is blocked, or of one above it."""
-        store = self._runner.journal.store
-        while (row := store.get_session(session)) is not None:
-            self._runner.hub.publish(end_key(session))
+        while (row := self._journal.store.get_session(session)) is not None:
+            self._attempts.hub.publish(end_key(session))
             session = row.parent or ""
 
     def _forget(self, session: str) -> None:
@@ -88,7 +91,7 @@ class Blocked:
         """Whether a session is blocked and this process is not trying to run it now."""
         return session in self.known and session in self.tried
 
-    async def settle(self, attempt: "Attempt", block: Block) -> None:
+    async def settle(self, attempt: Attempt, block: Block) -> None:
         """Append that an attempt is blocked. Raises StoreError."""
 
         def plan(view: View) -> list[Entry]:
@@ -98,10 +101,10 @@ class Blocked:
             return self._events(attempt.session, state, block)
 
         self.tried.add(attempt.session)
-        await self._runner.journal.append(plan)
+        await self._journal.append(plan)
         self._tell_those_who_wait(attempt.session)
 
-    async def presume(self, attempt: "Attempt", block: Block) -> None:
+    async def presume(self, attempt: Attempt, block: Block) -> None:
         """Append that an attempt seems to be blocked; it stays in memory, and goes on if its code asks."""
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
@@ -110,11 +113,23 @@ class Blocked:
 
         await attempt.append_if_live(plan)
 
+    @property
+    def only_replays(self) -> bool:
+        """Whether attempts are only replayed: then nothing new begins."""
+        return self._replayed is not None
+
+    def note_replayed(self, attempt: Attempt) -> None:
+        """Report the result of an attempt that was only to be replayed: it is blocked, or has followed its journal."""
+        if self._replayed is not None and (attempt.block is not None or attempt.memory.has_followed):
+            self._replayed(attempt.session, attempt.block)
+            attempt.stop(Fate("suspended", "it was only to be replayed"))
+            self._attempts.note_change()
+
     async def fail_to_load(self, session: str, reason: str) -> None:
-        """Append that a session's agent cannot be loaded, and look for it again later. Raises StoreError."""
+        """Append that a session's agent cannot be loaded. Raises StoreError."""
         block = Block(why="agent", cause=printable(reason))
-        if self._runner.replayed is not None:
-            self._runner.replayed(session, block)
+        if self._replayed is not None:
+            self._replayed(session, block)
             return
 
         def plan(view: View) -> list[Entry]:
@@ -122,36 +137,29 @@ class Blocked:
             return self._events(session, state, block) if state.phase == "open" else []
 
         self.tried.add(session)
-        await self._runner.journal.append(plan)
+        await self._journal.append(plan)
         self._tell_those_who_wait(session)
-        self._runner.alarm.at(anyio.current_time() + LOOK_AGAIN, lambda: self._look_again(session))
-
-    def _look_again(self, session: str) -> None:
-        row = self._runner.journal.store.get_session(session)
-        if row is not None and row.blocked is not None and self._runner.journal.store.owns(row.root):
-            self.tried.discard(session)
-            self._runner.launcher.launch(session)
 
     def _events(self, session: str, state: SessionState, block: Block) -> list[Entry]:
-        now = self._runner.clock.now()
+        now = self._clock.now()
         if state.blocked is not None and is_known(state.blocked, block):
             return [(session, e.AttemptSettled(at=now))] if state.barren else []
         log.warning("run.blocked", session=session, why=block.why, cause=block.cause, entry=block.entry)
         return [(session, e.RunBlocked(at=now, block=block))]
 
-    def look_for_end(self, attempt: "Attempt") -> None:
+    def look_for_end(self, attempt: Attempt) -> None:
         """The attempt of a blocked run has asked for everything: soon it is known to go on."""
         due = anyio.current_time() + SETTLED_AFTER
-        self._runner.alarm.at(due, lambda: self._runner.start_soon(self._end, attempt))
+        self._attempts.alarm.at(due, lambda: self._attempts.start_soon(self._end, attempt))
 
-    async def _end(self, attempt: "Attempt") -> None:
+    async def _end(self, attempt: Attempt) -> None:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            return unblocked(attempt, state, self._runner.clock.now())
+            return unblocked(attempt, state, self._clock.now())
 
         await attempt.append_if_live(plan)
 
 
-def unblocked(attempt: "Attempt", state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
+def unblocked(attempt: Attempt, state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
     """Yield what says that a blocked run goes on, if it does."""
     if state.blocked is not None and attempt.fate is None and not attempt.memory.is_replaying:
         yield e.RunUnblocked(at=now)

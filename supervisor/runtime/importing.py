@@ -138,5 +138,4 @@ class Import:
             raise SessionConflict(f"session {session} was imported {had}; {otherwise}")
 
     def _let_go(self) -> None:
-        if self.session not in self._runner.live and self.session not in self._runner.launcher.under_way:
-            self._runner.journal.unpin(self.session)
+        self._runner.attempts.let_go(self.session)

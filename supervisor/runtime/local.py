@@ -9,7 +9,7 @@ The module is longer than 400 lines because it is one seam: a short method for e
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar, overload
@@ -50,7 +50,6 @@ from supervisor.core.values import (
 from supervisor.core.words import ChatResult
 from supervisor.logs import FactLog
 from supervisor.runtime.activity import LocalActivities
-from supervisor.runtime.adoption import take_trees, trees_with_jobs
 from supervisor.runtime.agents import find_declared, load_agent, locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
@@ -68,6 +67,7 @@ from supervisor.runtime.retrying import retry_events
 from supervisor.runtime.ruling import named
 from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
+from supervisor.runtime.signals import Signal
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
 from supervisor.runtime.views import block_of, session_views
@@ -82,7 +82,7 @@ AUDITED: Final = e.having("audited")
 
 
 class LocalSupervisor(Supervisor):
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, people: People | None = None) -> None:
         self._runner = runner
         self._refusals = Refusals(runner)
         self.store: Store = runner.journal.store
@@ -94,11 +94,12 @@ class LocalSupervisor(Supervisor):
         """Whether the store is about to be closed: nothing can be read from it any more."""
         self.awaited: Counter[str] = Counter()
         """Roots of the trees whose outcomes this program waits for now."""
-        self.people: People | None = None
+        self.people = people
         """Who may decide; None: whoever can open the store, which is its operator (A4)."""
         self._inside = Inside(self.store)
         self.decided: Counter[str] = Counter()
-        self.began_to_wait: Callable[[str], None] = lambda root: None
+        self.began_to_wait = Signal[str]()
+        """A program waits for an outcome of the tree of this root."""
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -194,8 +195,8 @@ class LocalSupervisor(Supervisor):
         else:
             roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
             roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
-            await take_trees(self._runner, trees_with_jobs(self._runner))
-        taken = await take_trees(self._runner, roots, only_one=session is not None)
+            await self._runner.claims.take(self._runner.claims.find_with_jobs())
+        taken = await self._runner.claims.take(roots, only_one=session is not None)
         return [self.get_run(root) for root in taken]
 
     def refuse_inside(self, what: str) -> None:
@@ -228,7 +229,7 @@ class LocalSupervisor(Supervisor):
         if self._runner.is_closed or created is None or find_declared(created.agent) is None:
             return False
         try:
-            await take_trees(self._runner, [root])
+            await self._runner.claims.take([root])
         except StoreDied:
             raise
         except StoreError as error:
@@ -287,7 +288,7 @@ class LocalSupervisor(Supervisor):
             now = self._runner.clock.now()
             received = e.MessageReceived(at=now, message=message, text=printable(text), by=who)
             if state.is_open:
-                is_awaited = e.MESSAGE in (state.waiting_for or self._runner.waits_of(session))
+                is_awaited = e.MESSAGE in (state.waiting_for or self._runner.attempts.waits_of(session))
                 kinds[:] = ["delivered" if is_awaited else "kept"]
                 return [(session, received)]
             oldest = next(iter(state.inbox.values()), received)  # of a run that was cancelled, where there is another
@@ -347,7 +348,7 @@ class LocalSupervisor(Supervisor):
             return list(cancel_events(view, session, who, reason, self._runner.clock.now()))
 
         await self._runner.journal.append(plan)
-        if self.store.owns(root) and session not in self._runner.live:
+        if self.store.owns(root) and session not in self._runner.attempts.live:
             await self._runner.concluding.end_tree(session)
 
     # -- waiting -----------------------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ class LocalSupervisor(Supervisor):
         """Note that this program waits for an outcome of this tree."""
         root = self.root_of(session)
         self.awaited[root] += 1
-        self.began_to_wait(root)
+        self.began_to_wait.send(root)
         try:
             yield
         finally:
@@ -372,7 +373,7 @@ class LocalSupervisor(Supervisor):
         """Raise if waiting is of no use: the store has died, or the session cannot be run here."""
         if (death := self._runner.journal.death) is not None:
             raise StoreDied(str(death))
-        refusals = self._runner.refusals
+        refusals = self._runner.attempts.refusals
         if session is None or not refusals:
             return
         refused = refusals.get(session) or refusals.get(self.root_of(session))
@@ -394,11 +395,11 @@ class LocalSupervisor(Supervisor):
     @property
     def refusals(self) -> Mapping[str, str]:
         """Why sessions that this process was asked to run are not running."""
-        return self._runner.refusals
+        return self._runner.attempts.refusals
 
     async def wait_until_it_dies(self) -> None:
         """Wait for as long as the store can be trusted. Raises StoreDied."""
-        await self._runner.wait_until(lambda: self._runner.journal.death is not None)
+        await self._runner.attempts.wait_until(lambda: self._runner.journal.death is not None)
         self.check_running(None)
 
     # -- reading -----------------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from supervisor.runtime.identity import HOST
 
 log = FactLog(__name__)
 
+EndOne = Callable[[int, float | None], Awaitable[str]]
+"""Ends a process by pid and start time; says gone, ended, refused or not ours."""
 _REMARKS: Final = {
     "ended": "; its process was still running and was ended",
     "refused": "; its process is still running and could not be ended",
@@ -33,9 +35,8 @@ _REMARKS: Final = {
 class Survivors:
     """Ends survivors, and remembers what was found until the calls' results are written."""
 
-    def __init__(self) -> None:
-        self.end_one: Callable[[int, float | None], Awaitable[str]] | None = None
-        """Ends a process by pid and start time; says gone, ended, refused or not ours."""
+    def __init__(self, end_one: EndOne | None = None) -> None:
+        self._end_one = end_one
         self._found: dict[tuple[str, str], str] = {}
 
     async def end(self, state: SessionState) -> None:
@@ -47,10 +48,10 @@ class Survivors:
                 continue
             if _job_of(state, operation) is not None:
                 found = "kept"
-            elif started.host != HOST or self.end_one is None:
+            elif started.host != HOST or self._end_one is None:
                 found = "not ours"
             else:
-                found = await self.end_one(started.process, started.process_started_at)
+                found = await self._end_one(started.process, started.process_started_at)
             log.warning("survivor.looked_for", session=state.id, pid=started.process, found=found)
             self._found[state.id, operation] = found
 

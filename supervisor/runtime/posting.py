@@ -91,8 +91,9 @@ class Posting:
         self._tasks: TaskGroup | None = None
         self._under_way = 0
         self._progress = anyio.Event()
-        supervisor.began_to_wait = self._look_for_somebody
-        runner.blocked.changed = self._renew_cards_of
+        supervisor.began_to_wait.connect(self._look_for_somebody)
+        runner.blocked.changed.connect(self._renew_cards_of)
+        runner.launcher.taken_up.connect(self.take_up)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -228,7 +229,7 @@ class Posting:
         except StoreError as error:
             log.error("decision.refused", approval=approval.id, reason=str(error))
             self._known.discard(approval.id)
-            self._runner.suspend_root(approval.root_session, error)
+            self._runner.attempts.suspend_root(approval.root_session, error)
 
     async def _post(self, approval: Approval) -> None:
         """Show an approval where it was shown, or tried, before; if it is not shown by that, on the first channel that

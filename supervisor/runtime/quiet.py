@@ -14,7 +14,6 @@ Rules
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import anyio
 from msgspec.structs import replace
@@ -23,12 +22,10 @@ from supervisor.core import events as e
 from supervisor.core.session import ASKING, SessionState
 from supervisor.runtime.alarm import Alarm, Appointment
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.blocked import unblocked
+from supervisor.runtime.attempts import Attempts
+from supervisor.runtime.blocked import Blocked, unblocked
 from supervisor.runtime.journal import View
 from supervisor.runtime.parting import path_block
-
-if TYPE_CHECKING:
-    from supervisor.runtime.runner import Runner
 
 SETTLED_AFTER = 0.1  # seconds of quiet that are no accident of scheduling
 PRESUMED_AFTER = 5.0  # seconds of silence in a replay after which a run is presumed to be blocked
@@ -36,17 +33,19 @@ STOPPED_ASKING = "the agent asks for nothing more"
 
 
 class Quiet:
-    def __init__(self, runner: "Runner", passivate_after: float) -> None:
-        self._runner = runner
+    def __init__(self, attempts: Attempts, blocked: Blocked, passivate_after: float) -> None:
+        self._attempts = attempts
+        self._alarm, self._clock = attempts.alarm, attempts.clock
+        self._blocked = blocked
         self.passivate_after = passivate_after
         self.is_leaving = False
-        self._unsettled = _Queue(runner.alarm, self._settle_soon)
-        self._asleep_next = _Queue(runner.alarm, self._passivate_soon)
+        self._unsettled = _Queue(self._alarm, self._settle_soon)
+        self._asleep_next = _Queue(self._alarm, self._passivate_soon)
 
     def leave(self) -> None:
         """From now on whoever waits for people sleeps at once."""
         self.is_leaving = True
-        for attempt in self._runner.live.values():
+        for attempt in self._attempts.live.values():
             if attempt.is_quiet:
                 self.look_at(attempt)
 
@@ -67,18 +66,18 @@ class Quiet:
 
     def _passivate_soon(self, attempt: Attempt) -> None:
         if attempt.is_quiet and self._may_sleep(attempt):
-            self._runner.start_soon(self._passivate, attempt, attempt.rest)
+            self._attempts.start_soon(self._passivate, attempt, attempt.rest)
 
     def _settle_soon(self, attempt: Attempt) -> None:
         if attempt.is_quiet and attempt.state.barren:
-            self._runner.start_soon(self._settle, attempt)
+            self._attempts.start_soon(self._settle, attempt)
 
     def _may_sleep(self, attempt: Attempt) -> bool:
         if not attempt.timers:
             return True
         if self.is_leaving:
             return all(attempt.state.operations[timer].state in ASKING for timer in attempt.timers)
-        due_in = (min(attempt.timers.values()) - self._runner.clock.now()).total_seconds()
+        due_in = (min(attempt.timers.values()) - self._clock.now()).total_seconds()
         return due_in > self.passivate_after
 
     async def _passivate(self, attempt: Attempt, rest: tuple[int, tuple[str, ...]]) -> None:
@@ -88,15 +87,15 @@ class Quiet:
             is_same = attempt.is_quiet and attempt.rest == rest
             if not is_same or state.cancel is not None or any(state.is_answered(key) for key in keys):
                 return []
-            now = self._runner.clock.now()
-            due_at = min(attempt.timers.values(), key=self._runner.clock.timer, default=None)
+            now = self._clock.now()
+            due_at = min(attempt.timers.values(), key=self._clock.timer, default=None)
             return [*unblocked(attempt, state, now), e.RunPassivated(at=now, waiting_for=keys, due_at=due_at)]
 
         await attempt.append_if_live(plan)
 
     async def _settle(self, attempt: Attempt) -> None:
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            return [e.AttemptSettled(at=self._runner.clock.now())] if state.barren and attempt.is_quiet else []
+            return [e.AttemptSettled(at=self._clock.now())] if state.barren and attempt.is_quiet else []
 
         await attempt.append_if_live(plan)
 
@@ -109,7 +108,7 @@ class Quiet:
         if attempt.is_looked_at:
             return
         attempt.is_looked_at = True
-        alarm, budget = self._runner.alarm, attempt.spec.inactivity_timeout
+        alarm, budget = self._alarm, attempt.spec.inactivity_timeout
         presumed_after = min(PRESUMED_AFTER, budget)
 
         def look() -> None:
@@ -119,12 +118,12 @@ class Quiet:
             is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
             if attempt.memory.has_followed:
-                self._runner.note_replayed(attempt)
+                self._blocked.note_replayed(attempt)
             elif silent_for >= budget or (silent_for > 0 and is_alone(attempt)):
                 attempt.stop_blocked(path_block(attempt, STOPPED_ASKING))
             elif silent_for >= presumed_after:
                 block = replace(path_block(attempt, STOPPED_ASKING), is_presumed=True)
-                self._runner.start_soon(self._runner.blocked.presume, attempt, block)
+                self._attempts.start_soon(self._blocked.presume, attempt, block)
             due = presumed_after if silent_for < presumed_after else budget
             alarm.at(anyio.current_time() + max(due - silent_for, SETTLED_AFTER), look)
 

@@ -13,7 +13,7 @@ Rules
 - Where the store's rules cannot be read nothing is asked and nothing runs (A5).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 import msgspec
@@ -35,8 +35,8 @@ log = FactLog(__name__)
 class Ruling:
     """The rules that hold in this process."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.from_code: tuple[Rule, ...] = ()
+    def __init__(self, journal: Journal, from_code: Iterable[Rule] = ()) -> None:
+        self.from_code = tuple(from_code)
         """Those that the program gave when it opened the supervisor; they hold in every tree."""
         self._journal = journal
         journal.pinned.add(RULES)

@@ -43,7 +43,7 @@ def all_unfinished() -> list[Unfinished]:
 
 def unfinished(runner: "Runner") -> list[Unfinished]:
     """Return what the attempts in memory are doing: calls, steps and model calls, else their own code."""
-    return [each for attempt in list(runner.live.values()) for each in _of_attempt(runner, attempt)]
+    return [each for attempt in list(runner.attempts.live.values()) for each in _of_attempt(runner, attempt)]
 
 
 def _of_attempt(runner: "Runner", attempt: "Attempt") -> Iterator[Unfinished]:

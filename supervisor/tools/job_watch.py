@@ -25,8 +25,8 @@ import anyio.to_thread
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError
 from supervisor.logs import FactLog
-from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.runner import Runner
+from supervisor.runtime.clock import Clock
+from supervisor.runtime.journal import Entry, Journal, View
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
 from supervisor.tools.job_logs import job_folders
 
@@ -40,9 +40,10 @@ SESSION_ENDED: Final = "the end of its session"
 class JobWatch:
     """Implements what a call needs of background jobs, and watches them."""
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self._store = runner.journal.store
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._store = journal.store
         self._parent: str | None = self._store.jobs_folder
         self._watched: dict[str, tuple[str, e.JobStarted]] = {}
         self._taken: set[str] = set()
@@ -151,7 +152,7 @@ class JobWatch:
 
     async def _tell(self, session: str, job: e.JobStarted, seen: Seen) -> None:
         event = e.JobEnded(
-            at=self._runner.clock.now(),
+            at=self._clock.now(),
             job=job.job,
             how=seen.how,
             exit_code=seen.exit_code,
@@ -164,7 +165,7 @@ class JobWatch:
             known = view.session(session).jobs.get(job.job)
             return [(session, event)] if known is not None and known.ended is None else []
 
-        await self._runner.journal.append(plan)
+        await self._journal.append(plan)
         _mark_told(job)
 
 

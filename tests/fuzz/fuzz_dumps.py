@@ -60,10 +60,10 @@ def _watch(progress: Callable[[], Any], runner: Callable[[], Any], tasks: Any, r
 def _kind(runner: Any) -> int:
     if runner is None or runner.is_closed:
         return 99
-    if any(attempt.blocked and attempt.memory.is_replaying for attempt in runner.live.values()):
+    if any(attempt.blocked and attempt.memory.is_replaying for attempt in runner.attempts.live.values()):
         return 98
-    waits = all(attempt.is_quiet for attempt in runner.live.values())
-    return 97 if waits and not runner.launcher.under_way and not runner.journal._is_committing else 99
+    waits = all(attempt.is_quiet for attempt in runner.attempts.live.values())
+    return 97 if waits and not runner.attempts.preparing and not runner.journal._is_committing else 99
 
 
 def _runner(runner: Any) -> Iterator[str]:
@@ -72,8 +72,9 @@ def _runner(runner: Any) -> Iterator[str]:
     journal, alarm = runner.journal, runner.alarm
     yield f"journal: { ({name: value for name, value in vars(journal).items() if name not in ('states', 'store')}) }"
     yield f"alarm: planned {alarm._planned}, lag {alarm.lag}, {sorted(map(str, alarm._heap))[:20]}"
-    yield f"runner: running {runner._running}, under way {runner.launcher.under_way}, refusals {runner.refusals}"
-    for attempt in runner.live.values():
+    attempts = runner.attempts
+    yield f"runner: running {attempts._running}, preparing {attempts.preparing}, refusals {attempts.refusals}"
+    for attempt in attempts.live.values():
         yield (
             f"{attempt!r} in flight {attempt.in_flight}, waiting {attempt.waiting}, blocked {attempt.blocked}, "
             f"quiet {attempt.is_quiet}, sealed {attempt.is_sealed}, "

@@ -239,7 +239,7 @@ def _listeners(supervisor: Any) -> list[str]:
     """Sessions that wait for a message now, and have none."""
     found = []
     for view in supervisor.find_sessions(is_open=True):
-        if attempt := supervisor._runner.live.get(view.id):
+        if attempt := supervisor._runner.attempts.live.get(view.id):
             is_waiting = "message" in attempt.waiting and not attempt.state.inbox
         else:
             is_waiting = _is_asleep_for_message(supervisor, view.id)

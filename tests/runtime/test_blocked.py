@@ -22,7 +22,7 @@ from supervisor.channels.web.pages.tree import tone, words
 from supervisor.core import events as e
 from supervisor.runtime import agents
 from supervisor.runtime.adoption import SILENT
-from supervisor.runtime.blocked import LOOK_AGAIN
+from supervisor.runtime.launching import LOOK_AGAIN
 
 pytestmark = pytest.mark.anyio
 HERE = sys.modules[__name__]

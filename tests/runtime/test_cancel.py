@@ -102,8 +102,8 @@ async def test_a_run_that_unwinds_after_its_parent_has_left_waits_for_nobody(mon
         assert (await run.outcome()).kind == "cancelled"
         await anyio.sleep(10)
         stuck = sessions_in_memory(supervisor)
-        supervisor._runner.concluding.endings.update(dict.fromkeys(stuck, Ending(kind="cancelled")))
-        supervisor._runner.note_change()  # let go whoever is stuck: this test fails rather than hangs
+        supervisor._runner.attempts.endings.update(dict.fromkeys(stuck, Ending(kind="cancelled")))
+        supervisor._runner.attempts.note_change()  # let go whoever is stuck: this test fails rather than hangs
     assert not stuck
 
 
@@ -185,7 +185,7 @@ async def test_a_call_that_ends_after_its_run_was_abandoned_has_one_result(caplo
         assert (await run.outcome()).kind == "abandoned"
         await anyio.sleep(200)
         assert [event.kind for event in events(supervisor.store, "s", e.ToolCallFinished)] == ["interrupted"]
-        assert "s" not in supervisor._runner.refusals
+        assert "s" not in supervisor._runner.attempts.refusals
     assert [record.getMessage() for record in caplog.records if "refused" in record.getMessage()] == []
 
 
@@ -201,7 +201,7 @@ async def test_no_sub_agent_begins_whose_entry_comes_after_the_stop():
     async with opened(store) as supervisor:
         run = await supervisor.start(spawns, session="s")
         await anyio.sleep(30)
-        supervisor._runner.live["s"].stop(Fate("stalled", "a test"))
+        supervisor._runner.attempts.live["s"].stop(Fate("stalled", "a test"))
         store.is_held = False
         assert (await run.outcome()).kind == "stalled"
         assert [view.id for view in supervisor.find_sessions()] == ["s"]

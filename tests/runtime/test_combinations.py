@@ -64,7 +64,7 @@ async def test_a_question_of_a_called_sub_agent_finds_its_parent_asleep_and_afte
         for _ in range(2):
             asked = await asked_by(run)
             await anyio.sleep(DAY)
-            assert supervisor._runner.live == {}
+            assert supervisor._runner.attempts.live == {}
             assert (asked.root_session, asked.path) == ("s", ("thinks", "researcher"))
             await supervisor.decide(asked.id, Answer("b", "ana"))
             await anyio.sleep(1)

@@ -139,7 +139,7 @@ async def test_receive_is_a_named_pause_that_sleeps_and_wakes():
     async with opened(store) as supervisor:
         run = await supervisor.start(listens, 2, session="s")
         await anyio.sleep(WEEK)
-        assert "s" not in supervisor._runner.live
+        assert "s" not in supervisor._runner.attempts.live
         assert (await supervisor.send("s", "one")).kind == "delivered"
         await anyio.sleep(WEEK)
         assert not run.is_finished

@@ -216,7 +216,7 @@ async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
         run = await supervisor.start(main, [ToolCall("1", "researcher", {"question": "ask"})])
         approval = await anext(run.approvals())
         await anyio.sleep(200)
-        assert supervisor._runner.live == {}
+        assert supervisor._runner.attempts.live == {}
         await supervisor.add_rule(deny("researcher"), by="ana")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert (await run.result())[0].content == '{"from below":1}'

@@ -43,7 +43,7 @@ async def test_a_run_that_waits_for_a_person_leaves_memory_and_only_the_answered
         asked = {approval.arguments["target"]: approval for approval in [await anext(reader) for _ in "abc"]}
         await anyio.sleep(200)
         assert sessions_in_memory(supervisor) == set()
-        assert supervisor._runner.live == {}
+        assert supervisor._runner.attempts.live == {}
         assert supervisor.get_session(run.session).status == "waiting_approval"
         await supervisor.decide(asked["b"].id, Approve(by="ana"))
         await anyio.sleep(1)
@@ -100,7 +100,7 @@ async def test_a_decision_that_is_committed_with_the_passivation_wakes_the_run()
         async with opened(passivate_after=1.0) as supervisor:
             run = await supervisor.start(deployer, "a")
             approval = await anext(run.approvals())
-            attempt = supervisor._runner.live[run.session]
+            attempt = supervisor._runner.attempts.live[run.session]
             await anyio.sleep(0.9)
             quiet = supervisor._runner.quiet
             acts = [(supervisor.decide, approval.id, Approve(by="ana")), (quiet._passivate, attempt, attempt.rest)]
@@ -133,7 +133,7 @@ async def test_a_message_that_ends_another_wait_at_the_instant_of_a_passivation_
     async with opened(passivate_after=1.0) as supervisor:
         run = await supervisor.start(hears, session="s")
         await anext(run.approvals())
-        attempt = supervisor._runner.live["s"]
+        attempt = supervisor._runner.attempts.live["s"]
         await anyio.sleep_until(attempt.quiet_since + 1.0)
         for _ in range(ticks):
             await anyio.lowlevel.checkpoint()
@@ -189,9 +189,9 @@ async def test_a_run_that_works_beside_its_wait_stays():
         run = await supervisor.start(busy)
         approval = await anext(run.approvals())
         await anyio.sleep(200)
-        assert list(supervisor._runner.live) == [run.session]
+        assert list(supervisor._runner.attempts.live) == [run.session]
         await anyio.sleep(400)
-        assert supervisor._runner.live == {}
+        assert supervisor._runner.attempts.live == {}
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "done"
         assert effects == ["worked", "a"]

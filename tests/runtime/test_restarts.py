@@ -170,7 +170,7 @@ async def test_a_back_off_holds_over_a_crash_and_wakes_at_its_instant():
         async with opened(store) as supervisor:
             await supervisor.start(patient, session="s")
             await anyio.sleep(100)
-            assert "s" not in supervisor._runner.live
+            assert "s" not in supervisor._runner.attempts.live
             killed.cancel()
             await anyio.sleep_forever()
     (restarted,) = events(store, "s", e.RunRestarted)

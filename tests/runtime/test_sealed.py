@@ -67,7 +67,7 @@ async def test_what_a_sealed_attempt_would_journal_is_refused(how):
     async with opened() as supervisor:
         await supervisor.start(waits, session="s")
         await anyio.sleep(1)
-        attempt, journal = supervisor._runner.live["s"], names(supervisor.store, "s")
+        attempt, journal = supervisor._runner.attempts.live["s"], names(supervisor.store, "s")
         attempt.seal()
         said = e.MessageSent(at=attempt.host.clock.now(), text="said")
         acts = {

@@ -346,7 +346,7 @@ async def test_what_fails_as_a_run_settles_stops_that_run_and_no_other(monkeypat
         await supervisor.start(races, "yields", session="bad")
         other = await supervisor.start(races, "yields", session="good")
         approval = await anext(other.approvals())
-        assert "defect" in supervisor._runner.refusals["bad"]
+        assert "defect" in supervisor._runner.attempts.refusals["bad"]
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await other.result() == "late"
     async with opened(store) as supervisor:
