@@ -27,6 +27,12 @@ def codes(name: str, text: str) -> set[str]:
     return set(CODE.findall(text)) - NOT_RULES.get(name, set())
 
 
+def anchors(file: Path) -> set[str]:
+    """The fragments that GitHub makes of a document's headings: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_each_code_names_a_rule():
     """A code without a heading in the guarantees is a riddle to a reader of the repository."""
     unknown = {name: found for name, text in texts() if (found := codes(name, text) - RULES)}
@@ -34,8 +40,9 @@ def test_each_code_names_a_rule():
 
 
 def test_each_rule_is_named_by_a_test():
-    """A test that proves a rule says which, in its docstring or beside the line."""
-    named = {code for name, text in texts() if name.startswith("tests/") for code in codes(name, text)}
+    """A test that proves a rule says which, in its docstring or in a comment."""
+    tests = [(name, text) for name, text in texts() if Path(name).name.startswith("test_")]
+    named = {code for name, text in tests for code in codes(name, text)}
     assert not RULES - named
 
 
@@ -58,10 +65,11 @@ def test_links_in_the_documents_lead_somewhere():
     assert not broken
 
 
-def anchors(file: Path) -> set[str]:
-    """The fragments that GitHub makes of a document's headings: lower case, no punctuation, hyphens for spaces."""
-    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def test_each_document_is_in_the_index():
+    """A document that docs/README.md does not link to is not found."""
+    index = (ROOT / "docs/README.md").read_text()
+    documents = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {name for name in documents - {"README.md"} if f"]({name})" not in index} == set()
 
 
 def test_no_text_names_a_document_that_readers_do_not_have():
