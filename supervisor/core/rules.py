@@ -18,7 +18,7 @@ Rules
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -29,15 +29,21 @@ from supervisor.core.ids import canonical_json
 from supervisor.core.values import Option
 from supervisor.core.visible import is_visible
 
-if TYPE_CHECKING:
-    from supervisor.core.tool_spec import ToolSpec
-
 SHELL: Final = "shell"
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 _ONCE: Final = Option("once")
 RuleKind = Literal["allow", "deny", "ask_for"]
 VerdictKind = Literal["allow", "deny", "ask"]
-AnyTool: TypeAlias = "str | ToolSpec[..., Any]"
+
+
+class NamedTool(Protocol):
+    """A tool that a rule is on: its name is all that a rule needs."""
+
+    @property
+    def name(self) -> str: ...
+
+
+AnyTool: TypeAlias = str | NamedTool
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
