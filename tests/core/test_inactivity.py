@@ -115,7 +115,7 @@ def test_a_coarse_heartbeat_is_worth_its_budget_and_no_more_than_a_tick_besides(
 
 
 def test_two_are_open_and_one_is_answered_and_it_is_still_paused():
-    """W2: pauses are a set; the last that goes arms the full budget anew (#1203)."""
+    """W2: pauses are a set; the last that goes arms the full budget anew."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.pause("a", "wait", 1)
     inactivity.pause("b", "wait", 2)
@@ -153,7 +153,7 @@ def test_ending_a_step_does_not_end_the_model_call_beside_it():
 
 
 def test_a_slow_first_token_is_no_stall_however_busy_its_siblings_are():
-    """W5: what a sibling completes is no first progress of the model call; a heartbeat shortens its budget (#731)."""
+    """W5: what a sibling completes is no first progress of the model call; a heartbeat shortens its budget."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.begin_work(1, "slow")
     inactivity.begin_work(1, "fast")

@@ -134,7 +134,7 @@ async def test_another_pattern_is_another_decision():
 
 
 async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
-    """A3: the rule of a decision that came too late is not written (#1212, #1217)."""
+    """A3: the rule of a decision that came too late is not written."""
     async with opened() as supervisor:
         run, _, asked = await first_asked(supervisor, ["staging"])
         await supervisor.decide(asked.id, Deny(by="ben"))

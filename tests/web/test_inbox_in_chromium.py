@@ -52,7 +52,7 @@ def deny(daemon, session):
 
 
 def test_a_person_approves_edits_denies_and_comes_back_after_a_kill(daemon, person, tmp_path):
-    """The sentence of issue 5, on both backends: whatever is lost in between, the run goes on, once."""
+    """On both backends, daemon and page may be lost in between: the run goes on, once."""
     file = tmp_path / "notes"
     daemon.start()
     start(daemon, "shopping", dict.fromkeys(["apples", "bread", "milk", "salt", "wine"], str(file)))
