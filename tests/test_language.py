@@ -14,19 +14,19 @@ PLACES = ("supervisor", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css"}
 
 CEILINGS = {
-    "nobody": 298,
-    "whoever": 130,
+    "nobody": 289,
+    "whoever": 126,
     "somebody": 116,
-    "anybody": 25,
-    "everybody": 26,
-    "behind": 138,
-    "beside": 48,
+    "anybody": 24,
+    "everybody": 25,
+    "behind": 136,
+    "beside": 45,
     "how-many-th": 4,
     "did not come to": 3,
-    "came to nothing": 2,
+    "came to nothing": 1,
     "taken up": 14,
-    "at rest": 24,
-    "is said": 39,
+    "at rest": 22,
+    "is said": 38,
 }
 
 
