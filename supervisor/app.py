@@ -17,6 +17,7 @@ from supervisor.core.errors import StoreDied, StoreError
 from supervisor.core.people import People
 from supervisor.core.reminders import Reminders
 from supervisor.core.rules import Rule
+from supervisor.core.store_urls import read_store_url
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
 from supervisor.runtime.garbage import collecting_seldom
@@ -26,6 +27,7 @@ from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import end_streams
 from supervisor.runtime.unfinished import opened as opened_runners, unfinished
+from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.survivors import end_survivor
@@ -54,7 +56,8 @@ async def open_supervisor(
 ) -> AsyncIterator[LocalSupervisor]:
     """Open a store and supervise what is started or resumed on it. Opening runs and owns nothing.
 
-    `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), or a Store.
+    `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), by a path or a text as
+    `sqlite:///srv/a/state.db`; `memory:`; or a Store.
     `channels`: where people are asked; the first that takes an approval shows it (A11).
     `unattended`: "approve" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask_for (A7).
@@ -75,7 +78,7 @@ async def open_supervisor(
     while a function holds the loop; a program that has to end even so runs under `stopping.run_until_stopped`.
     """
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
-    opened = store if isinstance(store, Store) else SqliteStore(os.fspath(store), create=create)
+    opened = store if isinstance(store, Store) else _make_store(store, create=create)
     opened.open()
     try:
         runner = Runner(opened, passivate_after, rules=rules, survivors=Survivors(end_survivor), jobs=JobWatch)
@@ -88,6 +91,11 @@ async def open_supervisor(
             yield supervisor
     finally:
         opened.close()
+
+
+def _make_store(named: str | os.PathLike[str], *, create: bool) -> Store:
+    path = read_store_url(named) if isinstance(named, str) else os.fspath(named)
+    return MemoryStore() if path is None else SqliteStore(path, create=create)
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from supervisor.core import rules
 from supervisor.core.errors import InvalidInput
 from supervisor.core.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.rules import Rule
+from supervisor.core.store_urls import read_store_file
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 
@@ -128,6 +129,10 @@ class Configuration(_Part, frozen=True, kw_only=True):
     def path(self, named: str) -> Path:
         return Path(self.folder, Path(named).expanduser())
 
+    @property
+    def store_file(self) -> Path | None:
+        return None if self.store is None else self.path(read_store_file(self.store))
+
     def standing_rules(self) -> tuple[Rule, ...]:
         return tuple(make_rule(part) for part in self.rules)
 
@@ -204,6 +209,7 @@ def _token(part: str | TokenPart) -> TokenHash:
 def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Iterate over what is wrong beyond types, as (key, problem)."""
     people = configuration.people
+    yield from _store_problems(configuration)
     yield from _server_problems(configuration.server, people)
     for name, person in people.items():
         yield from _person_problems(f"people.{name}", name, person)
@@ -218,6 +224,13 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield from _unknown_approvers(where, rule.approvers, people)
     for name, agent in configuration.agents.items():
         yield from _unknown_approvers(f"agents.{name}", agent.approvers, people)
+
+
+def _store_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    try:
+        _ = configuration.store_file
+    except InvalidInput as error:
+        yield "store", str(error)
 
 
 def _server_problems(server: ServerPart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:

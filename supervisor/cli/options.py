@@ -10,12 +10,13 @@ from cyclopts import Parameter
 
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
+from supervisor.core.store_urls import read_store_file
 
 StoreOption = Annotated[
-    Path | None,
+    str | None,
     Parameter(
         name="--store",
-        help="The store's file. Default: $SUPERVISOR_STORE, else state.db in your state directory.",
+        help="The store: FILE or sqlite:///ABSOLUTE/FILE. Default: $SUPERVISOR_STORE, else in your state directory.",
         show_default=False,
     ),
 ]
@@ -42,12 +43,12 @@ class Place(msgspec.Struct, frozen=True):
         return f" --store {shlex.quote(os.fspath(self.path))}" if self.is_named else ""
 
 
-def find_store(option: Path | None) -> Place:
-    """Return the place that the option, the environment or the platform names."""
+def find_store(option: str | None) -> Place:
+    """Return the place that the option, the environment or the platform names. Raises InvalidInput."""
     if option is not None:
-        return Place(option, is_named=True)
+        return Place(Path(read_store_file(option)), is_named=True)
     if named := os.environ.get("SUPERVISOR_STORE"):
-        return Place(Path(named), is_named=False)
+        return Place(Path(read_store_file(named)), is_named=False)
     from platformdirs import user_state_path
 
     return Place(user_state_path("subagent-supervisor", appauthor=False) / "state.db", is_named=False)

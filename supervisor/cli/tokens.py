@@ -58,7 +58,7 @@ def _make(*, as_json: bool) -> int:
     return Exit.DONE
 
 
-def _list(config: Path | None, store: Path | None, *, as_json: bool) -> int:
+def _list(config: Path | None, store: str | None, *, as_json: bool) -> int:
     configuration, place = configured(config, store)
     revocations, now = _revocations(place), datetime.now(UTC)
     found: list[dict[str, Any]] = []
@@ -76,7 +76,7 @@ def _list(config: Path | None, store: Path | None, *, as_json: bool) -> int:
     return Exit.DONE
 
 
-def _revoke(shown: str, config: Path | None, store: Path | None, *, as_json: bool) -> int:
+def _revoke(shown: str, config: Path | None, store: str | None, *, as_json: bool) -> int:
     from supervisor.channels.terminal import login_name
     from supervisor.channels.web.revocations import Revocation
     from supervisor.config import is_token_hash
@@ -101,13 +101,13 @@ def _revoke(shown: str, config: Path | None, store: Path | None, *, as_json: boo
     return Exit.DONE
 
 
-def configured(config: Path | None, store: Path | None) -> "tuple[Configuration, Place]":
+def configured(config: Path | None, store: str | None) -> "tuple[Configuration, Place]":
     """Return the configuration that a command names, and the store that the command or else the configuration names."""
     from supervisor.config import Configuration, read_configuration
 
     configuration = Configuration() if config is None else read_configuration(config)
-    if store is None and configuration.store is not None:
-        store = configuration.path(configuration.store)
+    if store is None and (file := configuration.store_file) is not None:
+        return configuration, Place(file, is_named=True)
     return configuration, find_store(store)
 
 

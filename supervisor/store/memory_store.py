@@ -14,6 +14,7 @@ from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.standing import RULES
+from supervisor.core.store_urls import MEMORY
 from supervisor.core.values import Approval
 from supervisor.store.listing import (
     as_asked,
@@ -39,7 +40,7 @@ Entry = tuple[int, str, bytes]
 class MemoryStore(Store):
     """See Store. Everything is owned by this process, since no other can reach it."""
 
-    name = ":memory:"
+    name = MEMORY
     is_durable = False
 
     def __init__(self) -> None:

@@ -74,6 +74,18 @@ def test_an_id_that_is_nearly_right_is_offered(supervisor):
     assert "asking" in supervisor("show", "askin").err
 
 
+def test_a_store_is_named_by_a_url_too(supervisor):
+    """As an option and in the environment. A server and a store of one process are refused in one line."""
+    (approval,) = supervisor.ask("it")
+    url = f"sqlite://{supervisor.store}"
+    assert approval in supervisor("approvals", "--store", url).out
+    supervisor.env["SUPERVISOR_STORE"] = url
+    assert approval in supervisor("approvals").out
+    for other in ("https://inbox.example", "memory:", "redis://here", f"{url}?mode=ro", ""):
+        refused = supervisor("run", f"{AGENTS}:asking", '["it"]', "--store", other)
+        assert (refused.code, refused.out, len(refused.err.strip().splitlines())) == (2, "", 1), refused
+
+
 @pytest.mark.parametrize("command", ["sessions", "approvals", "audit", "resume", "rules"])
 def test_reading_never_creates_a_store(supervisor, command):
     """No store is an empty list."""

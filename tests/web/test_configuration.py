@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import preloaded
 import pytest
@@ -51,6 +52,8 @@ def write(tmp_path, text: str):
 @pytest.mark.parametrize(
     ("text", "key"),
     [
+        ("store = 'https://inbox.example'", "store"),
+        ("store = 'memory:'", "store"),
         ("[server]\nport = 'x'", "server.port"),
         ("[server]\nport = 99999", "server.port"),
         ("[server]\nprt = 1", "server"),
@@ -83,7 +86,7 @@ def test_what_is_wrong_is_named(tmp_path, text, key):
 def test_what_is_right_comes_to_people_rules_and_reservations(tmp_path):
     """Paths count from the file's folder; approvers reserve decisions."""
     configuration = read_configuration(write(tmp_path, RIGHT))
-    assert configuration.path(configuration.store) == tmp_path / "kept.db"
+    assert configuration.store_file == tmp_path / "kept.db"
     assert configuration.agents["notes"].limits == {"inactivity_timeout": 5.0}
     assert [(each.approvers, each.agent) for each in configuration.reservations()] == [
         (("ana",), None),
@@ -92,6 +95,11 @@ def test_what_is_right_comes_to_people_rules_and_reservations(tmp_path):
     ana, cleo = configuration.persons()
     assert (ana.is_operator, cleo.identities) == (False, {"slack": "U1"})
     assert cleo.tokens[0].expires_at == datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def test_a_store_may_be_named_by_a_url(tmp_path):
+    """It has an absolute path, which does not count from the file's folder."""
+    assert read_configuration(write(tmp_path, "store = 'sqlite:///srv/a%20b.db'")).store_file == Path("/srv/a b.db")
 
 
 def supervisor(tmp_path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
