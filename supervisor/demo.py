@@ -24,7 +24,7 @@ from supervisor.abc import Context, Run
 from supervisor.core.agent_spec import agent
 from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import ToolContext
+from supervisor.core.toolcontext import ProcessToolContext
 from supervisor.core.values import Outcome, ToolResult, result_of
 from supervisor.tools.shell import shell
 
@@ -78,8 +78,8 @@ def changes_something(command: list[str], cwd: str, timeout: float = 30.0) -> bo
     return command[0] not in READERS or (command[0] == "tar" and "-tzf" not in command)
 
 
-@tool(approval=changes_something, timeout=None, starts_process=True)
-async def look(call: ToolContext, command: list[str], cwd: str, timeout: float = 30.0) -> ToolResult[Any]:
+@tool(approval=changes_something, timeout=None)
+async def look(call: ProcessToolContext, command: list[str], cwd: str, timeout: float = 30.0) -> ToolResult[Any]:
     """Run a command that only reads; nobody is asked."""
     result: ToolResult[Any] = await shell.fn(call, command=command, cwd=cwd, timeout=timeout)
     return result

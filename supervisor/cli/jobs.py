@@ -44,6 +44,8 @@ async def _find(place: Place) -> list[dict[str, Any]]:
 
 
 async def _look_at_all(supervisor: "LocalSupervisor") -> list[dict[str, Any]]:
+    from datetime import datetime
+
     from supervisor.core.events import JobEnded, JobStarted
     from supervisor.core.session import Job
     from supervisor.tools.jobs import view_of
@@ -58,7 +60,7 @@ async def _look_at_all(supervisor: "LocalSupervisor") -> list[dict[str, Any]]:
             case _:
                 pass
     return [
-        {"session": session, "began_at": job.started.at, **msgspec.to_builtins(await view_of(job))}
+        msgspec.to_builtins(await view_of(job.view(session)), builtin_types=(datetime,))
         for session, job in began.values()
     ]
 
@@ -74,6 +76,8 @@ def _print(found: list[dict[str, Any]]) -> None:
         text.append(f"  {job['state']}", style="green" if job["state"] == "running" else "")
         if job["signal"] is not None or job["exit_code"] is not None:
             text.append(f" (exit code {job['exit_code']})" if job["signal"] is None else f" (signal {job['signal']})")
-        text.append(f"  process {job['pid']}, began {ago(job['began_at'], now)}, session {job['session']}", style="dim")
+        text.append(
+            f"  process {job['process']}, began {ago(job['began_at'], now)}, session {job['session']}", style="dim"
+        )
         text.append(f"\n  {visible(job['command'])}\n  {visible(job['log'])}")
         console.print(text)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from supervisor.core import events as e
+from supervisor.core.values import JobView
 
 ASKING = ("asked", "posed")
 """States of operations that wait for a person."""
@@ -69,3 +70,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     started: e.JobStarted
     ended: e.JobEnded | None = None
+
+    def view(self, session: str) -> JobView:
+        """Return what the journal says of it."""
+        began, ended = self.started, self.ended
+        return JobView(
+            job=began.job,
+            session=session,
+            state="running" if ended is None else ended.how,
+            command=began.command,
+            host=began.host,
+            process=began.process,
+            process_started_at=began.process_started_at,
+            guard=began.guard,
+            guard_started_at=began.guard_started_at,
+            log=began.log,
+            began_at=began.at,
+            exit_code=None if ended is None else ended.exit_code,
+            signal=None if ended is None else ended.signal,
+            duration=None if ended is None else ended.duration,
+            by=None if ended is None else ended.by,
+            keep=began.keep,
+        )

@@ -1,7 +1,8 @@
 """Declarations of tools: what the supervisor must know of a tool before it is called; its rule and its deadline.
 
 Rules
-- A tool's arguments are encodable; its first parameter may be a ToolContext, which is no argument.
+- A tool's arguments are encodable; its first parameter may be a ToolContext, which is no argument; a
+  ProcessToolContext says that the tool starts processes.
 - Arguments and results are converted at one border by msgspec: JSON on disk, the annotated types in Python.
 """
 
@@ -14,6 +15,7 @@ from typing import (
     Annotated,
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -31,12 +33,15 @@ from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.schemas import refuse_unknown
 from supervisor.core.signatures import DeclaredFunction, hint_of, is_named, signature_of
-from supervisor.core.toolcontext import ToolContext
+from supervisor.core.toolcontext import ProcessToolContext, ToolContext
 from supervisor.core.values import ToolResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+
+CONTEXTS: Final[Mapping[str, type]] = {"ToolContext": ToolContext, "ProcessToolContext": ProcessToolContext}
+"""What the first parameter of a tool may be annotated with, and be no argument."""
 
 
 class ToolSpec(DeclaredFunction, Generic[P, R_co]):
@@ -50,7 +55,6 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         approval: Literal["ask", "never"] | Callable[..., bool] = "ask",
         timeout: float | None = 30.0,
         idempotent: bool = False,
-        starts_process: bool = False,
         secret: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
@@ -61,11 +65,12 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.approval = approval
         self.timeout = timeout
         self.idempotent = idempotent
-        self.starts_process = starts_process
         first = next(iter(signature_of(fn).parameters.values()), None)
-        self.takes_context = first is not None and self._is_context(first)
+        context = self._context_of(first) if first is not None else None
+        self.takes_context = context is not None
+        self.starts_process = context == "ProcessToolContext"
         self._arguments = self._parameters(skip=int(self.takes_context))
-        if late := [p.name for p in self._arguments if self._is_context(p)]:
+        if late := [p.name for p in self._arguments if self._context_of(p)]:
             raise TypeError(f"tool {self.name}: {late[0]} is its ToolContext, and must be its first parameter")
         self._signature = inspect.Signature(self._arguments)
         self._positional = [p.name for p in self._arguments if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -80,11 +85,13 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     def __repr__(self) -> str:
         return f"<tool {self.name} of {self.__module__}>"
 
-    def _is_context(self, parameter: inspect.Parameter) -> bool:
+    def _context_of(self, parameter: inspect.Parameter) -> str | None:
+        """Return the name of the context that a parameter is annotated with; None for an argument."""
         try:
-            return hint_of(self.fn, parameter.name) is ToolContext
+            hint = hint_of(self.fn, parameter.name)
         except InvalidInput:  # imported for type checkers only, or defined further down
-            return is_named(parameter.annotation, "ToolContext")
+            return next((name for name in CONTEXTS if is_named(parameter.annotation, name)), None)
+        return next((name for name, type_ in CONTEXTS.items() if hint is type_), None)
 
     @cached_property
     def value_type(self) -> Any:
@@ -166,12 +173,14 @@ def _value_in(type_: Any) -> Any:
 
 
 class ToolDecorator(Protocol):
-    """The overloads read: with or without a ToolContext first, returning a ToolResult or the value of an ok one."""
+    """The overloads read: with or without a context first, returning a ToolResult or the value of an ok one."""
 
     @overload
-    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[ToolResult[R]]], /
+    ) -> ToolSpec[P, R]: ...
     @overload
-    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    def __call__(self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
     @overload
@@ -182,9 +191,11 @@ class RuledToolDecorator(Protocol[P]):
     """As ToolDecorator, for a tool whose approval rule takes the same arguments."""
 
     @overload
-    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[ToolResult[R]]], /
+    ) -> ToolSpec[P, R]: ...
     @overload
-    def __call__(self, fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+    def __call__(self, fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
     @overload
@@ -192,9 +203,9 @@ class RuledToolDecorator(Protocol[P]):
 
 
 @overload
-def tool(fn: Callable[Concatenate[ToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
+def tool(fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
 @overload
-def tool(fn: Callable[Concatenate[ToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
+def tool(fn: Callable[Concatenate[ProcessToolContext, P], Awaitable[R]], /) -> ToolSpec[P, R]: ...
 @overload
 def tool(fn: Callable[P, Awaitable[ToolResult[R]]], /) -> ToolSpec[P, R]: ...
 @overload
@@ -206,7 +217,6 @@ def tool(
     approval: Literal["ask", "never"] = "ask",
     timeout: float | None = 30.0,
     idempotent: bool = False,
-    starts_process: bool = False,
     secret: Sequence[str] = (),
 ) -> ToolDecorator: ...
 @overload
@@ -216,7 +226,6 @@ def tool(
     approval: Callable[P, bool],
     timeout: float | None = 30.0,
     idempotent: bool = False,
-    starts_process: bool = False,
     secret: Sequence[str] = (),
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
@@ -224,10 +233,10 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
 
     `approval`: "ask" (the default) asks a person for every call, "never" for none; a callable gets the arguments and
     says whether to ask. `timeout`: the call's deadline in seconds (T3); None only for a tool that keeps a deadline of
-    its own. `idempotent`: a call lost in a crash may run again. `starts_process`: the tool runs a process and tells its
-    ToolContext its pid before the process begins (T9). `secret`: names of parameters whose values only the tool gets;
-    people, logs and other programs see a mask, and errors do not quote them. One that has a default is the program's
-    own: models are not offered it.
+    its own. `idempotent`: a call lost in a crash may run again. `secret`: names of parameters whose values only the
+    tool gets; people, logs and other programs see a mask, and errors do not quote them. One that has a default is the
+    program's own: models are not offered it.
+    A tool that starts processes says so by the type of its first parameter: ProcessToolContext (supervisor.tools).
     The function returns a value, or a ToolResult to say more; it raises ToolFailed to fail with output.
     """
     return ToolSpec(fn) if fn is not None else lambda fn: ToolSpec(fn, **options)

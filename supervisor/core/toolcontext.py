@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.session import Job
-from supervisor.core.values import ToolResult
+from supervisor.core.values import JobView, ToolResult
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,24 +42,30 @@ class ToolContext(ABC):
     def heartbeat(self) -> None:
         """Show a sign of life to whoever watches; never extends the call's deadline (W7)."""
 
+    @abstractmethod
+    def leave(self, result: ToolResult[Any]) -> None:
+        """Say what to journal if the call is cancelled: its output so far. Call it before cancellation is re-raised."""
+
+
+class ProcessToolContext(ToolContext):
+    """The context of a tool that starts processes. A tool declares that it does by naming this type on its first
+    parameter; its call then counts as executing from `started` on, and not before (T9)."""
+
     @property
     @abstractmethod
-    def jobs(self) -> Mapping[str, Job]:
-        """The background jobs of the call's session by id, in the order in which they began; ended ones too."""
+    def jobs(self) -> Mapping[str, JobView]:
+        """The background jobs of the call's session by id, in the order in which they began, ended ones too. A job is
+        `running` here until its end is journaled."""
 
     @property
     @abstractmethod
     def job_folder(self) -> str:
-        """Where the folders of background jobs lie: beside the store, so that a later process finds them."""
+        """Where the folders of background jobs are kept: next to the store, so that a later process finds them."""
 
     @abstractmethod
     async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
-        """Commit `executing` with the process that is about to begin (T9), and the background job that it is, if it is
-        one (T6); only for tools that start processes.
+        """Commit `executing` with the process that is about to begin (T9), and with its background job, if it is one
+        (T6). `started_at`: the process's start time as the operating system gives it.
 
         Raises RunStopping, or the cancellation, if the call may not begin; the process must not begin then.
         """
-
-    @abstractmethod
-    def leave(self, result: ToolResult[Any]) -> None:
-        """Say what to journal if the call is cancelled: its output so far. Call it before cancellation is re-raised."""

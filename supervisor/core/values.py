@@ -231,6 +231,34 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     """False: nobody runs the tree now; the message is kept until somebody does."""
 
 
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A background job (T6). The fields are a JSON contract."""
+
+    job: str
+    session: str
+    state: Literal["running", "exited", "ended", "failed", "lost"]
+    """ended: the supervisor ended it; failed: it could not begin; lost: it is gone, and how it ended is not known."""
+    command: str
+    host: str
+    process: int
+    """Its process id on `host`. With the start time, in seconds, it names one process and no later one."""
+    process_started_at: float | None
+    guard: int
+    """The process that watches over everything that the job starts."""
+    guard_started_at: float | None
+    log: str
+    """The path of the file that gets its output."""
+    began_at: datetime
+    exit_code: int | None = None
+    signal: int | None = None
+    duration: float | None = None
+    """Seconds from its beginning to its end."""
+    by: str | None = None
+    """Who ended it."""
+    keep: bool = False
+    """Whether it outlives its session."""
+
+
 class LaterCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a session that began after the place where it was forked, or had no result by then: what it did stands,
     and the fork may do it again."""

@@ -15,10 +15,10 @@ from supervisor.core.encoding import from_json, plain, printable, to_json
 from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
 from supervisor.core.ids import digest
 from supervisor.core.masking import mask
-from supervisor.core.session import Job, SessionState
+from supervisor.core.session import SessionState
 from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.toolcontext import NewJob, ToolContext
-from supervisor.core.values import ToolResult
+from supervisor.core.toolcontext import NewJob, ProcessToolContext
+from supervisor.core.values import JobView, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import Call, Effect, Forbidden
 from supervisor.runtime.identity import HOST
@@ -222,8 +222,8 @@ def _cancellation_of(error: BaseException) -> BaseException | None:
     return error if isinstance(error, anyio.get_cancelled_exc_class()) else None
 
 
-class _CallContext(ToolContext):
-    """What the tool knows of its call."""
+class _CallContext(ProcessToolContext):
+    """What the tool knows of its call. Every call has the whole of it; its tool's annotation says what it may use."""
 
     def __init__(self, call: FunctionCall) -> None:
         self._call = call
@@ -249,8 +249,8 @@ class _CallContext(ToolContext):
         host.hub.sign(self.session, host.clock.now())
 
     @property
-    def jobs(self) -> Mapping[str, Job]:
-        return self._call.attempt.state.jobs
+    def jobs(self) -> Mapping[str, JobView]:
+        return {name: job.view(self.session) for name, job in self._call.attempt.state.jobs.items()}
 
     @property
     def job_folder(self) -> str:

@@ -23,13 +23,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
 import msgspec
 
-from supervisor.core.events import JobStarted
 from supervisor.store.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
@@ -139,7 +138,22 @@ class BackgroundProcess(Process):
             await super()._conclude()
 
 
-def look_at(job: JobStarted) -> Seen:
+class JobProcess(Protocol):
+    """What identifies a job's processes on its host, and where its log is: JobStarted says it, and JobView."""
+
+    @property
+    def log(self) -> str: ...
+    @property
+    def process(self) -> int: ...
+    @property
+    def process_started_at(self) -> float | None: ...
+    @property
+    def guard(self) -> int: ...
+    @property
+    def guard_started_at(self) -> float | None: ...
+
+
+def look_at(job: JobProcess) -> Seen:
     """Say how a job is. Blocks for some milliseconds where there is no /proc."""
     folder = Path(job.log).parent
     # Its end is looked for again at last: it is written before the warden goes.
@@ -151,12 +165,12 @@ def look_at(job: JobStarted) -> Seen:
     return Seen(state="lost", by=_read_by(folder))
 
 
-def is_guarded(job: JobStarted) -> bool:
+def is_guarded(job: JobProcess) -> bool:
     """Say whether a job's warden lives, which finds whatever the job has started. Blocks like `look_at`."""
     return _is_alive(job.guard, job.guard_started_at)
 
 
-async def end_job(job: JobStarted, by: str) -> Answer:
+async def end_job(job: JobProcess, by: str) -> Answer:
     """End a job and all it started; returns when that is done, or nothing more can be done (see `end_survivor`)."""
     folder = Path(job.log).parent
     with suppress(OSError):
@@ -201,7 +215,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, "utf-8")
 
 
-def _processes(job: JobStarted) -> tuple[tuple[int, float | None], ...]:
+def _processes(job: JobProcess) -> tuple[tuple[int, float | None], ...]:
     return (job.guard, job.guard_started_at), (job.process, job.process_started_at)
 
 

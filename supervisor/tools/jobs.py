@@ -7,18 +7,17 @@ Rules
 - A job is looked at when it is asked about: its process may have ended a moment before its session was told.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 from msgspec.structs import replace
 
 from supervisor.core.errors import ToolFailed
-from supervisor.core.session import Job
 from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import ToolContext
-from supervisor.core.values import ToolResult
+from supervisor.core.toolcontext import ProcessToolContext, ToolContext
+from supervisor.core.values import JobView, ToolResult
 from supervisor.core.visible import visible
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
 from supervisor.tools.output import without_split_end, without_split_start
@@ -27,29 +26,10 @@ OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns, unless it 
 LARGEST_OUTPUT: Final = 2**20  # however much it says: all of it is in memory, and in the journal
 
 
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A background job as it is now. The fields are a JSON contract."""
-
-    job: str
-    state: str
-    """running, exited, ended (by us), failed (it could not begin), lost."""
-    command: str
-    pid: int
-    log: str
-    exit_code: int | None = None
-    signal: int | None = None
-    duration: float | None = None
-    """Seconds from its beginning to its end."""
-    by: str | None = None
-    """Who ended it."""
-    keep: bool = False
-    """Whether it outlives its session."""
-
-
 @tool(approval="never")
 async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
     """List the background jobs of this session, those that have ended too."""
-    views = [await view_of(job) for job in context.jobs.values()]
+    views = [await view_of(job) for job in _jobs_of(context).values()]
     return ToolResult(kind="ok", content="\n".join(line_of(view) for view in views) or "no jobs", value=views)
 
 
@@ -112,8 +92,8 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     before = await view_of(record)
     if before.state != "running":
         return ToolResult(kind="ok", content=line_of(before), value=before, details={"found": "gone", "effect": "none"})
-    guarded = await anyio.to_thread.run_sync(is_guarded, record.started)
-    found = await end_job(record.started, f"job_kill in session {context.session}")
+    guarded = await anyio.to_thread.run_sync(is_guarded, record)
+    found = await end_job(record, f"job_kill in session {context.session}")
     after = await view_of(record)
     if after.state == "running":
         raise ToolFailed(f"job {job} could not be ended: {found}", reason="refused", found=found)
@@ -122,36 +102,20 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     return ToolResult(kind="ok", content=line_of(after) + remark, value=after, details=details)
 
 
-async def view_of(job: Job) -> JobView:
-    """Look at a job now; what was told of its end stands."""
-    began = job.started
-    view = JobView(
-        job=began.job,
-        state="running",
-        command=began.command,
-        pid=began.process,
-        log=began.log,
-        keep=began.keep,
-    )
-    if (told := job.ended) is not None:
-        end = (told.exit_code, told.signal, told.duration, told.by)
-        return _over(view, told.how, *end)
-    seen = await anyio.to_thread.run_sync(look_at, began)
+async def view_of(job: JobView) -> JobView:
+    """Look at a job now; what was journaled of its end stands."""
+    if job.state != "running":
+        return job
+    seen = await anyio.to_thread.run_sync(look_at, job)
     if seen.state == "running":
-        return view
+        return job
     duration = seen.end.duration if seen.end is not None else None
-    return _over(view, seen.how, seen.exit_code, seen.signal, duration, seen.by)
-
-
-def _over(
-    view: JobView, how: str, exit_code: int | None, signal: int | None, duration: float | None, by: str | None
-) -> JobView:
-    return replace(view, state=how, exit_code=exit_code, signal=signal, duration=duration, by=by)
+    return replace(job, state=seen.how, exit_code=seen.exit_code, signal=seen.signal, duration=duration, by=seen.by)
 
 
 def line_of(view: JobView) -> str:
     """Return one line about a job."""
-    return f"{view.job}  {_how(view)}  process {view.pid}  {visible(view.command)}"
+    return f"{view.job}  {_how(view)}  process {view.process}  {visible(view.command)}"
 
 
 def _how(view: JobView) -> str:
@@ -160,8 +124,15 @@ def _how(view: JobView) -> str:
     return view.state if view.exit_code is None else f"{view.state} with exit code {view.exit_code}"
 
 
-def _find(context: ToolContext, job: str) -> Job:
-    if (found := context.jobs.get(job)) is None:
-        known = ", ".join(context.jobs) or "none"
+def _find(context: ToolContext, job: str) -> JobView:
+    jobs = _jobs_of(context)
+    if (found := jobs.get(job)) is None:
+        known = ", ".join(jobs) or "none"
         raise ToolFailed(f"this session has no job {job}; it has {known}", reason="not_found", effect="none")
     return found
+
+
+def _jobs_of(context: ToolContext) -> Mapping[str, JobView]:
+    """Return the jobs of the call's session. These tools start no process, so they do not declare that they do."""
+    assert isinstance(context, ProcessToolContext)
+    return context.jobs

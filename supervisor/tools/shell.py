@@ -20,7 +20,7 @@ from supervisor.core.errors import ToolFailed
 from supervisor.core.folders import folder_of_call
 from supervisor.core.marker import CALL_MARKER
 from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import NewJob, ToolContext
+from supervisor.core.toolcontext import NewJob, ProcessToolContext
 from supervisor.core.values import ToolResult
 from supervisor.core.visible import visible
 from supervisor.tools.ampersand import without_ampersand
@@ -35,9 +35,9 @@ NAMED: Final = 10  # processes that a result's content names; its details have m
 SHOWN: Final = 80  # characters of each one's command
 
 
-@tool(name="shell", timeout=None, starts_process=True)
+@tool(name="shell", timeout=None)
 async def shell(
-    context: ToolContext,
+    context: ProcessToolContext,
     command: str | list[str],
     cwd: str | None = None,
     env: dict[str, str] | None = None,
@@ -83,7 +83,7 @@ async def shell(
 
 
 async def _begin_job(
-    context: ToolContext, command: str | list[str], cwd: str, env: dict[str, str] | None
+    context: ProcessToolContext, command: str | list[str], cwd: str, env: dict[str, str] | None
 ) -> ToolResult[str]:
     try:
         job, folder = make_job_folder(context.job_folder, context.session)
@@ -121,7 +121,7 @@ async def _begin_job(
     return ToolResult(kind="ok", content=content, value=content, details=details)
 
 
-async def _wait(process: Process, context: ToolContext, timeout: float) -> Finished:
+async def _wait(process: Process, context: ProcessToolContext, timeout: float) -> Finished:
     try:
         return await process.wait(timeout)
     except anyio.get_cancelled_exc_class():
@@ -130,7 +130,7 @@ async def _wait(process: Process, context: ToolContext, timeout: float) -> Finis
         raise
 
 
-def _environment(context: ToolContext, env: Mapping[str, str] | None) -> dict[str, str]:
+def _environment(context: ProcessToolContext, env: Mapping[str, str] | None) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(OUR_SECRETS)}
     return {**ours, **(env or {}), CALL_MARKER: context.operation}
 

@@ -16,7 +16,7 @@ from supervisor.core.agent_spec import agent
 from supervisor.core.encoding import from_json, printable, to_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.tool_spec import tool
-from supervisor.core.toolcontext import ToolContext
+from supervisor.core.toolcontext import ProcessToolContext, ToolContext
 from supervisor.core.values import ToolResult
 
 
@@ -270,13 +270,18 @@ def test_whatever_a_type_raises_when_it_is_read_is_one_clear_error(type_):
 async def by_class(context: ToolContext, n: int) -> int: ...
 async def by_name(context: "ToolContext", n: int) -> int: ...
 async def by_path(context: "supervisor.core.toolcontext.ToolContext", n: int) -> int: ...
+async def of_processes(context: ProcessToolContext, n: int) -> int: ...
+async def of_processes_by_name(context: "ProcessToolContext", n: int) -> int: ...
 async def without(n: int) -> int: ...
 async def of_another_kind(context: "Order", n: int) -> int: ...
 
 
 @pytest.mark.parametrize(
     ("fn", "takes_context"),
-    [(by_class, True), (by_name, True), (by_path, True), (without, False), (of_another_kind, False)],
+    [
+        *((by_class, True), (by_name, True), (by_path, True), (of_processes, True), (of_processes_by_name, True)),
+        *((without, False), (of_another_kind, False)),
+    ],
 )
 def test_a_tool_is_given_its_context_where_its_first_parameter_says_so(fn, takes_context):
     """It is no argument: nobody passes it, and no card shows it."""
@@ -284,6 +289,12 @@ def test_a_tool_is_given_its_context_where_its_first_parameter_says_so(fn, takes
     assert declared.takes_context == takes_context
     names = {"n"} if takes_context or fn is without else {"context", "n"}
     assert {*declared.bind((), dict.fromkeys(names, 1))[1]} == names
+
+
+def test_a_tool_says_by_the_type_of_its_context_that_it_starts_processes():
+    """T9: the call of such a tool does not execute before its process is named."""
+    declared = [tool(fn).starts_process for fn in (by_class, by_name, without, of_processes, of_processes_by_name)]
+    assert declared == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize(("approval", "asks"), [("ask", True), ("never", False)])

@@ -14,7 +14,6 @@ from supervisor import (
     MemoryStore,
     NotFound,
     Rule,
-    ToolContext,
     agent,
     allow,
     deny,
@@ -25,6 +24,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import NotEntitled
 from supervisor.core.people import People, Person
 from supervisor.core.standing import RULES
+from supervisor.core.toolcontext import ProcessToolContext
 
 pytestmark = pytest.mark.anyio
 STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'
@@ -219,8 +219,8 @@ async def test_a_revoked_rule_covers_nothing_that_begins_afterwards():
 async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_gone():
     """A9: nobody was asked, so what allowed it must still hold when it begins."""
 
-    @tool(starts_process=True, name="deploy")
-    async def late(target: str) -> str:
+    @tool(name="deploy")
+    async def late(context: ProcessToolContext, target: str) -> str:
         effects.append(target)
         return target
 
@@ -244,8 +244,8 @@ async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_g
 async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin():
     """A9: the rules are asked inside the commit of `executing`, the last thing before the effect."""
 
-    @tool(starts_process=True, name="deploy")
-    async def slow(context: ToolContext, target: str) -> str:
+    @tool(name="deploy")
+    async def slow(context: ProcessToolContext, target: str) -> str:
         await supervisor.add_rule(deny("deploy"), by="ben")
         await context.started(os.getpid(), None)
         effects.append(target)
