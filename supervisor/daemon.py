@@ -33,7 +33,7 @@ from supervisor.core.people import People, Person
 from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.platforms import make_channels
-from supervisor.runtime.agents import configure, load_agent, load_agents
+from supervisor.runtime.loading import configure, load_agent, load_agents
 from supervisor.store.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
 from supervisor.store.schema import NO_LINKS
 

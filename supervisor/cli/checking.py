@@ -41,7 +41,7 @@ def check_replay(
         How long to wait for agents whose own code takes long.
     """
     from supervisor.checking import check_replay, read_export
-    from supervisor.runtime.agents import load_agents
+    from supervisor.runtime.loading import load_agents
 
     agents = load_agents(file)
     if export is not None:

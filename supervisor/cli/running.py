@@ -220,7 +220,7 @@ def demo(
 
 def load(agent: str) -> AgentSpec[Any, Any]:
     """Import an agent, before anything is opened that its module could upset."""
-    from supervisor.runtime.agents import load_agent
+    from supervisor.runtime.loading import load_agent
 
     return load_agent(agent)
 
@@ -233,7 +233,7 @@ def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
 
 def _load_agent_of(supervisor: "LocalSupervisor", root: str) -> None:
     from supervisor.core.events import SessionCreated
-    from supervisor.runtime.agents import load_agent
+    from supervisor.runtime.loading import load_agent
 
     facts = supervisor.journal(root)[0].event
     if isinstance(facts, SessionCreated) and facts.agent:

@@ -21,11 +21,11 @@ from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
 from supervisor.core.session import SessionState
 from supervisor.core.values import Outcome, OutcomeKind, result_of
-from supervisor.runtime.agents import locate
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.loading import locate
 
 R = TypeVar("R")
 

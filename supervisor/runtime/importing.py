@@ -24,9 +24,9 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, SessionConflict
 from supervisor.core.ids import check_session_id
 from supervisor.core.session import SessionState
-from supervisor.runtime.agents import locate
 from supervisor.runtime.identity import current_user
 from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.loading import locate
 from supervisor.runtime.runner import Runner
 
 

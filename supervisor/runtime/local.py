@@ -50,7 +50,6 @@ from supervisor.core.values import (
 from supervisor.core.words import ChatResult
 from supervisor.logs import FactLog
 from supervisor.runtime.activity import LocalActivities
-from supervisor.runtime.agents import find_declared, load_agent, locate
 from supervisor.runtime.children import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
@@ -60,6 +59,7 @@ from supervisor.runtime.identity import current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.inside import Inside
 from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.loading import find_declared, load_agent, locate
 from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
 from supervisor.runtime.refusals import Refusals

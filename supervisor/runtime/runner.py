@@ -25,7 +25,6 @@ from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Claims
-from supervisor.runtime.agents import load_agent
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.attempts import Attempts
@@ -40,6 +39,7 @@ from supervisor.runtime.host import Fate
 from supervisor.runtime.hub import INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal import Entry, Journal
 from supervisor.runtime.launching import Launcher
+from supervisor.runtime.loading import load_agent
 from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.restarting import restart_or_end

@@ -3,7 +3,7 @@
 import pytest
 
 from supervisor import UnknownAgent
-from supervisor.runtime.agents import load_agent
+from supervisor.runtime.loading import load_agent
 
 
 @pytest.mark.parametrize("body", ["import sys\nsys.exit(9)\n", "raise LookupError('9')\n", "def (9\n"])
