@@ -48,7 +48,7 @@ async def silent(ctx: Context) -> None:
     await anyio.sleep_forever()
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def note() -> None:
     """Make the journal commit something."""
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         Message,
         Option,
         Outcome,
+        Policy,
         SendResult,
         SessionView,
         ToolCall,
@@ -111,6 +112,7 @@ __all__ = [
     "Owner",
     "People",
     "Person",
+    "Policy",
     "QuestionUnanswered",
     "Rule",
     "Run",
@@ -181,8 +183,8 @@ if not TYPE_CHECKING:  # who checks types knows the names by the imports above
         "supervisor.core.tool_spec": "ToolSpec tool",
         "supervisor.core.toolcontext": "ToolContext",
         "supervisor.core.values": """
-            Answer Approval Approve Decision Deny Fork LaterCall Message Option Outcome SendResult SessionView ToolCall
-            ToolResult DecisionResult
+            Answer Approval Approve Decision DecisionResult Deny Fork LaterCall Message Option Outcome Policy SendResult
+            SessionView ToolCall ToolResult
         """,
         "supervisor.core.words": "ChatResult",
         "supervisor.store.memory_store": "MemoryStore",

@@ -25,7 +25,7 @@ from supervisor.core.agent_spec import agent
 from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import ProcessToolContext
-from supervisor.core.values import Outcome, ToolResult, result_of
+from supervisor.core.values import Outcome, Policy, ToolResult, result_of
 from supervisor.tools.shell import shell
 
 if TYPE_CHECKING:
@@ -73,12 +73,13 @@ _FILES: Final = {
 }
 
 
-def changes_something(command: list[str], cwd: str, timeout: float = 30.0) -> bool:
-    """Whether `look` must ask a person: anything but a program that only reads."""
-    return command[0] not in READERS or (command[0] == "tar" and "-tzf" not in command)
+def allow_reading(command: list[str], cwd: str, timeout: float = 30.0) -> Policy:
+    """Return the policy of `look`: a program that only reads is allowed, and a person is asked about every other."""
+    only_reads = command[0] in READERS and (command[0] != "tar" or "-tzf" in command)
+    return "allow" if only_reads else "ask"
 
 
-@tool(approval=changes_something, timeout=None)
+@tool(policy=allow_reading, timeout=None)
 async def look(call: ProcessToolContext, command: list[str], cwd: str, timeout: float = 30.0) -> ToolResult[Any]:
     """Run a command that only reads; nobody is asked."""
     result: ToolResult[Any] = await shell.fn(call, command=command, cwd=cwd, timeout=timeout)

@@ -7,7 +7,7 @@ command line or a decision. `verdict` asks them all about one call, at any time 
 asking, after an edit, immediately before the effect: A8, A9); it changes nothing and remembers nothing.
 
 Rules
-- Deny beats ask beats allow, in whatever order they stand. Where no rule says anything, the tool's own approval rule
+- Deny beats ask beats allow, in whatever order they stand. Where no rule says anything, the tool's own policy
   decides. In doubt whether a deny is meant, a person is asked (A5): an allow beside it does not count.
 - An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
 - A pattern is a JSON object of arguments (core/patterns.py), or for the shell a command (core/shell_patterns.py). None
@@ -138,7 +138,7 @@ def verdict(
     root_session: str | None,
     secret: Collection[str] = (),
 ) -> tuple[VerdictKind, Rule] | None:
-    """Return what the rules say of a call and the rule that said so, or None where the tool's own rule decides.
+    """Return what the rules say of a call and the rule that said so, or None where the tool's own policy decides.
 
     `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
     that name none; None: unknown, and a rule that names a folder covers only calls that name it. `secret`: names of the

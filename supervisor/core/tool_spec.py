@@ -1,4 +1,4 @@
-"""Declarations of tools: what the supervisor must know of a tool before it is called; its rule and its deadline.
+"""Declarations of tools: what the supervisor must know of a tool before it is called: its policy and its deadline.
 
 Rules
 - A tool's arguments are encodable; its first parameter may be a ToolContext, which is no argument; a
@@ -17,7 +17,6 @@ from typing import (
     Concatenate,
     Final,
     Generic,
-    Literal,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -34,35 +33,36 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.schemas import refuse_unknown
 from supervisor.core.signatures import DeclaredFunction, hint_of, is_named, signature_of
 from supervisor.core.toolcontext import ProcessToolContext, ToolContext
-from supervisor.core.values import ToolResult
+from supervisor.core.values import Policy, ToolResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+_POLICIES: Final = get_args(Policy)
 
 CONTEXTS: Final[Mapping[str, type]] = {"ToolContext": ToolContext, "ProcessToolContext": ProcessToolContext}
 """What the first parameter of a tool may be annotated with, and be no argument."""
 
 
 class ToolSpec(DeclaredFunction, Generic[P, R_co]):
-    """A function tool: its approval rule, its deadline, and whether it may run twice. Made by `tool`."""
+    """A function tool: its policy, its deadline, and whether it may run twice. Made by `tool`."""
 
     def __init__(
         self,
         fn: Callable[..., Awaitable[Any]],
         *,
         name: str | None = None,
-        approval: Literal["ask", "never"] | Callable[..., bool] = "ask",
+        policy: Policy | Callable[..., Policy] = "ask",
         timeout: float | None = 30.0,
         idempotent: bool = False,
         secret: Sequence[str] = (),
     ) -> None:
         super().__init__(fn, name, "tool")
-        if not callable(approval) and approval not in ("ask", "never"):
-            raise ValueError(f"tool {self.name}: approval is 'ask', 'never' or a callable, not {approval!r}")
+        if not callable(policy) and policy not in _POLICIES:
+            raise ValueError(f"tool {self.name}: policy is 'allow', 'ask', 'deny' or a callable, not {policy!r}")
         if timeout is not None and not timeout > 0:
             raise ValueError(f"tool {self.name}: timeout must be more than 0 seconds, not {timeout}")
-        self.approval = approval
+        self.policy = policy
         self.timeout = timeout
         self.idempotent = idempotent
         first = next(iter(signature_of(fn).parameters.values()), None)
@@ -150,14 +150,15 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         from_json(raw, self._struct_of(parameters, untyped=self.secret), self.arguments_text)
         raise InvalidInput(f"{self.arguments_text} do not fit: {' or '.join(self.secret)}, which may not be shown")
 
-    def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether a person must decide this call; a rule that raises has proved nothing, so it asks (A5)."""
-        if not callable(self.approval):
-            return self.approval == "ask"
+    def policy_of(self, arguments: Mapping[str, Any]) -> Policy:
+        """Return the tool's own policy for a call. A callable that raises, or returns anything else, asks (A5)."""
+        if not callable(self.policy):
+            return self.policy
         try:
-            return bool(self.approval(**arguments))
-        except Exception:  # noqa: BLE001 # the user's rule may raise anything; fail closed
-            return True
+            said = self.policy(**arguments)
+        except Exception:  # noqa: BLE001 # the user's callable may raise anything; fail closed
+            return "ask"
+        return said if isinstance(said, str) and said in _POLICIES else "ask"
 
 
 def _value_in(type_: Any) -> Any:
@@ -188,7 +189,7 @@ class ToolDecorator(Protocol):
 
 
 class RuledToolDecorator(Protocol[P]):
-    """As ToolDecorator, for a tool whose approval rule takes the same arguments."""
+    """As ToolDecorator, for a tool whose policy is a callable that takes the same arguments."""
 
     @overload
     def __call__(
@@ -214,7 +215,7 @@ def tool(fn: Callable[P, Awaitable[R]], /) -> ToolSpec[P, R]: ...
 def tool(
     *,
     name: str | None = None,
-    approval: Literal["ask", "never"] = "ask",
+    policy: Policy = "ask",
     timeout: float | None = 30.0,
     idempotent: bool = False,
     secret: Sequence[str] = (),
@@ -223,7 +224,7 @@ def tool(
 def tool(
     *,
     name: str | None = None,
-    approval: Callable[P, bool],
+    policy: Callable[P, Policy],
     timeout: float | None = 30.0,
     idempotent: bool = False,
     secret: Sequence[str] = (),
@@ -231,11 +232,11 @@ def tool(
 def tool(fn: Any = None, /, **options: Any) -> Any:
     """Declare a function tool: an async function whose arguments JSON can hold.
 
-    `approval`: "ask" (the default) asks a person for every call, "never" for none; a callable gets the arguments and
-    says whether to ask. `timeout`: the call's deadline in seconds (T3); None only for a tool that keeps a deadline of
-    its own. `idempotent`: a call lost in a crash may run again. `secret`: names of parameters whose values only the
-    tool gets; people, logs and other programs see a mask, and errors do not quote them. One that has a default is the
-    program's own: models are not offered it.
+    `policy`: what happens to a call where no rule says anything: "ask" (the default) asks a person, "allow" runs it,
+    "deny" denies it; a callable gets the arguments and returns one of these. `timeout`: the call's deadline in seconds
+    (T3); None only for a tool that keeps a deadline of its own. `idempotent`: a call lost in a crash may run again.
+    `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and
+    errors do not quote them. One that has a default is the program's own: models are not offered it.
     A tool that starts processes says so by the type of its first parameter: ProcessToolContext (supervisor.tools).
     The function returns a value, or a ToolResult to say more; it raises ToolFailed to fail with output.
     """

@@ -19,6 +19,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 OutcomeKind = Literal["succeeded", "failed", "cancelled", "stalled", "abandoned"]
 ResultKind = Literal["ok", "error", "denied", "interrupted"]
+Policy = Literal["allow", "ask", "deny"]
+"""What happens to a call: it runs, a person is asked, or it is denied."""
 ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
 Scope = Literal["once", "session", "always"]
 """How far a decision goes: this call, the root session's tree, or everything in the store."""

@@ -28,7 +28,7 @@ from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.ids import new_approval_id
 from supervisor.core.rules import Rule, VerdictKind, grantable
 from supervisor.core.session import Operation, SessionState
-from supervisor.core.values import ResultKind, ToolResult
+from supervisor.core.values import Policy, ResultKind, ToolResult
 from supervisor.runtime.asking import expiry, wait_for_person
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.journal import Entry, View
@@ -71,8 +71,8 @@ class Call(ABC):
         """The type of the value of an ok result."""
 
     @abstractmethod
-    def needs_approval(self) -> bool:
-        """Whether a person must decide where no rule says anything."""
+    def own_policy(self, arguments: msgspec.Raw) -> Policy:
+        """Return what happens to the call, with these arguments, where no rule says anything."""
 
     @abstractmethod
     def begin(self) -> Iterable[e.AnyEvent]:
@@ -94,12 +94,12 @@ class Call(ABC):
     async def request(self) -> None:
         """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
         once."""
-        approval, asks_itself = new_approval_id(self.attempt.state.facts.root), self.needs_approval()
+        approval, own_policy = new_approval_id(self.attempt.state.facts.root), self.own_policy(self.arguments)
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             ruled = self.ask_rules(view, state, self.arguments)
-            asks = asks_itself if ruled is None else ruled[0] == "ask"
-            is_denied = ruled is not None and ruled[0] == "deny"
+            policy = own_policy if ruled is None else ruled[0]
+            asks = policy == "ask"
             if asks and (state.cancel is not None or self.attempt.fate is not None):
                 raise RunStopping("the run was told to stop; nobody is asked any more")
             yield e.ToolCallRequested(
@@ -115,7 +115,7 @@ class Call(ABC):
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
                 expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
             )
-            if not asks and not is_denied:
+            if policy == "allow":
                 yield from self.begin()
 
         with self.attempt.host.acting():  # a stop waits for the effect of a call that is executing with this commit
@@ -128,7 +128,7 @@ class Call(ABC):
     def ask_rules(
         self, view: View | None, state: SessionState, arguments: msgspec.Raw
     ) -> tuple[VerdictKind, Rule] | None:
-        """Return what the rules say of the call, and which one said so; None where the tool's own rule decides."""
+        """Return what the rules say of the call, and which one said so; None where the tool's own policy decides."""
         return self.attempt.host.rules.of_call(view, state.facts, self.name, arguments, self.secret)
 
     def check_rules(self, view: View | None, state: SessionState) -> None:
@@ -136,12 +136,12 @@ class Call(ABC):
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
         ruled = self.ask_rules(view, state, record.arguments)
-        if ruled is not None and ruled[0] == "deny":
-            raise Forbidden(_denied_by(ruled[1]))
-        if record.decision is None:  # nobody was asked, so what allowed it must still hold
-            was_allowed = record.request.rule is not None and self.needs_approval()
-            if was_allowed if ruled is None else ruled[0] == "ask":
-                raise Forbidden("the rules have changed since it was called, and nothing ran; call it again to ask")
+        policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
+        if policy == "deny":
+            raise Forbidden(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))
+        has_rules = ruled is not None or record.request.rule is not None
+        if policy == "ask" and record.decision is None and has_rules:  # what allowed it must still hold
+            raise Forbidden("the rules have changed since it was called, and nothing ran; call it again to ask")
 
     async def proceed(self, *, is_new: bool) -> None:
         """Bring the call, which nobody need be asked about any more, from wherever it is to its result."""

@@ -18,7 +18,7 @@ from supervisor.core.masking import mask
 from supervisor.core.session import SessionState
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import NewJob, ProcessToolContext
-from supervisor.core.values import JobView, ToolResult
+from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import Call, Effect, Forbidden
 from supervisor.runtime.identity import HOST
@@ -74,8 +74,8 @@ class FunctionCall(Call):
     def value_type(self) -> Any:
         return self.tool.value_type
 
-    def needs_approval(self) -> bool:
-        return self.tool.needs_approval(self.tool.decode_arguments(self.arguments))
+    def own_policy(self, arguments: msgspec.Raw) -> Policy:
+        return self.tool.policy_of(self.tool.decode_arguments(arguments))
 
     def begin(self) -> Iterable[e.AnyEvent]:
         return () if self.tool.starts_process else (self._started(),)

@@ -26,7 +26,7 @@ from supervisor.core.ids import digest
 from supervisor.core.masking import mask
 from supervisor.core.session import SessionState
 from supervisor.core.tool_spec import ToolSpec
-from supervisor.core.values import OutcomeKind, ResultKind, ToolCall
+from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import NOT_BEGUN, Call, Effect
 from supervisor.runtime.children import begin_child
@@ -120,8 +120,8 @@ class RefusedCall(Call):
     def value_type(self) -> Any:
         return Any
 
-    def needs_approval(self) -> bool:
-        return False
+    def own_policy(self, arguments: msgspec.Raw) -> Policy:
+        return "allow"
 
     def ask_rules(self, view: View | None, state: SessionState, arguments: msgspec.Raw) -> None:
         """No rule speaks of what cannot be called."""
@@ -159,9 +159,9 @@ class AgentCall(Call):
     def value_type(self) -> Any:
         return self._agent.return_type
 
-    def needs_approval(self) -> bool:
-        """Only where a rule asks for it: what a sub-agent does is asked about on its own."""
-        return False
+    def own_policy(self, arguments: msgspec.Raw) -> Policy:
+        """Only rules ask or deny: what a sub-agent does is asked about on its own."""
+        return "allow"
 
     def begin(self) -> Iterable[e.AnyEvent]:
         return ()

@@ -65,7 +65,7 @@ class Ruling:
         arguments: msgspec.Raw,
         secret: Collection[str] = (),
     ) -> tuple[VerdictKind, Rule] | None:
-        """Return what the rules say of a call, and which one said so; None where the tool's own rule decides.
+        """Return what the rules say of a call, and which one said so; None where the tool's own policy decides.
 
         `secret`: names of the arguments that no pattern may speak of.
         """

@@ -26,14 +26,14 @@ OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns, unless it 
 LARGEST_OUTPUT: Final = 2**20  # however much it says: all of it is in memory, and in the journal
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
     """List the background jobs of this session, those that have ended too."""
     views = [await view_of(job) for job in _jobs_of(context).values()]
     return ToolResult(kind="ok", content="\n".join(line_of(view) for view in views) or "no jobs", value=views)
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def job_output(
     context: ToolContext, job: str, offset: int | None = None, limit: int = OUTPUT_LIMIT
 ) -> ToolResult[str]:
@@ -81,7 +81,7 @@ def _whole_characters(piece: Piece, *, is_complete: bool, is_end: bool) -> tuple
     return raw, start
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     """End a job and everything it started: SIGTERM, and SIGKILL after 2 seconds.
 

@@ -14,14 +14,14 @@ async def note(name: str, count: int = 1) -> str:
     return f"noted {name} {count}"
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def approve_myself(words: list[str]) -> int:
     """What an eager agent might try, its marker washed off."""
     env = {name: value for name, value in os.environ.items() if name != "SUPERVISOR_CALL"}
     return subprocess.run([sys.executable, "-m", "supervisor", *words], env=env, timeout=25).returncode
 
 
-@tool(approval="never", timeout=600)
+@tool(policy="allow", timeout=600)
 async def take_long() -> None:
     await anyio.sleep_forever()
 

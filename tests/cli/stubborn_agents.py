@@ -17,52 +17,52 @@ def begin() -> None:
     Path("begun").touch()
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def quick() -> None:
     begin()
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def shielding() -> None:
     begin()
     with anyio.CancelScope(shield=True):
         await anyio.sleep_forever()
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def blocking() -> None:
     begin()
     time.sleep(1000)
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def computing() -> None:
     begin()
     while True:
         pass
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def native() -> None:
     """Native code that neither returns nor looks for signals."""
     begin()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def threading_for_ever() -> None:
     begin()
     await anyio.to_thread.run_sync(threading.Event().wait)
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def leaving_a_thread() -> None:
     threading.Thread(target=time.sleep, args=(1000,)).start()
     begin()
     await anyio.sleep_forever()
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def leaving_an_exit_handler() -> None:
     atexit.register(time.sleep, 1000)
     begin()

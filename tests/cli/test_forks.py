@@ -3,7 +3,7 @@
 AGENT = """
 from supervisor import Context, agent, tool
 
-@tool(approval="never")
+@tool(policy="allow")
 async def note(name: str) -> str:
     with open("noted", "a") as file:
         print(name, file=file)

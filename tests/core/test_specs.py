@@ -32,7 +32,7 @@ class Order:
     tags: frozenset[int] = frozenset()
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def ship(order: Order, count: int = 1, notes: list[str] = ["none"]) -> None:  # noqa: B006 # that it works is tested
     ...
 
@@ -86,10 +86,10 @@ def test_what_cannot_be_a_tool_is_refused_when_it_is_declared(fn):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"approval": "maybe"}, {"approval": True}]
+    "wrong", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"policy": "maybe"}, {"policy": True}]
 )
 def test_a_tool_with_options_that_mean_nothing_is_refused(wrong):
-    """An approval that is misspelt never means that nobody is asked (A5)."""
+    """A policy that is misspelt never means that nobody is asked (A5)."""
     with pytest.raises(ValueError):
         tool(**wrong)(two_inputs)
 
@@ -297,17 +297,23 @@ def test_a_tool_says_by_the_type_of_its_context_that_it_starts_processes():
     assert declared == [False, False, False, True, True]
 
 
-@pytest.mark.parametrize(("approval", "asks"), [("ask", True), ("never", False)])
-def test_a_person_is_asked_unless_the_declaration_says_never(approval, asks):
+@pytest.mark.parametrize("policy", ["allow", "ask", "deny"])
+def test_a_tool_has_the_policy_that_its_declaration_says(policy):
     """Asking is the default."""
-    assert tool(approval=approval)(without).needs_approval({"n": 1}) == asks
-    assert tool(without).needs_approval({"n": 1})
+    assert tool(policy=policy)(without).policy_of({"n": 1}) == policy
+    assert tool(without).policy_of({"n": 1}) == "ask"
 
 
-def test_a_rule_decides_by_the_arguments_and_asks_when_it_fails():
-    """A5: a rule that raises has proved nothing."""
-    ruled = tool(approval=lambda n: 1 / n > 0)(without)
-    assert [ruled.needs_approval({"n": n}) for n in (-1, 1, 0)] == [False, True, True]
+@pytest.mark.parametrize("said", [True, False, None, "never", "", ["allow"], 1])
+def test_a_callable_that_returns_no_policy_asks(said):
+    """A5: what is not understood has proved nothing."""
+    assert tool(policy=lambda n: said)(without).policy_of({"n": 1}) == "ask"
+
+
+def test_a_callable_decides_by_the_arguments_and_asks_when_it_raises():
+    """A5: one that raises has proved nothing."""
+    ruled = tool(policy=lambda n: "deny" if 1 / n < 0 else "allow")(without)
+    assert [ruled.policy_of({"n": n}) for n in (-1, 1, 0)] == ["deny", "allow", "ask"]
 
 
 @pytest.mark.parametrize("annotation", ["Missing", "Order.missing", "Order[", "Order + 1"])

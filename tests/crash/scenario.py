@@ -33,7 +33,7 @@ def record(line: str, name: str = "effects") -> None:
         os.close(file)
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def safe(x: str) -> str:
     record(f"safe {x}")
     await checkpoint()

@@ -45,12 +45,12 @@ async def _act(x: str, seconds: float) -> str:
     return x
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def safe(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
 
-@tool(approval="never", idempotent=True)
+@tool(policy="allow", idempotent=True)
 async def idem(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
@@ -65,13 +65,13 @@ async def risky_idem(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def fails(x: str, seconds: float = 0.0) -> str:
     await _act(x, seconds)
     raise OSError("the far side said no")
 
 
-@tool(approval="never", timeout=0.05)
+@tool(policy="allow", timeout=0.05)
 async def late(x: str, seconds: float = 0.0) -> str:
     """Never ends within its deadline."""
     await _act(x, seconds)

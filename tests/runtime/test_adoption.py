@@ -30,7 +30,7 @@ async def work(name: str) -> str:
     return name
 
 
-@tool(approval="never", timeout=1e9)
+@tool(policy="allow", timeout=1e9)
 async def never_ending() -> None:
     await anyio.sleep_forever()
 

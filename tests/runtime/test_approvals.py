@@ -14,6 +14,7 @@ from supervisor import (
     InvalidInput,
     MemoryStore,
     NotFound,
+    Policy,
     RunBlocked,
     SqliteStore,
     StoreRefused,
@@ -220,13 +221,13 @@ async def test_a_decision_that_cannot_be_committed_does_not_count():
         assert (await run.result())[0] == "ok"
 
 
-async def test_a_rule_that_raises_asks():
-    """A5: an approval rule that fails has proved nothing."""
+async def test_a_policy_that_raises_asks():
+    """A5: a callable that fails has proved nothing."""
 
-    def broken(target: str) -> bool:
+    def broken(target: str) -> Policy:
         raise RuntimeError(target)
 
-    @tool(approval=broken)
+    @tool(policy=broken)
     async def ruled(target: str) -> None:
         ran.append((target,))
 

@@ -29,7 +29,7 @@ HERE = sys.modules[__name__]
 DAY = 86_400.0
 
 
-@tool(approval="never", idempotent=True)
+@tool(policy="allow", idempotent=True)
 async def effect(name: str) -> str:
     effects.append(name)
     return name

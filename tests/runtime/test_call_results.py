@@ -30,14 +30,14 @@ def anyio_backend(request):
     return request.param()
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def far_away(how: str) -> str:
     if how == "an exit":
         raise SystemExit(3)
     raise LOST.get(how, RuntimeError(how))
 
 
-@tool(approval="never", timeout=20.0)
+@tool(policy="allow", timeout=20.0)
 async def slow(seconds: float) -> str:
     await anyio.sleep(seconds)
     return "done"
@@ -80,7 +80,7 @@ async def test_any_other_exception_is_a_result_of_its_own_kind(how):
         assert await run.result() == ["error", "exception", "maybe"]
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def fails_to_clean_up() -> None:
     async def child() -> None:
         try:
@@ -112,7 +112,7 @@ async def test_what_a_tool_raises_when_it_is_cut_off_is_not_raised_in_the_agent(
     assert said.index(answer) < len(said) - 2
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def says_what_nobody_knows() -> "Unknown":  # noqa: F821 # that is the point
     ran.append("ran")
 

@@ -15,39 +15,39 @@ class Odd:
     """What JSON cannot hold."""
 
 
-@tool(approval="never", timeout=30)
+@tool(policy="allow", timeout=30)
 async def lasts(seconds: float) -> str:
     await anyio.sleep(seconds)
     return "done"
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def returns(what: str) -> int:
     odd = {"text": "five", "object": Odd(), "surrogate": "\ud800", "float": 1.5, "huge": "x" * HUGE}
     return odd[what]
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def raises() -> None:
     raise ValueError("no such thing \ud800")
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def fails_with_output(context: ToolContext) -> None:
     raise ToolFailed("half of it \ud800", exit_code=3, odd=Odd(), effect="done")
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def says_all() -> ToolResult[int]:
     return ToolResult(kind="ok", content="five", value=5, details={"rows": 5})
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def echoes(value: str) -> str:
     return value
 
 
-@tool(approval="never", timeout=30)
+@tool(policy="allow", timeout=30)
 async def big(value: str) -> str:
     return value * HUGE
 
@@ -161,7 +161,7 @@ async def test_a_call_that_is_cancelled_while_it_runs_has_an_interrupted_result_
     """T1: the journal gets `interrupted`, the caller the cancellation, never a result."""
     running, got = anyio.Event(), []
 
-    @tool(approval="never", timeout=None)
+    @tool(policy="allow", timeout=None)
     async def leaves_output(context: ToolContext) -> str:
         running.set()
         try:
@@ -191,7 +191,7 @@ async def test_a_call_that_was_lost_in_a_crash_is_answered_or_runs_again_if_it_s
     """R1, T2: executing without a result is lost and never run again, unless its tool is idempotent."""
     runs, running = [], anyio.Event()
 
-    @tool(approval="never", timeout=None, idempotent=is_idempotent)
+    @tool(policy="allow", timeout=None, idempotent=is_idempotent)
     async def effect() -> str:
         runs.append("run")
         if len(runs) == 1:
@@ -221,7 +221,7 @@ async def test_a_call_that_was_lost_in_a_crash_is_answered_or_runs_again_if_it_s
 async def test_a_tool_that_cancels_itself_fails_that_run_alone():
     """W1: a stray cancellation out of a tool is no cancel of anybody else's."""
 
-    @tool(approval="never")
+    @tool(policy="allow")
     async def cancels_its_own_scope() -> str:
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -232,7 +232,7 @@ async def test_a_tool_that_cancels_itself_fails_that_run_alone():
     assert (result.kind, result.value) == ("ok", "survived")
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def waits(seconds: float) -> float:
     return seconds
 

@@ -12,7 +12,7 @@ from supervisor.runtime.host import Fate
 pytestmark = pytest.mark.anyio
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def slow(name: str, seconds: float) -> str:
     await anyio.sleep(seconds)
     effects.append(name)
@@ -164,7 +164,7 @@ async def test_nothing_that_needs_a_person_or_a_child_begins_during_a_cancel():
         assert len(supervisor.find_sessions()) == 1
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def shielded(seconds: float) -> str:
     with anyio.CancelScope(shield=True):
         await anyio.sleep(seconds)

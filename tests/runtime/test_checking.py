@@ -21,7 +21,7 @@ async def deploy(target: str) -> str:
     return target
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def look(name: str) -> str:
     effects.append(name)
     return name

@@ -25,7 +25,7 @@ async def asked(name: str) -> str:
     return name
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name

@@ -21,7 +21,7 @@ class Killed(Exception):
     """What the body of a supervisor raises to leave it in the middle of things."""
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name

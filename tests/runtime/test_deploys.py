@@ -13,13 +13,13 @@ pytestmark = pytest.mark.anyio
 HERE = sys.modules[__name__]
 
 
-@tool(approval="never", idempotent=True)
+@tool(policy="allow", idempotent=True)
 async def effect(name: str) -> str:
     effects.append(name)
     return name
 
 
-@tool(approval="never", idempotent=True)
+@tool(policy="allow", idempotent=True)
 async def slow(name: str) -> str:
     await anyio.sleep(20)
     effects.append(name)

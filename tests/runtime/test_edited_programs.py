@@ -14,7 +14,7 @@ code: list = []
 ran: list[str] = []
 
 
-@tool(approval="never", idempotent=True)
+@tool(policy="allow", idempotent=True)
 async def call(name: str) -> str:
     ran.append(name)
     return name

@@ -32,7 +32,7 @@ from supervisor.core.masking import MASK
 pytestmark = pytest.mark.anyio
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name

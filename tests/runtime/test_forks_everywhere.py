@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 failures: list[str] = []
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name

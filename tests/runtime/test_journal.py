@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     await anyio.sleep(1)

@@ -18,7 +18,7 @@ class Interrupted(BaseException):
     """As KeyboardInterrupt: no Exception."""
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def slow(seconds: float) -> str:
     await anyio.sleep(seconds)
     effects.append("slow")
@@ -337,7 +337,7 @@ async def test_whoever_leaves_a_store_that_was_replaced_is_told_so(tmp_path):
 async def test_a_run_that_does_not_end_is_named_while_the_stop_goes_on(caplog):
     """W13, R8: which one, and what it does; no event loop lets go of a task, so whoever leaves waits on."""
 
-    @tool(approval="never", timeout=None)
+    @tool(policy="allow", timeout=None)
     async def shielding() -> None:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(100)

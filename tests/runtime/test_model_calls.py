@@ -33,7 +33,7 @@ async def deploy(target: str, replicas: int = 1) -> dict[str, int]:
     return {target: replicas}
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def look(target: str) -> str:
     effects.append(f"look {target}")
     return f"saw {target}"

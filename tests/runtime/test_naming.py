@@ -8,7 +8,7 @@ from supervisor.core import events as e
 pytestmark = pytest.mark.anyio
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def total(numbers: set[int]) -> int:
     return sum(numbers)
 

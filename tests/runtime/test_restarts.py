@@ -22,7 +22,7 @@ def _nothing_has_run():
     troubles.clear()
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name
@@ -34,7 +34,7 @@ async def asked(name: str) -> str:
     return name
 
 
-@tool(approval="never", timeout=500)
+@tool(policy="allow", timeout=500)
 async def slow(name: str) -> str:
     effects.append(name)
     await anyio.sleep(400)

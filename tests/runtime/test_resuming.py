@@ -33,7 +33,7 @@ class Killed(Exception):
     """What the body of a supervisor raises to leave it in the middle of things."""
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name
@@ -46,7 +46,7 @@ async def asked(name: str) -> str:
     return name
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def slow(name: str, seconds: float) -> str:
     effects.append(name)
     await anyio.sleep(seconds)

@@ -24,13 +24,13 @@ def fails(name: str) -> None:
         raise ConnectionError(name)
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def slow(name: str) -> str:
     effects.append(name)
     await anyio.sleep(20)

@@ -17,7 +17,7 @@ def make():
         done.append(target)
         return target
 
-    @tool(approval="never", name="look")
+    @tool(policy="allow", name="look")
     async def look(target: str) -> str:
         done.append(target)
         return target
@@ -26,7 +26,7 @@ def make():
 
 
 async def test_an_allowed_call_asks_nobody_and_every_other_one_does():
-    """A7: a pattern is exact; what it does not cover is decided by the tool's own rule."""
+    """A7: a pattern is exact; what it does not cover is decided by the tool's own policy."""
     deploy, _, done = make()
 
     @agent
@@ -57,7 +57,7 @@ async def test_deny_beats_ask_beats_allow_and_a_denial_is_a_result():
 
 
 async def test_what_never_asks_is_asked_for_where_a_rule_says_so():
-    """A7: ask_for stands above the tool's own `never`."""
+    """A7: ask_for stands above the tool's own policy."""
     _, look, done = make()
 
     @agent
@@ -70,6 +70,48 @@ async def test_what_never_asks_is_asked_for_where_a_rule_says_so():
         assert done == []
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "ok"
+
+
+def make_guarded():
+    """Return a tool that asks for staging and denies everything else, and what it did."""
+    done = []
+
+    @tool(policy=lambda target: "ask" if target == "staging" else "deny")
+    async def guarded(target: str) -> None:
+        done.append(target)
+
+    return guarded, done
+
+
+async def test_a_tool_may_deny_by_its_own_policy_until_a_rule_says_otherwise():
+    """A7: nobody is asked about a denied call, and the denial is its result."""
+    guarded, done = make_guarded()
+
+    @agent
+    async def calls(ctx: Context) -> str:
+        return (await ctx.call(guarded, "production")).kind
+
+    async with open_supervisor(MemoryStore(), unattended="approve") as supervisor:
+        assert await (await supervisor.start(calls)).result() == "denied"
+    assert done == []
+    async with open_supervisor(MemoryStore(), rules=[allow(guarded)]) as supervisor:
+        assert await (await supervisor.start(calls)).result() == "ok"
+    assert done == ["production"]
+
+
+async def test_edited_arguments_are_held_against_the_tool_s_own_policy():
+    """A8: a person cannot make a call of it that the tool denies."""
+    guarded, done = make_guarded()
+
+    @agent
+    async def calls(ctx: Context) -> str:
+        return (await ctx.call(guarded, "staging")).kind
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(calls)
+        asked = await anext(run.approvals())
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "production"}))
+        assert (await run.result(), done) == ("denied", [])
 
 
 async def test_edited_arguments_are_held_against_the_deny_rules():

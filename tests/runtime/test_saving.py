@@ -12,7 +12,7 @@ saved = None
 effects: list[str] = []
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name

@@ -221,7 +221,7 @@ async def test_a_reservation_that_speaks_of_a_secret_holds(pattern, kind):
     assert found == kind
 
 
-@tool(approval="never", secret=["key"])
+@tool(policy="allow", secret=["key"])
 async def unlock(door: int, key: Literal["right", "wrong"]) -> None:
     got.append((door, key))
 

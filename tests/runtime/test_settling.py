@@ -19,13 +19,13 @@ from supervisor.testing import AutojumpLoop, virtual_asyncio, virtual_trio
 pytestmark = pytest.mark.anyio
 
 
-@tool(approval="never", timeout=1000)
+@tool(policy="allow", timeout=1000)
 async def work(name: str, seconds: float) -> str:
     await anyio.sleep(seconds)
     return name
 
 
-@tool(approval="never", timeout=1000)
+@tool(policy="allow", timeout=1000)
 async def work_until(name: str, instant: float) -> str:
     """`instant` is one of the loop's clock: whenever the call could begin, it ends then."""
     await anyio.sleep_until(instant)

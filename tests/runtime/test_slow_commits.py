@@ -94,14 +94,14 @@ async def test_a_commit_waits_for_no_thread_of_anybody_else():
             decided.set()
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def quick() -> str:
     await anyio.sleep(0.5)
     effects.append("quick")
     return "done"
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def long() -> None:
     await anyio.sleep(8)
 

@@ -15,7 +15,7 @@ async def ask_a_person(question: str) -> str:
     return question
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def takes(seconds: float) -> None:
     await anyio.sleep(seconds)
 

@@ -29,7 +29,7 @@ async def asked(name: str) -> str:
     return name
 
 
-@tool(approval="never", timeout=None)
+@tool(policy="allow", timeout=None)
 async def slow(name: str, seconds: float) -> str:
     effects.append(name)
     await anyio.sleep(seconds)

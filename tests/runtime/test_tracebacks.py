@@ -36,7 +36,7 @@ async def _leaks(password: str) -> None:
     raise RuntimeError(f"login with {password!r} refused")
 
 
-@tool(approval="never", secret=["password"])
+@tool(policy="allow", secret=["password"])
 async def login(password: str) -> None:
     await _leaks(password)
 
@@ -51,7 +51,7 @@ async def logs_in(ctx: Context) -> str:
     return ""
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def speechless() -> None:
     raise Unspeakable
 

@@ -13,7 +13,7 @@ from supervisor.runtime import agents
 pytestmark = pytest.mark.anyio
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def effect(name: str) -> str:
     effects.append(name)
     return name

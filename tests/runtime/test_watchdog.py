@@ -18,7 +18,7 @@ async def deploy(target: str) -> str:
     return f"deployed {target}"
 
 
-@tool(approval="never", timeout=900)
+@tool(policy="allow", timeout=900)
 async def slow(seconds: float) -> None:
     await anyio.sleep(seconds)
 
@@ -446,7 +446,7 @@ async def test_a_pending_approval_does_not_switch_off_the_deadline_of_a_sibling_
     """W4: a call that is really running has its own deadline, whoever waits beside it."""
     kinds = []
 
-    @tool(approval="never", timeout=30)
+    @tool(policy="allow", timeout=30)
     async def hangs() -> None:
         await anyio.sleep(WEEK)
 

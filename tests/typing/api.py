@@ -15,6 +15,7 @@ from supervisor import (
     Deny,
     MemoryStore,
     Outcome,
+    Policy,
     Run,
     SessionView,
     Supervisor,
@@ -47,20 +48,20 @@ async def fetch(url: str) -> ToolResult[bytes]:
     return ToolResult(kind="ok", content=url, value=b"")
 
 
-@tool(approval="never")
+@tool(policy="allow")
 async def charge(context: ToolContext, order: Order) -> str:
     return context.operation + order.item
 
 
-def is_risky(path: str, force: bool = False) -> bool:
-    return force or path.startswith("/")
+def is_risky(path: str, force: bool = False) -> Policy:
+    return "ask" if force or path.startswith("/") else "allow"
 
 
-@tool(approval=is_risky)
+@tool(policy=is_risky)
 async def remove(path: str, force: bool = False) -> None: ...
 
 
-@tool(approval=is_risky)
+@tool(policy=is_risky)
 async def watched(context: ToolContext, path: str, force: bool = False) -> ToolResult[int]:
     return ToolResult(kind="ok", content="", value=1)
 
@@ -79,7 +80,7 @@ async def cleaner(ctx: Context, folder: str) -> str:
     return result.content
 
 
-@tool(approval="never", secret=["token"])
+@tool(policy="allow", secret=["token"])
 async def fetch_private(url: str, token: str = "") -> bytes:
     return url.encode() + token.encode()
 

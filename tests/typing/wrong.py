@@ -61,7 +61,7 @@ async def wrong_starts(supervisor: Supervisor) -> None:
     print(text)
 
 
-@tool(approval=is_risky)  # error: the rule takes other arguments
+@tool(policy=is_risky)  # error: the policy takes other arguments
 async def other_arguments(number: int) -> None: ...
 
 
@@ -73,7 +73,7 @@ async def no_name(token: str) -> None: ...
 async def wrong_tools(ctx: Context) -> None: ...
 
 
-@tool(approval="maybe")  # error: ask, never, or a rule
+@tool(policy="maybe")  # error: allow, ask, deny, or a callable
 async def no_such_rule(number: int) -> None: ...
 
 
