@@ -27,6 +27,7 @@ NAMES = (
     "months",
     "frozen",
     "trees",
+    "growth",
     "repair",
 )
 

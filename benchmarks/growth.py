@@ -1,0 +1,160 @@
+"""Does its history make a session's next entry dearer? The CPU of the 100th, the 10,000th and the 100,000th.
+
+Sessions with histories of different lengths live in one process and are measured in turn: a call that asks nobody, a
+sub-agent that returns at once, and a message to a parent of so many sub-agents, with its receipt. Durability: none.
+The stores are in memory, where no disk hides what the rest costs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import process_time
+from typing import Any
+
+import anyio
+
+from benchmarks.measure import BACKENDS, Report
+from benchmarks.scenes import FOREVER, Left
+from supervisor import Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.runtime.local import LocalSupervisor
+
+AT_ONCE = 50
+"""Entries between two looks at the clock."""
+BUSY = 3600
+"""Seconds that a session may wait for the benchmark."""
+
+
+class Turns:
+    """Lets a session work when the benchmark says so: it does `count` things, and waits for its next turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._begun, self._waits = anyio.Event(), anyio.Event()
+
+    async def wait(self) -> int:
+        """Wait, in the session, for its turn; returns how many things it is to do."""
+        self._waits.set()
+        await self._begun.wait()
+        return self.count
+
+    async def begin(self, count: int) -> None:
+        """Let the session do so many things."""
+        await self._waits.wait()
+        self.count, self._waits = count, anyio.Event()
+        self._begun.set()
+        self._begun = anyio.Event()
+
+    async def end(self) -> None:
+        """Return when the session waits again."""
+        await self._waits.wait()
+
+
+turns: dict[str, Turns] = {}
+
+
+@tool(policy="allow")
+async def note(number: int) -> int:
+    """Ask nobody, and do nothing."""
+    return number
+
+
+@agent
+async def leaf(ctx: Context) -> None:
+    """Return at once."""
+
+
+@agent(inactivity_timeout=BUSY)
+async def caller(ctx: Context, name: str) -> None:
+    """Make calls."""
+    number = 0
+    while True:
+        for _ in range(await turns[name].wait()):
+            number += 1
+            await ctx.call(note, number)
+
+
+@agent(max_children=1_000_000, inactivity_timeout=BUSY)
+async def spawner(ctx: Context, name: str) -> None:
+    """Have sub-agents, one at a time."""
+    while True:
+        for _ in range(await turns[name].wait()):
+            await ctx.run(leaf)
+
+
+@agent(max_children=1_000_000, inactivity_timeout=BUSY)
+async def listener(ctx: Context, name: str) -> None:
+    """Have sub-agents, one at a time; then receive messages."""
+    for _ in range(await turns[name].wait()):
+        await ctx.run(leaf)
+    while True:
+        for _ in range(await turns[name].wait()):
+            await ctx.receive()
+
+
+async def work(supervisor: LocalSupervisor, name: str) -> None:
+    """Let a session do as many things as are measured at once."""
+    await turns[name].begin(AT_ONCE)
+    await turns[name].end()
+
+
+async def tell(supervisor: LocalSupervisor, name: str) -> None:
+    """Send a session as many messages, and let it receive them."""
+    await turns[name].begin(AT_ONCE)
+    for _ in range(AT_ONCE):
+        await supervisor.send(name, "go on", by="ana")
+    await turns[name].end()
+
+
+Measure = Callable[[LocalSupervisor, str], Awaitable[None]]
+
+
+def run(smoke: bool) -> dict[str, Any]:
+    report = Report()
+    calls, children = ((10, 100), (10, 50)) if smoke else ((100, 10_000, 100_000), (100, 10_000))
+    questions: list[tuple[str, Any, Measure, tuple[int, ...]]] = [
+        ("a call", caller, work, calls),
+        ("a sub-agent", spawner, work, children),
+        ("a message to a parent", listener, tell, children),
+    ]
+    for what, agent_, measure, lengths in questions:
+        for backend in BACKENDS:
+            taken = anyio.run(partial(_grow, agent_, measure, lengths, 2 if smoke else 40), backend=backend)
+            report.compare(f"CPU of {what} behind a history of {lengths}, {backend}", "none: a store in memory")
+            for length in lengths:
+                report.values(f"after {length:,}", taken[length], "us", 1e6 / AT_ONCE)
+            for length in lengths[1:]:
+                name = f"{what} after {length:,} over after {lengths[0]}, {backend}"
+                report.ratio(name, [_middle(taken[length])], [_middle(taken[lengths[0]])], at_most=1.2)
+    return {"rows": report.rows}
+
+
+_middle = statistics.median
+
+
+async def _grow(agent_: Any, measure: Measure, lengths: tuple[int, ...], rounds: int) -> dict[int, list[float]]:
+    """Return the seconds of CPU of each round, by the length of the history."""
+    taken: dict[int, list[float]] = {length: [] for length in lengths}
+    try:
+        async with open_supervisor(MemoryStore(), passivate_after=FOREVER) as supervisor:
+            for length in lengths:
+                await _start(supervisor, agent_, measure, length)
+            for _ in range(rounds):
+                for length in lengths:
+                    begun = process_time()
+                    await measure(supervisor, f"after-{length}")
+                    taken[length].append(process_time() - begun)
+            raise Left
+    except Left:
+        return taken
+
+
+async def _start(supervisor: LocalSupervisor, agent_: Any, measure: Measure, length: int) -> None:
+    """Start a session, and let it get its history; what is measured happens once more, to be warm."""
+    name = f"after-{length}"
+    turns[name] = Turns()
+    await supervisor.start(agent_, name, session=name)
+    await turns[name].begin(length)
+    await turns[name].end()
+    await measure(supervisor, name)
