@@ -11,13 +11,15 @@ Rules
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
 - A StateSaved forgets the operations that lie before it, but no call without its result (T1), and no open
   question.
+- A draft holds its own changes over the live maps, which stay as they are until it lands (core/overlay.py): a commit
+  costs the same however long the session has lived.
 - A RunRestarted forgets what the next attempt does anew, puts aside (`kept`) what has a result but no place in the
   order any more, and opens timers again (core/restarts.py).
 
 The module is longer than 400 lines because one fold takes in every event.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from copy import copy
 from datetime import datetime
 from types import MappingProxyType
@@ -33,6 +35,7 @@ from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import split_operation_id
 from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
+from supervisor.core.overlay import Entries, ListOverlay, MapOverlay
 from supervisor.core.rules import Rule
 from supervisor.core.standing import RULES
 
@@ -47,9 +50,9 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class SessionState(msgspec.Struct, kw_only=True):
-    """What is known of one session. Changed by `apply` only; `copy` makes a draft that a commit may yet refuse.
+    """What is known of one session. Changed by `apply` only; `draft` returns one that a commit may yet refuse.
 
-    A draft is made for nearly every entry, so it shares what changes seldom: a Mapping here is replaced, never changed.
+    Drafts share what they do not overlay: a Mapping here is replaced, never changed.
     """
 
     id: str
@@ -66,9 +69,9 @@ class SessionState(msgspec.Struct, kw_only=True):
     """Where the latest copy ends, of a session that begins with one."""
     imported: int = 0
     """How many messages have been imported."""
-    inbox: Mapping[str, e.MessageReceived] = _NOTHING
+    inbox: MutableMapping[str, e.MessageReceived] = {}
     """Messages that nobody has received yet, in the order in which they came."""
-    jobs: Mapping[str, Job] = _NOTHING
+    jobs: MutableMapping[str, Job] = {}
     """Background jobs, those that have ended too; they outlive the run that began them."""
     attempts: int = 0
     version: str | None = None
@@ -78,14 +81,16 @@ class SessionState(msgspec.Struct, kw_only=True):
     marks: frozenset[str] = frozenset()
     """Named changes of its code whose path the run takes (Context.patched)."""
     barren: int = 0
-    operations: dict[str, Operation] = {}
-    order: list[str] = []
-    kept: Mapping[str, Operation] = _NOTHING
+    operations: MutableMapping[str, Operation] = {}
+    order: Entries[str] = []
+    kept: MutableMapping[str, Operation] = {}
     """What has its result from before a restart, and was not asked for again yet."""
     restarts: tuple[datetime, ...] = ()
     """When the run was restarted."""
     back_off_until: datetime | None = None
-    children: dict[str, e.ChildEnded | None] = {}
+    children: MutableMapping[str, e.ChildEnded | None] = {}
+    live_children: int = 0
+    """How many of them have not ended."""
     saved: Raw | None = None
     counts: Mapping[str, int] = _NOTHING
     floor: int = 0
@@ -133,12 +138,24 @@ class SessionState(msgspec.Struct, kw_only=True):
         operation = self.operations.get(key)
         return operation is None or operation.state not in (*ASKING, "waiting")
 
-    def copy(self) -> "SessionState":
+    def draft(self) -> "SessionState":
+        """Return a state to apply events to that leaves this one as it is."""
         draft = copy(self)
-        draft.operations = self.operations.copy()
-        draft.order = self.order.copy()
-        draft.children = self.children.copy()
+        draft.operations = MapOverlay(self.operations)
+        draft.order = ListOverlay(self.order)
+        draft.children = MapOverlay(self.children)
+        draft.inbox = MapOverlay(self.inbox)
+        draft.jobs = MapOverlay(self.jobs)
+        draft.kept = MapOverlay(self.kept)
         return draft
+
+    def land(self) -> None:
+        """Take the changes of a draft into the maps that it was drafted over. The state below it is of no use any more:
+        this one takes its place."""
+        for name in _OVERLAID:
+            held = getattr(self, name)
+            if type(held) is MapOverlay or type(held) is ListOverlay:  # isinstance asks an abstract class: slow
+                setattr(self, name, held.merge())
 
     def apply(self, event: e.AnyEvent) -> None:
         """Take one event in; raises IllegalEvent, having changed nothing, if the tables forbid it."""
@@ -173,6 +190,7 @@ class SessionState(msgspec.Struct, kw_only=True):
                 if self.children.get(event.child, event) is not None:
                     raise IllegalEvent(f"child {event.child} of {self.id} is not open")
                 self.children[event.child] = event
+                self.live_children -= 1
             case e.SessionCreated():
                 self.created = event
             case e.RunStarted():
@@ -183,7 +201,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             case e.MessageImported():
                 self.imported += 1
             case e.MessageReceived():
-                self.inbox = {**self.inbox, event.message: event}
+                self.inbox[event.message] = event
             case e.MessageUndelivered():
                 self._take_message(event.message)
             case e.AttemptStarted():
@@ -227,6 +245,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             if self.children.get(child) is None:
                 raise IllegalEvent(f"sub-agent {child} of {self.id} has not ended; a retry cannot go on with it")
             self.children[child] = None
+            self.live_children += 1
         self._put_aside(again)
         self.outcome = self.cancel = self.blocked = None
         self.restarts = ()
@@ -236,14 +255,14 @@ class SessionState(msgspec.Struct, kw_only=True):
         """Each message is taken once: by a `receive`, by the turn that it begins, or by nobody any more."""
         if message not in self.inbox:
             raise IllegalEvent(f"message {message} is not in the inbox of {self.id}")
-        self.inbox = _without(self.inbox, message)
+        del self.inbox[message]
 
     def _note_job(self, event: e.JobStarted | e.JobEnded) -> None:
         known = self.jobs.get(event.job)
         if isinstance(event, e.JobStarted) and known is None:
-            self.jobs = {**self.jobs, event.job: Job(started=event)}
+            self.jobs[event.job] = Job(started=event)
         elif isinstance(event, e.JobEnded) and known is not None and known.ended is None:
-            self.jobs = {**self.jobs, event.job: Job(started=known.started, ended=event)}
+            self.jobs[event.job] = Job(started=known.started, ended=event)
         else:
             raise IllegalEvent(f"job {event.job} of {self.id} is not one that this can happen to: {event!r}")
 
@@ -258,7 +277,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         if isinstance(event, e.OperationRecalled):
             begun = self._place_behind(event.given)
             self.operations[operation] = replace(self.kept[operation], begun=begun, answered=self.length)
-            self.kept = _without(self.kept, operation)
+            del self.kept[operation]
             self.order.append(operation)
             return
         if old is None:
@@ -280,8 +299,9 @@ class SessionState(msgspec.Struct, kw_only=True):
                 if state == "finished":
                     self.order.append(operation)
         self.operations[operation] = new
-        if (child := e.begins(event)) is not None:
-            self.children.setdefault(child, None)
+        if (child := e.begins(event)) is not None and child not in self.children:
+            self.children[child] = None
+            self.live_children += 1
 
     def _place_behind(self, given: int | None) -> int:
         """Return the place in the journal of the last of so many results."""
@@ -297,8 +317,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 kept[operation] = record
             elif record.kind in ("call", "ask") and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
-        forgotten = [operation for operation in self.kept if _lies_behind(operation, event)]
-        self.kept = _without(self.kept, *forgotten)
+        for operation in [operation for operation in self.kept if _lies_behind(operation, event)]:
+            del self.kept[operation]
         self.saved = event.state
         self.counts = event.counts
         self.floor = event.floor
@@ -322,7 +342,7 @@ class SessionState(msgspec.Struct, kw_only=True):
             if timer is None or operation in aside or not isinstance(timer.request, e.OperationStarted):
                 raise IllegalEvent(f"{operation} is no timer, or put aside; a restart cannot open it again")
             open_again[operation] = replace(timer, state="waiting", answered=0, result=None)
-        self.kept = {**self.kept, **{operation: _kept(self.operations[operation]) for operation in event.kept}}
+        self.kept.update({operation: _kept(self.operations[operation]) for operation in event.kept})
         left = {name: record for name, record in self.operations.items() if name not in aside}
         self.operations = {**left, **open_again}
         self.order = [name for name in self.order if name not in aside and name not in open_again]
@@ -338,6 +358,7 @@ _OF_A_RUN = (
     "kept",
     "restarts",
     "children",
+    "live_children",
     "saved",
     "counts",
     "floor",
@@ -346,15 +367,14 @@ _OF_A_RUN = (
 )
 """What of a session's state is of its latest run only."""
 
+_OVERLAID = ("operations", "order", "children", "inbox", "jobs", "kept")
+"""What grows with a session's history."""
+
 
 def _lies_behind(operation: str, saved: e.StateSaved) -> bool:
     """Whether a save forgets an operation."""
     key, count = split_operation_id(operation)
     return count <= saved.counts.get(key, saved.floor)
-
-
-def _without(known: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    return {name: value for name, value in known.items() if name not in names} or _NOTHING
 
 
 def _kept(record: Operation) -> Operation:
@@ -388,7 +408,7 @@ class Rulebook(SessionState, kw_only=True):
         known = self.on.get((rule.tool, rule.scope), ())
         return next((each for each in known if each.meaning == rule.meaning), None)
 
-    def copy(self) -> "Rulebook":
+    def draft(self) -> "Rulebook":
         return replace(self, standing=self.standing.copy(), on=self.on.copy())
 
     def apply(self, event: e.AnyEvent) -> None:

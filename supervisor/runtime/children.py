@@ -124,7 +124,7 @@ def _exceeded(state: SessionState, spec: AgentSpec[Any, Any]) -> str | None:
         return f"agent {spec.name} is {len(state.facts.path)} levels deep; max_depth is {spec.max_depth}"
     if len(state.children) >= spec.max_children:
         return f"agent {spec.name} has spawned {len(state.children)} sub-agents; max_children is {spec.max_children}"
-    if len(state.children) >= spec.max_live_children and len(state.open_children) >= spec.max_live_children:
+    if state.live_children >= spec.max_live_children:
         return f"agent {spec.name} has that many sub-agents at work; max_live_children is {spec.max_live_children}"
     return None
 

@@ -377,6 +377,7 @@ class Journal:
         self.position += len(view.rows)
         for session, draft in view.drafts.items():
             if session in self.pinned:
+                draft.land()
                 self.states[session] = draft
         for session in view.noted:
             self.notes.pop(session, None)

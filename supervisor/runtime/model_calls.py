@@ -209,6 +209,7 @@ class AgentCall(Call):
 
     def follow_abandonment(self, view: View) -> Iterable[Entry]:
         child = self._child
-        if child is not None and child in view.session(self.attempt.session).open_children:
+        children = view.session(self.attempt.session).children
+        if child is not None and child in children and children[child] is None:
             by = f"its parent {self.attempt.spec.name}"
             yield from cancel_events(view, child, by, "the call was cut off", self.now())

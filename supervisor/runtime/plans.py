@@ -105,7 +105,7 @@ class View:
     def _draft(self, session: str) -> SessionState:
         if (draft := self.drafts.get(session)) is None:
             live = self._journal.states.get(session)
-            draft = live.copy() if live is not None else (self.find_session(session) or SessionState(id=session))
+            draft = live.draft() if live is not None else (self.find_session(session) or SessionState(id=session))
             self.drafts[session] = draft
         return draft
 

@@ -139,7 +139,7 @@ POSSIBLE = list({e.encode_event(event): event for event in _possible()}.values()
 def is_legal(state, event):
     """Whether the fold takes the event; asked of a draft."""
     try:
-        state.copy().apply(event)
+        state.draft().apply(event)
     except IllegalEvent:
         return False
     return True

@@ -55,13 +55,13 @@ def test_what_was_added_stands_until_it_is_revoked_and_is_found_by_its_tool_and_
 def test_what_it_cannot_take_changes_nothing_and_a_draft_is_its_own(events, last):
     """A commit may yet refuse a draft."""
     taken, _ = lawful(events)
-    book, draft = replay(RULES, taken), replay(RULES, taken).copy()
+    book, draft = replay(RULES, taken), replay(RULES, taken).draft()
     if lawful([*taken, last])[0] == taken:
         with pytest.raises(IllegalEvent):
             draft.apply(last)
         assert draft == book
     else:
-        live = book.copy()
+        live = book.draft()
         live.apply(last)
         assert book == draft != live
 

@@ -70,7 +70,7 @@ class SideBySide(RuleBasedStateMachine):
         removed=st.sampled_from([None, None, *SESSIONS]),
     )
     def transact(self, batches, is_kept, is_other, removed):
-        drafts = {name: state.copy() for name, state in self.states.items()}
+        drafts = {name: state.draft() for name, state in self.states.items()}
         stores = (self.stores[0], self.other if is_other else self.stores[1])
         assert all(store.begin() for store in stores)
         if removed is not None and not (is_other and self.stores[1].owns(removed)):
@@ -87,7 +87,10 @@ class SideBySide(RuleBasedStateMachine):
             written += len(legal)
         for store in stores:
             store.commit() if is_kept else store.rollback()
-        self.states = drafts if is_kept else self.states
+        if is_kept:
+            for draft in drafts.values():
+                draft.land()
+            self.states = drafts
 
     def legal(self, drafts, session, entries, parent):
         if session not in drafts:

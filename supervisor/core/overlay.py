@@ -1,0 +1,102 @@
+"""Changes over a map or a list that stays as it is until they are merged: what a draft of a session consists of.
+
+Making an overlay and merging it cost as much as what was changed, however much is below it.
+
+Rules
+- What is below an overlay changes by `merge` alone; of two overlays over the same, one is merged and one is dropped.
+- Each overlay reads and iterates as a changed copy would, in the same order.
+"""
+
+from collections.abc import Iterator, MutableMapping
+from itertools import chain
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class MapOverlay(MutableMapping[K, V]):
+    """A dict with changes."""
+
+    __slots__ = ("_base", "_changed", "_removed")
+
+    def __init__(self, base: MutableMapping[K, V]) -> None:
+        self._base = base
+        self._changed: dict[K, V] = {}
+        self._removed: set[K] = set()
+        """Keys that have lost their place in the base. One that was set again is at the end, as in a dict."""
+
+    def __getitem__(self, key: K) -> V:
+        if key in self._changed:
+            return self._changed[key]
+        if key in self._removed:
+            raise KeyError(key)
+        return self._base[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._changed or (key in self._base and key not in self._removed)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._changed[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._changed.pop(key, None)
+        if key in self._base:
+            self._removed.add(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return chain((key for key in self._base if key not in self._removed), self._added())
+
+    def __len__(self) -> int:
+        return len(self._base) - len(self._removed) + sum(1 for _ in self._added())
+
+    def _added(self) -> Iterator[K]:
+        return (key for key in self._changed if key not in self._base or key in self._removed)
+
+    def merge(self) -> MutableMapping[K, V]:
+        """Change the base as this says, and return it."""
+        for key in self._removed:
+            del self._base[key]
+        self._base.update(self._changed)
+        return self._base
+
+
+class ListOverlay(Generic[V]):
+    """A list with more at its end."""
+
+    __slots__ = ("_added", "_base")
+
+    def __init__(self, base: "Entries[V]") -> None:
+        self._base = base
+        self._added: list[V] = []
+
+    def __getitem__(self, place: int) -> V:
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        behind = place - len(self._base)
+        return self._base[place] if behind < 0 else self._added[behind]
+
+    def __iter__(self) -> Iterator[V]:
+        return chain(self._base, self._added)
+
+    def __len__(self) -> int:
+        return len(self._base) + len(self._added)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list | ListOverlay) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def append(self, value: V) -> None:
+        self._added.append(value)
+
+    def merge(self) -> "Entries[V]":
+        """Let the base have what was appended, and return it."""
+        for value in self._added:
+            self._base.append(value)
+        return self._base
+
+
+Entries = list[V] | ListOverlay[V]

@@ -1,0 +1,107 @@
+"""Drafts of a session, which hold changes alone, against full copies and against what the journal says."""
+
+from copy import copy
+
+import msgspec
+from hypothesis import HealthCheck, given, settings, strategies as st
+from journals import POSSIBLE, journals
+
+from supervisor.core.errors import IllegalEvent
+from supervisor.core.overlay import ListOverlay, MapOverlay
+from supervisor.core.session import replay
+
+FEW = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+GROWING = ("operations", "order", "children", "inbox", "jobs", "kept")
+PLANS = st.lists(st.sampled_from(POSSIBLE), min_size=1, max_size=5)
+BATCHES = st.lists(
+    st.tuples(st.lists(PLANS, min_size=1, max_size=3), st.sampled_from(["landed", "refused"])), max_size=6
+)
+
+
+def full_copy(state):
+    """Return a copy that shares no map and no list with a state."""
+    held = {name: getattr(state, name) for name in GROWING}
+    return msgspec.structs.replace(state, **{name: copy(value) for name, value in held.items()})
+
+
+def take(state, events):
+    """Apply a plan's events; returns those that were taken before one was refused, and whether one was."""
+    for place, event in enumerate(events):
+        try:
+            state.apply(event)
+        except IllegalEvent:
+            return events[:place], True
+    return events, False
+
+
+def assert_same(state, other):
+    """They are equal, read and iterate alike, and count alike."""
+    assert state == other
+    for name in GROWING:
+        ours, theirs = getattr(state, name), getattr(other, name)
+        assert [*ours] == [*theirs]
+        assert len(ours) == len(theirs)
+    assert [state.order[place] for place in range(len(state.order))] == [*other.order]
+    assert [*state.operations.items()] == [*other.operations.items()]
+    assert all(name in state.operations for name in other.operations)
+    assert state.live_children == len(other.open_children)
+
+
+@FEW
+@given(journals(), BATCHES)
+def test_a_draft_is_what_a_full_copy_is_and_changes_nothing_before_it_lands(events, batches):
+    """A3, A5: also when a plan is refused half-way, and when the store refuses the commit."""
+    live = replay("s", events)
+    for plans, becomes in batches:
+        before, draft, copied, taken = full_copy(live), live.draft(), full_copy(live), []
+        for plan in plans:
+            done, is_refused = take(draft, plan)
+            assert take(copied, plan) == (done, is_refused)
+            if is_refused:  # the batch goes on without this plan
+                draft, copied = live.draft(), full_copy(live)
+                assert (take(draft, taken), take(copied, taken)) == ((taken, False), (taken, False))
+            else:
+                taken = [*taken, *done]
+            assert_same(draft, copied)
+            assert_same(live, before)
+        if becomes == "landed":
+            draft.land()
+            live, events = draft, [*events, *taken]
+        assert_same(live, replay("s", events))
+
+
+@FEW
+@given(journals(), PLANS, PLANS)
+def test_a_draft_that_has_landed_holds_plain_maps_and_takes_what_follows(events, plan, notes):
+    """The live state is read most of the time; notes, and entries of other processes, are applied to it."""
+    live = replay("s", events).draft()
+    events = [*events, *(event for event in plan if take(live, [event])[0])]
+    live.land()
+    assert not any(isinstance(getattr(live, name), MapOverlay | ListOverlay) for name in GROWING)
+    events += [event for event in notes if take(live, [event])[0]]
+    assert_same(live, replay("s", events))
+
+
+KEYS = st.integers(0, 4)
+CHANGES = st.lists(st.tuples(st.sampled_from(["set", "delete", "setdefault", "pop"]), KEYS, st.integers()), max_size=12)
+
+
+@FEW
+@given(st.dictionaries(KEYS, st.integers()), CHANGES)
+def test_an_overlay_over_a_map_is_a_changed_copy_in_the_same_order(base, changes):
+    """A key that is set again keeps its place; one that was removed in between is at the end."""
+    before, overlay, copied = [*base.items()], MapOverlay(base), base.copy()
+    for what, key, value in changes:
+        for changed in (overlay, copied):
+            if what == "set":
+                changed[key] = value
+            elif what == "setdefault":
+                changed.setdefault(key, value)
+            elif key in changed:
+                changed.pop(key) if what == "pop" else changed.__delitem__(key)
+        assert [*overlay.items()] == [*copied.items()]
+        assert len(overlay) == len(copied)
+        assert [overlay.get(each) for each in range(5)] == [copied.get(each) for each in range(5)]
+        assert [*base.items()] == before
+    assert overlay.merge() is base
+    assert [*base.items()] == [*copied.items()]
