@@ -1,0 +1,88 @@
+"""Live states hold what is on disk, whatever plans and commits are refused."""
+
+from datetime import UTC, datetime
+from random import Random
+
+import anyio
+import msgspec
+import pytest
+from scenes import HeldStore, opened, replayed
+
+from supervisor import Context, StoreRefused, agent
+from supervisor.core import events as e
+from supervisor.core.errors import IllegalEvent
+
+pytestmark = pytest.mark.anyio
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class RefusingStore(HeldStore):
+    """Refuses every commit while `is_full`."""
+
+    is_full = False
+
+    def commit(self) -> None:
+        if self.is_full:
+            raise StoreRefused("no room")
+        super().commit()
+
+
+@agent
+async def idle(ctx: Context) -> None:
+    await anyio.sleep(1_000_000)
+
+
+def _plan(random: Random) -> list[tuple[str, e.AnyEvent]]:
+    """Return a few events of two sessions: steps, spawned children and their ends, messages received and taken."""
+    found: list[tuple[str, e.AnyEvent]] = []
+    for _ in range(random.randint(1, 4)):
+        number = random.randint(1, 6)
+        name, child, message = f"step:f:0#{number}", f"child{number}", f"m{number}"
+        event = random.choice(
+            [
+                e.OperationFinished(at=AT, operation=name, kind="step"),
+                e.OperationFinished(at=AT, operation=f"spawn:a:0#{number}", kind="spawn", child=child),
+                e.ChildEnded(at=AT, child=child, kind="succeeded"),
+                e.MessageReceived(at=AT, message=message, text="go on", by="ana"),
+                e.OperationFinished(at=AT, operation=f"receive::0#{number}", kind="receive", message=message),
+                e.StateSaved(at=AT, state=msgspec.Raw(b"1"), counts={"step:f:0": number}),
+            ]
+        )
+        found.append((random.choice(["a", "b"]), event))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_live_states_are_what_the_journal_says_whatever_is_refused(seed):
+    """A3, A5: plans that gather in one batch, some refused half-way, in commits some of which the store refuses."""
+    random, store = Random(seed), RefusingStore()
+
+    async def append(journal, plan) -> None:
+        try:
+            await journal.append(lambda view: plan)
+        except (IllegalEvent, StoreRefused) as refusal:
+            refused.append(type(refusal))
+
+    refused: list[type[Exception]] = []
+    async with opened(store) as supervisor:
+        journal = supervisor._runner.journal
+        runs = [await supervisor.start(idle, session=name) for name in "ab"]
+        for _ in range(40):
+            before = {name: replayed(store, name) for name in "ab"}
+            store.is_held, store.is_full = True, random.random() < 0.3
+            async with anyio.create_task_group() as tasks:
+                for _ in range(random.randint(1, 3)):
+                    tasks.start_soon(append, journal, _plan(random))
+                await anyio.sleep(0.1)
+                assert {name: journal.states[name] for name in "ab"} == before
+                store.is_held = False
+            assert {name: journal.states[name] for name in "ab"} == {name: replayed(store, name) for name in "ab"}
+            assert all(type(journal.states[name].operations) is dict for name in "ab"), "drafts pile up"
+            store.is_full = False
+        assert {*refused} == {IllegalEvent, StoreRefused}
+        for run in runs:
+            ended = [
+                e.ChildEnded(at=AT, child=child, kind="failed") for child in journal.states[run.session].open_children
+            ]
+            await append(journal, [(run.session, event) for event in ended])
+            await run.cancel()
