@@ -54,8 +54,7 @@ async def hear(supervisor: "LocalSupervisor", session: str, text: str, by: str, 
     if word is None:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by))
     root = supervisor.get_row(session).root
-    here = [each for each in supervisor.store.find_approvals(root=root) if supervisor.is_below(each.session, session)]
-    people = supervisor.people
+    people, here = supervisor.people, supervisor.pending_below(session, root)
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
         may_allow = people is None or people.why_not_rule(by) is None

@@ -296,7 +296,7 @@ class LocalSupervisor(Supervisor):
             return [(session, received), (session, turn(oldest, now))]
 
         await self._runner.journal.append(plan)
-        pending = () if kinds[0] == "begun" else tuple(self.get_session(session).pending_approvals)
+        pending = () if kinds[0] == "begun" else self.pending_below(session, root)
         running = await self._take_up_declared(root)
         return SendResult(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
 
@@ -440,6 +440,11 @@ class LocalSupervisor(Supervisor):
         while row is not None and row.id != top:
             row = self.store.get_session(row.parent) if row.parent is not None else None
         return row is not None
+
+    def pending_below(self, session: str, root: str) -> tuple[Approval, ...]:
+        """Return what a session and those below it ask people, without reading the other sessions of their tree."""
+        found = self.store.find_approvals(root=root)
+        return tuple(approval for approval in found if self.is_below(approval.session, session))
 
     def get_session(self, session: str) -> SessionView:
         root = self.get_row(session).root
