@@ -12,8 +12,9 @@ from typing import Any
 import anyio
 
 from benchmarks.agents import asker
-from supervisor import Approval, MemoryStore, Store, open_supervisor
+from supervisor import Approval, MemoryStore, open_supervisor
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.storage import Store
 
 FOREVER = 1e9
 """Seconds after which nothing that is measured here is passivated."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import httpx
 
-from supervisor import AgentSpec, Context, ToolCall, agent, shell
+from supervisor import AgentSpec, Context, ToolCall, agent
+from supervisor.tools import shell
 
 
 async def ask_model(messages: list[Any], tools: list[Any]) -> Any:

@@ -26,7 +26,7 @@ from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import ProcessToolContext
 from supervisor.core.values import Outcome, Policy, ToolResult, result_of
-from supervisor.tools.shell import shell
+from supervisor.tools.command import shell
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor

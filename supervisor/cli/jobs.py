@@ -48,7 +48,7 @@ async def _look_at_all(supervisor: "LocalSupervisor") -> list[dict[str, Any]]:
 
     from supervisor.core.events import JobEnded, JobStarted
     from supervisor.core.session import Job
-    from supervisor.tools.jobs import view_of
+    from supervisor.tools.session_jobs import view_of
 
     began: dict[str, tuple[str, Job]] = {}
     for row in supervisor.audit():

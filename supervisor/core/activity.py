@@ -60,6 +60,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def agent(self) -> str:
+        """The name of its agent."""
         return self.path[-1]
 
     @property

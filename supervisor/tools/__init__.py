@@ -1,1 +1,28 @@
+"""Tools that come with the package: a shell and its background jobs, and what a tool that starts processes is given."""
 
+from typing import TYPE_CHECKING
+
+from supervisor.lazy import lazily
+
+if TYPE_CHECKING:
+    from supervisor.core.toolcontext import ProcessToolContext
+    from supervisor.tools.command import shell
+    from supervisor.tools.session_jobs import job_kill, job_output, jobs
+
+__all__ = [
+    "ProcessToolContext",
+    "job_kill",
+    "job_output",
+    "jobs",
+    "shell",
+]
+
+if not TYPE_CHECKING:  # a type checker knows the names by the imports above
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "supervisor.core.toolcontext": "ProcessToolContext",
+            "supervisor.tools.command": "shell",
+            "supervisor.tools.session_jobs": "job_kill job_output jobs",
+        },
+    )

@@ -6,7 +6,8 @@ import sys
 
 import anyio
 
-from supervisor import Context, Terminal, agent, open_supervisor, tool
+from supervisor import Context, agent, open_supervisor, tool
+from supervisor.channels import Terminal
 
 
 @tool

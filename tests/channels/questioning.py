@@ -5,7 +5,8 @@ import sys
 
 import anyio
 
-from supervisor import Context, QuestionUnanswered, Terminal, agent, open_supervisor
+from supervisor import Context, QuestionUnanswered, agent, open_supervisor
+from supervisor.channels import Terminal
 
 
 @agent

@@ -1,6 +1,7 @@
 """Agents whose calls take room on the disk, or time."""
 
-from supervisor import Context, agent, shell
+from supervisor import Context, agent
+from supervisor.tools import shell
 
 
 @agent

@@ -6,17 +6,8 @@ import anyio
 import pytest
 from scenes import deploy, effects, events, fork, names, opened
 
-from supervisor import (
-    Approve,
-    Channel,
-    Context,
-    Deny,
-    MemoryStore,
-    RunBlocked,
-    ToolCall,
-    agent,
-    tool,
-)
+from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, tool
+from supervisor.channels import Channel
 from supervisor.channels.cards import origin
 from supervisor.channels.web.pages.tree import tone, words
 from supervisor.core import events as e

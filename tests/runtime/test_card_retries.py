@@ -6,7 +6,8 @@ import anyio
 import pytest
 from scenes import HeldStore, events, fork, opened
 
-from supervisor import Approve, Channel, Context, Deny, MemoryStore, agent, tool
+from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
+from supervisor.channels import Channel
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,8 @@ import anyio
 import pytest
 from scenes import deploy, effects, events, opened
 
-from supervisor import Answer, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent
+from supervisor import Answer, Context, InvalidInput, MemoryStore, NotEntitled, agent
+from supervisor.channels import Channel
 from supervisor.core import events as e
 from supervisor.core.people import ApproverRule, People, Person
 

@@ -4,7 +4,8 @@ import anyio
 import pytest
 from scenes import events, opened
 
-from supervisor import Approve, Channel, Context, InvalidInput, MemoryStore, NotEntitled, agent, open_supervisor, tool
+from supervisor import Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent, open_supervisor, tool
+from supervisor.channels import Channel
 from supervisor.core import events as e
 from supervisor.core.people import ApproverRule, People, Person
 

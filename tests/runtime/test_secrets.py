@@ -13,14 +13,12 @@ from scenes import events, opened
 from supervisor import (
     Approve,
     ApproverRule,
-    Channel,
     Context,
     InvalidInput,
     MemoryStore,
     NotEntitled,
     People,
     Person,
-    Terminal,
     ToolCall,
     agent,
     allow,
@@ -28,6 +26,7 @@ from supervisor import (
     deny,
     tool,
 )
+from supervisor.channels import Channel, Terminal
 from supervisor.channels.cards import make_card, plain
 from supervisor.cli import make_app
 from supervisor.cli.story import Story

@@ -4,8 +4,9 @@ from typing import Any
 
 import anyio
 
-from supervisor import Context, MemoryStore, agent, open_supervisor, shell
+from supervisor import Context, MemoryStore, agent, open_supervisor
 from supervisor.core import events as e
+from supervisor.tools import shell
 
 
 def plain(result):

@@ -13,8 +13,9 @@ import pytest
 from calling import events, plain
 from real_processes import new_marker, no_descriptor_left, processes_with, real_backend  # noqa: F401 - fixtures
 
-from supervisor import Context, SqliteStore, agent, open_supervisor, shell, tool
+from supervisor import Context, SqliteStore, agent, open_supervisor, tool
 from supervisor.core import events as e
+from supervisor.tools import shell
 from supervisor.tools.descendants import find
 
 pytestmark = pytest.mark.anyio

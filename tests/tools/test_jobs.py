@@ -14,13 +14,13 @@ import pytest
 from calling import call_shell, events, keeper, plain, sleeper
 from real_processes import new_marker, no_descriptor_left, process_state, real_backend  # noqa: F401 - fixtures
 
-from supervisor import Context, MemoryStore, SqliteStore, agent, job_kill, job_output, jobs, open_supervisor, shell
+from supervisor import Context, MemoryStore, SqliteStore, agent, open_supervisor
 from supervisor.core import events as e
-from supervisor.tools import log_limit
+from supervisor.tools import job_kill, job_output, jobs, log_limit, shell
 from supervisor.tools.ampersand import without_ampersand
 from supervisor.tools.background import BackgroundProcess, end_job, is_guarded, make_job_folder
 from supervisor.tools.descendants import find
-from supervisor.tools.jobs import LARGEST_OUTPUT
+from supervisor.tools.session_jobs import LARGEST_OUTPUT
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,10 @@ from calling import call_shell, caller, events, finished
 from real_processes import marked_env, new_marker, no_descriptor_left, real_backend  # noqa: F401 - fixtures
 from test_process_ending import DAEMON, needs_a_subreaper
 
-from supervisor import Context, MemoryStore, RunCancelled, agent, open_supervisor, shell
+from supervisor import Context, MemoryStore, RunCancelled, agent, open_supervisor
 from supervisor.core import events as e
 from supervisor.runtime.hub import sign_key
+from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
 

@@ -3,8 +3,9 @@
 import anyio
 import pytest
 
-from supervisor import Approve, Context, ToolContext, agent, allow, open_supervisor, shell, tool
+from supervisor import Approve, Context, ToolContext, agent, allow, open_supervisor, tool
 from supervisor.channels.cards import place
+from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,6 @@ from supervisor import (
     Run,
     SessionView,
     Supervisor,
-    Terminal,
     Timer,
     ToolCall,
     ToolContext,
@@ -27,9 +26,10 @@ from supervisor import (
     ToolSpec,
     agent,
     open_supervisor,
-    shell,
     tool,
 )
+from supervisor.channels import Terminal
+from supervisor.tools import shell
 
 
 @dataclass

@@ -2,7 +2,9 @@
 
 from api import Order, add, caller, charge, cleaner, clock, fetch, is_risky, janitor, look_up, optional, remove
 
-from supervisor import Approve, Context, Deny, Supervisor, Terminal, ToolCall, agent, open_supervisor, shell, tool
+from supervisor import Approve, Context, Deny, Supervisor, ToolCall, agent, open_supervisor, tool
+from supervisor.channels import Terminal
+from supervisor.tools import shell
 
 
 async def wrong_sub_agents(ctx: Context) -> None:

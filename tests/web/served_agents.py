@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from supervisor import Context, agent, shell, tool
+from supervisor import Context, agent, tool
+from supervisor.tools import shell
 
 
 @tool
