@@ -13,10 +13,9 @@ from supervisor.abc import JournalEntry
 from supervisor.channels.cards import arguments_facts, at, path_text
 from supervisor.channels.granting import HOW_LONG, where
 from supervisor.core import events as e
-from supervisor.core.ids import split_operation_id
+from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import ASKS, ENDS_APPROVAL
 from supervisor.core.rules import Rule
-from supervisor.core.standing import RULES
 from supervisor.core.visible import visible
 
 _PROGRESS: Final = e.having("told")

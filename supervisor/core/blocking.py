@@ -1,4 +1,4 @@
-"""Blocked runs: today's code cannot follow what a run's journal holds (R1). Rules as in core/events.py.
+"""Blocked runs: today's code cannot follow what a run's journal holds (R1).
 
 A blocked run has no outcome and begins nothing. Nothing of it is withdrawn or spent: decisions count, messages are
 kept, timers wait. It goes on when code that follows its journal is there.
@@ -8,8 +8,6 @@ from datetime import datetime
 from typing import Final, Literal
 
 import msgspec
-
-from supervisor.core.facts import Event, traits
 
 BLOCKED: Final = "blocked"
 """What a blocked run waits for, in the index; no operation and no session below a root has this name."""
@@ -37,18 +35,6 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The line of the agent's own function."""
     is_presumed: bool = False
     """The agent may yet ask: it has only been silent for some seconds, and its attempt is still in memory."""
-
-
-@traits("told", "blocks", "not copied")
-class RunBlocked(Event, frozen=True, kw_only=True):
-    """The run cannot go on with today's code."""
-
-    block: Block
-
-
-@traits("told", "blocks", "not copied")
-class RunUnblocked(Event, frozen=True, kw_only=True):
-    """An attempt has asked for everything that the journal holds: the run goes on."""
 
 
 def is_known(known: Block, found: Block) -> bool:

@@ -13,7 +13,7 @@ What is copied
 - Finished and given up operations with their results, saved state, marks, messages, timers with their instants,
   requester, folder, and rules from code. A sub-agent that a call began goes on if nobody had to decide the call.
 - What people were asked and answered, if the operation has its result: for the transcript, under ids that no approval
-  has (core/asking.py). A decision counts in one session only.
+  has (core/events/asking.py). A decision counts in one session only.
 
 What is not copied
 - Open operations but timers: they are asked anew, decided or not.
@@ -34,8 +34,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.asking import COPIED, is_copied
 from supervisor.core.errors import InvalidInput
+from supervisor.core.events.asking import COPIED, is_copied
 from supervisor.core.ids import child_session_id
 from supervisor.core.masking import masked
 from supervisor.core.operations import Operation

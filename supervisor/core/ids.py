@@ -24,6 +24,8 @@ from supervisor.core.errors import IllegalEvent, InvalidInput
 _SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 APPROVAL_ID: Final = "[a-z0-9]{16,80}"
 """What can be the id of an approval, as a pattern."""
+RULES: Final = "*"
+"""Stands for a session where a journal of rules is meant; `check_session_id` refuses it."""
 _canonical: Final = msgspec.json.Encoder(order="deterministic")
 
 

@@ -32,12 +32,11 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
-from supervisor.core.ids import split_operation_id
+from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
 from supervisor.core.overlay import Entries, ListOverlay, MapOverlay
 from supervisor.core.rules import Rule
-from supervisor.core.standing import RULES
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
 WAKING: Final = e.having("wakes")

@@ -21,10 +21,9 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
-from supervisor.core.ids import new_rule_id
+from supervisor.core.ids import RULES, new_rule_id
 from supervisor.core.rules import Rule, VerdictKind, allow, checked, find_option, verdict
 from supervisor.core.session import Rulebook, replay
-from supervisor.core.standing import RULES
 from supervisor.core.values import Approval, Approve
 from supervisor.logs import FactLog
 from supervisor.runtime.journal import Entry, Journal, View

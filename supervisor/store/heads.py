@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from supervisor.abc import JournalEntry
 from supervisor.core import events as e
-from supervisor.core.asking import is_copied
+from supervisor.core.events.asking import is_copied
 from supervisor.core.machine import ASKS
 from supervisor.store.listing import read_path
 from supervisor.store.projection import body_of

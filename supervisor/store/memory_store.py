@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
-from supervisor.core.standing import RULES
+from supervisor.core.ids import RULES
 from supervisor.core.store_urls import MEMORY
 from supervisor.core.values import Approval
 from supervisor.store.listing import (

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from supervisor.abc import JournalEntry
 from supervisor.core import events as e
-from supervisor.core.asking import is_copied
 from supervisor.core.blocking import BLOCKED
 from supervisor.core.errors import StoreUnreadable
+from supervisor.core.events.asking import is_copied
+from supervisor.core.ids import RULES
 from supervisor.core.machine import ASKS, ENDS_APPROVAL, next_approval_status
 from supervisor.core.rows import EncodedRow
 from supervisor.core.session import WAKING
-from supervisor.core.standing import RULES
 
 _MOVING: Final = {*e.having("begins run", "blocks", "wakes"), *e.SLEEPING, *e.ANSWERS}
 """What changes a session's entry."""

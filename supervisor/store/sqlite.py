@@ -31,7 +31,7 @@ import msgspec
 from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
-from supervisor.core.standing import RULES
+from supervisor.core.ids import RULES
 from supervisor.core.values import Approval
 from supervisor.store import columns, log_index, place, schema, upgrading, wal
 from supervisor.store.compacting import compact

@@ -1,5 +1,6 @@
 """What a fork copies of a tree's journals, and where it cuts them (core/forking.py)."""
 
+import msgspec
 import pytest
 from journals import AT, event_of
 
@@ -133,7 +134,7 @@ def test_a_tree_that_is_being_cancelled_is_not_forked():
 @pytest.mark.parametrize(("effect", "count"), [("none", 0), ("maybe", 1)])
 def test_a_call_without_effect_is_not_told(effect, count):
     """Only what may have had an effect may have it again."""
-    ended = event_of("ToolCallFinished", kind="interrupted", details=e.Raw(b'{"effect":"%s"}' % effect.encode()))
+    ended = event_of("ToolCallFinished", kind="interrupted", details=msgspec.Raw(b'{"effect":"%s"}' % effect.encode()))
     tree = rows("SessionCreated", "RunStarted", "ToolCallRequested", "ToolCallStarted", ended)
     cut = Cut(tree, "s", 4)
     assert len(later_calls(cut, copy_tree(cut, "f")[2])) == count

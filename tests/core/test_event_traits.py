@@ -3,7 +3,7 @@
 from typing import get_args
 
 from supervisor.core import events as e
-from supervisor.core.facts import TRAITS
+from supervisor.core.events.facts import TRAITS
 from supervisor.core.machine import APPROVAL, ASKS, BEGINS_OPERATION, ENDS_APPROVAL, OPERATION, RUN
 
 EVENTS = {*get_args(e.AnyEvent)}

@@ -13,8 +13,8 @@ import scenario
 
 from supervisor import Answer, Approve, Deny, SqliteStore
 from supervisor.core import events as e
+from supervisor.core.ids import RULES
 from supervisor.core.session import SessionState, replay
-from supervisor.core.standing import RULES
 
 
 def lines(folder: Path, name: str) -> list[str]:

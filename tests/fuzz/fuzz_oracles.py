@@ -15,8 +15,8 @@ from fuzz_programs import is_denied, may_be_cut_off, operations
 
 from supervisor import MemoryStore, SqliteStore
 from supervisor.core import events as e
+from supervisor.core.ids import RULES
 from supervisor.core.session import SessionState, replay
-from supervisor.core.standing import RULES
 
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
 CANCELLED = (e.CancelRequested, e.RunFinished)  # of what has ended there is nothing to cancel

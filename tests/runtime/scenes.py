@@ -9,8 +9,8 @@ import pytest
 import sniffio
 
 from supervisor import MemoryStore, open_supervisor, tool
+from supervisor.core.ids import RULES
 from supervisor.core.session import replay
-from supervisor.core.standing import RULES
 from supervisor.runtime import local
 from supervisor.testing import virtual_asyncio, virtual_trio
 

@@ -26,7 +26,7 @@ from supervisor import (
 )
 from supervisor.checking import check_replay
 from supervisor.core import events as e
-from supervisor.core.asking import is_copied
+from supervisor.core.events.asking import is_copied
 from supervisor.core.masking import MASK
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from supervisor import (
     deny,
     open_supervisor,
 )
-from supervisor.core.standing import RULES
+from supervisor.core.ids import RULES
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from scenes import ForkingStore, deploy, effects, events, fork, opened
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, Rule, agent, allow, deny, tool
 from supervisor.core import events as e
 from supervisor.core.errors import NotEntitled
+from supervisor.core.ids import RULES
 from supervisor.core.people import People, Person
-from supervisor.core.standing import RULES
 from supervisor.core.toolcontext import ProcessToolContext
 from supervisor.tools import shell
 

@@ -14,8 +14,8 @@ from store_stories import asked, at, cancelled, created, decided, everything, fi
 
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
+from supervisor.core.ids import RULES
 from supervisor.core.session import SessionState, replay
-from supervisor.core.standing import RULES
 from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore
 

@@ -13,7 +13,7 @@ import pytest
 from format_steps import NEW, OLD, newer, opened, version_of
 
 from supervisor import Approve, open_supervisor
-from supervisor.core.standing import RULES
+from supervisor.core.ids import RULES
 from supervisor.store import schema
 
 FOLDER = Path(__file__).parent / "formats"

@@ -21,8 +21,8 @@ from store_stories import (
 from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
+from supervisor.core.ids import RULES
 from supervisor.core.session import replay
-from supervisor.core.standing import RULES
 
 
 def test_what_is_appended_comes_back_in_order(store):

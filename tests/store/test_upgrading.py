@@ -16,7 +16,7 @@ from format_steps import NEW, OLD, REQUESTER, backups, newer, opened, version_of
 from store_stories import append, asked, created, decided, everything, finished, python, ruled, started
 
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.standing import RULES
+from supervisor.core.ids import RULES
 from supervisor.store import schema, upgrading
 from supervisor.store.sqlite import SqliteStore
 

@@ -13,7 +13,7 @@ from test_who_may import log_in
 
 from supervisor import Approve, open_supervisor
 from supervisor.channels.web import make_web
-from supervisor.core.asking import DecisionRefused
+from supervisor.core.events.asking import DecisionRefused
 from supervisor.core.people import People, Person, TokenHash, hash_token
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from supervisor.channels.web.pages.story import story
 from supervisor.core import events as e
-from supervisor.core.asking import COPIED
+from supervisor.core.events.asking import COPIED
 from supervisor.core.rows import JournalEntry
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ import msgspec
 
 from supervisor.channels.cards import answer_text, arguments_facts
 from supervisor.core import events as e
-from supervisor.core.asking import COPIED
+from supervisor.core.events.asking import COPIED
 from supervisor.core.ids import split_operation_id
 from supervisor.core.rows import JournalEntry
 

@@ -1,4 +1,9 @@
-"""Events of asking people: what was decided, by whom, and where it was shown. Rules as in core/events.py."""
+"""Events of asking people: what they were asked, where it was shown, what they decided, and the standing rules that they
+added and revoked (A7).
+
+The rules of core/events apply. Events of standing rules are the journal of the store itself (`RULES` in core/ids.py);
+the rules that hold are its fold, the Rulebook (core/session.py).
+"""
 
 from datetime import datetime
 from operator import attrgetter
@@ -6,7 +11,8 @@ from typing import Final, Literal
 
 from msgspec import Raw
 
-from supervisor.core.facts import Event, traits
+from supervisor.core.events.facts import Event, traits
+from supervisor.core.rules import Rule
 from supervisor.core.values import Scope
 
 COPIED: Final = "copied:"
@@ -147,3 +153,20 @@ class CardFailed(Event, frozen=True, kw_only=True):
 class CardRetired(Event, frozen=True, kw_only=True):
     approval: str
     channel: str
+
+
+@traits("audited")
+class RuleAdded(Event, frozen=True, kw_only=True):
+    """A rule holds from now on; `approval` is the one whose decision made it, in the same append (A1)."""
+
+    rule: Rule
+    by: str
+    approval: str | None = None
+
+
+@traits("audited")
+class RuleRevoked(Event, frozen=True, kw_only=True):
+    """A rule, named by its id, holds no more."""
+
+    rule: str
+    by: str

@@ -73,5 +73,5 @@ def traits(*names: Trait, answers: Callable[[Any], str] | None = None) -> Callab
 
 
 def having(*wanted: Trait) -> frozenset[type[Event]]:
-    """Return the event types that have any of these traits; ask core/events.py for it, which knows all types."""
+    """Return the event types that have any of these traits; import it from core/events, which knows all types."""
     return frozenset(event for event, known in TRAITS.items() if not known.isdisjoint(wanted))

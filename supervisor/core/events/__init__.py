@@ -1,0 +1,183 @@
+"""Events: the facts of a session, in past tense. The journal is a sequence of them, and the truth.
+
+Rules
+- Frozen, keyword-only, with `at` (aware UTC). Appended once, never changed; live state is what replaying them gives.
+- Values that the supervisor only hands on (inputs, arguments, results) stay raw JSON: they are decoded where the types
+  are known, from the same bytes in every attempt.
+- The tag is the class's name. An unknown tag refuses that session only, loudly: a newer program wrote it.
+- What is true of all events of a type, its traits, stands at its class (core/events/facts.py) and nowhere else.
+
+The classes are in the modules of this package, one a subject.
+"""
+
+from typing import Any, Final, get_args
+
+import msgspec
+
+from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.events.asking import (
+    ApprovalDecided as ApprovalDecided,
+    ApprovalExpired as ApprovalExpired,
+    ApprovalReminded as ApprovalReminded,
+    ApprovalWithdrawn as ApprovalWithdrawn,
+    CardBegun as CardBegun,
+    CardFailed as CardFailed,
+    CardPosted as CardPosted,
+    CardRetired as CardRetired,
+    DecisionRefused as DecisionRefused,
+    QuestionAnswered as QuestionAnswered,
+    QuestionAsked as QuestionAsked,
+    RuleAdded as RuleAdded,
+    RuleRevoked as RuleRevoked,
+)
+from supervisor.core.events.facts import (
+    ANSWERS as ANSWERS,
+    Event as Event,
+    UnknownEvent as UnknownEvent,
+    having as having,
+)
+from supervisor.core.events.operations import (
+    JobEnded as JobEnded,
+    JobStarted as JobStarted,
+    OperationAbandoned as OperationAbandoned,
+    OperationFinished as OperationFinished,
+    OperationRecalled as OperationRecalled,
+    OperationStarted as OperationStarted,
+    ToolCallFinished as ToolCallFinished,
+    ToolCallRequested as ToolCallRequested,
+    ToolCallStarted as ToolCallStarted,
+    WaitKind as WaitKind,
+)
+from supervisor.core.events.runs import (
+    Again as Again,
+    AttemptSettled as AttemptSettled,
+    AttemptStarted as AttemptStarted,
+    CancelRequested as CancelRequested,
+    ChildEnded as ChildEnded,
+    PatchMarked as PatchMarked,
+    RunBlocked as RunBlocked,
+    RunFinished as RunFinished,
+    RunPassivated as RunPassivated,
+    RunRestarted as RunRestarted,
+    RunStarted as RunStarted,
+    RunUnblocked as RunUnblocked,
+    StateSaved as StateSaved,
+)
+from supervisor.core.events.sessions import (
+    MESSAGE as MESSAGE,
+    ForkTaken as ForkTaken,
+    ImportFinished as ImportFinished,
+    ImportStarted as ImportStarted,
+    MessageImported as MessageImported,
+    MessageReceived as MessageReceived,
+    MessageSent as MessageSent,
+    MessageUndelivered as MessageUndelivered,
+    SessionCreated as SessionCreated,
+    SessionForked as SessionForked,
+)
+
+AnyEvent = (
+    SessionCreated
+    | RunStarted
+    | AttemptStarted
+    | AttemptSettled
+    | OperationStarted
+    | OperationFinished
+    | OperationAbandoned
+    | ToolCallRequested
+    | QuestionAsked
+    | QuestionAnswered
+    | ApprovalDecided
+    | ApprovalExpired
+    | ApprovalReminded
+    | ApprovalWithdrawn
+    | ToolCallStarted
+    | ToolCallFinished
+    | JobStarted
+    | JobEnded
+    | ChildEnded
+    | StateSaved
+    | PatchMarked
+    | CancelRequested
+    | MessageReceived
+    | MessageSent
+    | MessageUndelivered
+    | ImportStarted
+    | MessageImported
+    | ImportFinished
+    | RunPassivated
+    | RunRestarted
+    | RunBlocked
+    | RunUnblocked
+    | OperationRecalled
+    | CardBegun
+    | CardPosted
+    | CardFailed
+    | CardRetired
+    | RuleAdded
+    | RuleRevoked
+    | DecisionRefused
+    | SessionForked
+    | ForkTaken
+    | RunFinished
+)
+
+SLEEPING: Final = (RunPassivated, RunRestarted)
+"""What takes a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
+BEGINS_RUN: Final = having("begins run")
+"""What begins a run of its session, its first among them; an import counts as one."""
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
+_NAMES: Final = frozenset(each.__name__ for each in get_args(AnyEvent))
+
+
+def encode_event(event: AnyEvent) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode_event(body: bytes) -> AnyEvent:
+    """Decode one journal entry; raises StoreUnreadable for one that this program does not know."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise StoreUnreadable(
+            f"a journal entry cannot be read ({error}): a newer program wrote it, or it is damaged; "
+            "it was left untouched"
+        ) from None
+
+
+def read_event(document: bytes) -> AnyEvent | UnknownEvent:
+    """Read an event that another program, which may be a newer one, gives to its readers as a JSON object.
+
+    A type that this program does not know becomes an UnknownEvent; fields that it does not know are left out. Raises
+    InvalidInput for what is no event, and for an event of a known type whose fields have other types.
+    """
+    try:
+        fields = msgspec.json.decode(document, type=dict[str, Any])
+        head = {name: fields.pop(name, None) for name in ("event", "at")}
+        unknown = msgspec.convert({**head, "fields": fields}, UnknownEvent)
+        return _decoder.decode(document) if unknown.event in _NAMES else unknown
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidInput(f"this is no event that can be read: {error}") from None
+
+
+def begins(event: Any) -> str | None:
+    """Return the sub-agent that begins with this event, spawned or called as a tool; None if none does."""
+    match event:
+        case OperationFinished(kind="spawn", child=child) | ToolCallStarted(child=child):
+            return child
+        case _:
+            return None
+
+
+def answers(event: Any) -> str | None:
+    """Return the key of an answer, None if an event answers nothing."""
+    key = ANSWERS.get(type(event))
+    return None if key is None else key(event)
+
+
+def approval_in(event: Any) -> str | None:
+    """Return the id of the approval or question that an event names; None if it names none."""
+    approval: str | None = getattr(event, "approval", None)
+    return approval

@@ -1,0 +1,151 @@
+"""Events of operations: what an agent asked for, its results, and the background jobs that its calls started.
+
+The rules of core/events apply.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Raw
+
+from supervisor.core.events.facts import Event, traits
+from supervisor.core.values import ResultKind
+
+WaitKind = Literal["sleep", "timer"]
+"""Operations that the journal knows from their start, since they have an instant at which they are due."""
+
+
+@traits("own")
+class OperationStarted(Event, frozen=True, kw_only=True):
+    """A durable timer began; `due_at` holds in every attempt."""
+
+    operation: str
+    kind: WaitKind
+    due_at: datetime
+    given: int | None = None
+    """How many results the agent had been given, since its last save, when it asked for the operation. It may be less
+    than lie before this event: a result that came in between may have been what ended the operation."""
+
+
+@traits("own")
+class OperationFinished(Event, frozen=True, kw_only=True):
+    """An operation other than a call has its result; `error` is (exception type, text) where it failed."""
+
+    operation: str
+    kind: str
+    value: Raw = Raw(b"null")
+    error: tuple[str, str] | None = None
+    traceback: str = ""
+    """Where a step raised, for people; no agent reads it (runtime/tracebacks.py)."""
+    child: str | None = None
+    message: str | None = None
+    """The message that a `receive` took."""
+    given: int | None = None
+    """As in OperationStarted."""
+
+
+@traits("told", "unwinding")
+class OperationAbandoned(Event, frozen=True, kw_only=True):
+    """A scope of the agent's own ended the operation. For a call this is its `interrupted` result, and `content` what
+    it had put out; an approval that it was waiting for is withdrawn by it."""
+
+    operation: str
+    kind: str
+    approval: str | None = None
+    """The approval that is withdrawn by it."""
+    content: str = ""
+    details: Raw = Raw(b"{}")
+
+
+class OperationRecalled(Event, frozen=True, kw_only=True):
+    """The agent asked again, after a restart, for what has its result from before it: here is that result's place in
+    the order."""
+
+    operation: str
+    given: int | None = None
+    """As in OperationStarted."""
+
+
+@traits("audited", "own")
+class ToolCallRequested(Event, frozen=True, kw_only=True):
+    """A call is journaled, with its approval where a person must decide it: one event, one append (A1)."""
+
+    operation: str
+    approval: str | None = None
+    tool: str
+    arguments: Raw
+    digest: str
+    idempotent: bool = False
+    """Whether it may run again if it is lost in a crash."""
+    patterns: tuple[str | None, ...] = ()
+    """What may be granted for more than once, for the session and for always (core/rules.py); None: exactly these
+    arguments."""
+    rule: str | None = None
+    """The rule that said whether a person is asked: its id, or where it comes from."""
+    expires_at: datetime | None = None
+    secret: tuple[str, ...] = ()
+    """Names of the arguments that only the effect may see (core/masking.py)."""
+    given: int | None = None
+    """As in OperationStarted."""
+
+
+@traits("audited", "told", "own")
+class ToolCallStarted(Event, frozen=True, kw_only=True):
+    """Executing: committed before the effect begins. `process` and `process_started_at` name its process (T9), `child`
+    the session of the sub-agent that it is a call of: committed with that."""
+
+    operation: str
+    host: str
+    pid: int
+    process: int | None = None
+    process_started_at: float | None = None
+    child: str | None = None
+
+
+@traits("audited", "told", "own", "last append")
+class ToolCallFinished(Event, frozen=True, kw_only=True):
+    """The one result of a call."""
+
+    operation: str
+    kind: ResultKind
+    content: str
+    value: Raw = Raw(b"null")
+    details: Raw = Raw(b"{}")
+    traceback: str = ""
+    """Where the tool raised, for people; no agent reads it (runtime/tracebacks.py)."""
+
+
+@traits("audited", "not copied")
+class JobStarted(Event, frozen=True, kw_only=True):
+    """A call began a background job: committed with its `executing`, before the job begins (T6).
+
+    Pid and start time identify the job's process, and the warden that stands guard over it, on `host` only. `keep`: it
+    does not end with its root session.
+    """
+
+    job: str
+    operation: str
+    command: str
+    host: str
+    process: int
+    process_started_at: float | None
+    guard: int
+    guard_started_at: float | None
+    log: str
+    keep: bool = False
+
+
+@traits("audited", "not copied")
+class JobEnded(Event, frozen=True, kw_only=True):
+    """A background job is over: told to its session once.
+
+    `exited`: by itself; `ended`: by us, because of `by`; `failed`: it could not begin; `lost`: it is gone, and nobody
+    knows how it ended. `duration` is seconds from its beginning.
+    """
+
+    job: str
+    how: Literal["exited", "ended", "failed", "lost"]
+    exit_code: int | None = None
+    signal: int | None = None
+    duration: float | None = None
+    by: str | None = None

@@ -1,0 +1,150 @@
+"""Events of runs: the attempts of a run, the state that it saves, and how it sleeps, restarts, is blocked and ends.
+
+The rules of core/events apply. What a restart keeps is in core/restarts.py, what a block is in core/blocking.py.
+"""
+
+from datetime import datetime
+from operator import attrgetter
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.core.blocking import Block
+from supervisor.core.events.facts import Event, traits
+from supervisor.core.values import OutcomeKind
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run does again that goes on with the memory of the one before it; names as in RunRestarted.
+
+    `children` are sub-agents whose sessions go on in the same way, in the same append; `by` is who asked for it.
+    """
+
+    by: str
+    forgotten: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+
+
+@traits("begins run")
+class RunStarted(Event, frozen=True, kw_only=True):
+    """A run begins, with an empty memory: the session's first, or a turn that `message` began."""
+
+    input: Raw
+    message: str | None = None
+    again: Again | None = None
+    """Of a retry: the run has the memory of the one before it, but for what it does again."""
+
+
+@traits("wakes", "not copied", "no progress")
+class AttemptStarted(Event, frozen=True, kw_only=True):
+    """The agent function is about to be invoked. Attempts in a row that append nothing else are bounded (R5)."""
+
+    host: str
+    pid: int
+    version: str = "1"
+    """Of the code that runs it. That of a run's first attempt is the version of the run (R10)."""
+
+
+@traits("not copied")
+class AttemptSettled(Event, frozen=True, kw_only=True):
+    """An attempt after the first asked again for everything its journal holds, and waits: no crash loop (R5)."""
+
+
+@traits("not copied")
+class RunPassivated(Event, frozen=True, kw_only=True):
+    """The run left memory. Valid until an event follows that answers one of `waiting_for`, or a cancel."""
+
+    waiting_for: tuple[str, ...]
+    due_at: datetime | None = None
+    """When the earliest of its timers wakes it."""
+
+
+@traits("told", "own")
+class RunRestarted(Event, frozen=True, kw_only=True):
+    """An attempt failed or stalled, and another begins at `due_at`; until then the run is out of memory, and nothing
+    but a cancel wakes it.
+
+    `number` counts the restarts of the run, from 1. `forgotten` are begun anew if the agent asks for them: the steps
+    that failed, and what their failure cut off. `kept` have their results, which have no place in the order of results
+    until the agent asks for them again. `reopened` are timers that wait again until the instant they were due at.
+    """
+
+    kind: Literal["failed", "stalled"]
+    cause: str
+    number: int
+    due_at: datetime
+    forgotten: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """What ends the back-off before it is due (as in RunPassivated): nothing."""
+        return ()
+
+
+@traits("told", "blocks", "not copied")
+class RunBlocked(Event, frozen=True, kw_only=True):
+    """The run cannot go on with today's code."""
+
+    block: Block
+
+
+@traits("told", "blocks", "not copied")
+class RunUnblocked(Event, frozen=True, kw_only=True):
+    """An attempt has asked for everything that the journal holds: the run goes on."""
+
+
+@traits("own")
+class StateSaved(Event, frozen=True, kw_only=True):
+    """What a later attempt begins with. The first `floor` of each operation lie before it and are forgotten; where
+    `counts` names it, so many (runtime/naming.py)."""
+
+    state: Raw
+    counts: dict[str, int]
+    floor: int = 0
+
+
+class PatchMarked(Event, frozen=True, kw_only=True):
+    """The run takes the path of a named change of its code (Context.patched). No operation: nothing waits for it."""
+
+    name: str
+
+
+@traits("audited", "told", "wakes", "last append", "unwinding")
+class CancelRequested(Event, frozen=True, kw_only=True):
+    """Somebody cancelled `origin`, and with it everything below it, this session included (W8)."""
+
+    by: str
+    origin: str
+    reason: str | None = None
+
+
+@traits("last append", "unwinding", answers=attrgetter("child"))
+class ChildEnded(Event, frozen=True, kw_only=True):
+    """In the parent's journal: a sub-agent has its outcome. Delivered when the parent asks for it."""
+
+    child: str
+    kind: OutcomeKind
+    value: Raw = Raw(b"null")
+    cause: str | None = None
+    partial: Raw = Raw(b"null")
+
+
+@traits("told", "own", "wakes", "last append")
+class RunFinished(Event, frozen=True, kw_only=True):
+    """The outcome, exactly once (W9)."""
+
+    kind: OutcomeKind
+    value: Raw = Raw(b"null")
+    cause: str | None = None
+    partial: Raw = Raw(b"null")
+    traceback: str = ""
+    """Where the agent raised, for people; its parent is not told (runtime/tracebacks.py)."""
+    led_by: tuple[str, ...] = ()
+    """Operations whose failures led to the end: a retry does them again (core/retrying.py)."""
+    stopped_at: int = 0
+    """Of a stall: the length of the journal when the run was told to stop."""

@@ -1,0 +1,121 @@
+"""Events of sessions: how a session began (new, as a fork, or imported), and the messages that it received and sent.
+
+The rules of core/events apply. What a fork copies is in core/forking.py.
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from supervisor.core.events.facts import Event, traits
+from supervisor.core.rules import Rule
+
+MESSAGE: Final = "message"
+"""What a run that receives waits for, in RunPassivated.waiting_for; no operation and no session has this name."""
+
+
+@traits("told")
+class SessionCreated(Event, frozen=True, kw_only=True):
+    """The first event of every session. `agent` is "module:name", `file` where that module was read."""
+
+    agent: str
+    file: str | None
+    path: tuple[str, ...]
+    root: str
+    requester: str
+    cwd: str
+    rules: tuple[Rule, ...] = ()
+    """What the declarations of the agents from the root to this one say; never wider than their parents' (A14)."""
+    takes_text: bool = False
+    """Whether the agent's input may be text: then a message to the session at rest begins a turn."""
+    parent: str | None = None
+    parent_operation: str | None = None
+
+
+@traits("wakes")
+class SessionForked(Event, frozen=True, kw_only=True):
+    """All entries before this one are a copy: what they say happened in session `source`, before its entry `before`.
+
+    The run goes on from here with `version` of its code; None: the version that is current when it goes on.
+    """
+
+    source: str
+    before: int
+    by: str
+    version: str | None = None
+
+
+@traits("audited", "not copied", "no progress")
+class ForkTaken(Event, frozen=True, kw_only=True):
+    """Session `fork` begins with a copy of this session, as it was before its entry `before`. Nothing else changed."""
+
+    fork: str
+    before: int
+    by: str
+
+
+@traits(answers=lambda _: MESSAGE)
+class MessageReceived(Event, frozen=True, kw_only=True):
+    """Somebody said something to the session: it is kept until the agent receives it, or a turn begins with it (R7)."""
+
+    message: str
+    text: str
+    by: str
+
+
+@traits("told", "last append")
+class MessageUndelivered(Event, frozen=True, kw_only=True):
+    """The run ended without receiving the message, and none will follow that could: its sender is owed that (R7)."""
+
+    message: str
+    text: str
+    by: str
+
+
+@traits("own", "last append", "unwinding")
+class MessageSent(Event, frozen=True, kw_only=True):
+    """The session said something to whoever watches, once: by `send`, or as a turn's result."""
+
+    text: str
+    operation: str | None = None
+
+
+@traits("begins run")
+class ImportStarted(Event, frozen=True, kw_only=True):
+    """The session took place elsewhere, and its messages follow: none of it ran here, nobody decided any of it here.
+
+    From here on the session is at rest. `format`, `source` (the file's own id of the session) and `digest` (of its
+    bytes) say whether another import is the same one.
+    """
+
+    format: str
+    source: str
+    file: str
+    digest: str
+
+    @property
+    def cause(self) -> str:
+        """What stands for an outcome until the session goes on here."""
+        return f"imported from {self.format}"
+
+
+class MessageImported(Event, frozen=True, kw_only=True):
+    """One message of a session that took place elsewhere; `at` is when it was imported, `said_at` when it was said.
+
+    Of a call, `text` is its arguments as JSON; `call` is the id that its result has too, unique in its file at best.
+    """
+
+    role: Literal["user", "assistant", "call", "result"]
+    text: str
+    said_at: datetime | None = None
+    tool: str | None = None
+    call: str | None = None
+    is_error: bool = False
+    is_lost: bool = False
+    """The file has no result of this call: this one was put in its place, as a repair does."""
+
+
+class ImportFinished(Event, frozen=True, kw_only=True):
+    """All of it is here. `left_out` counts what was not a message: torn lines, results without a call."""
+
+    messages: int
+    left_out: int = 0
