@@ -14,9 +14,9 @@ PLACES = ("supervisor", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css"}
 
 CEILINGS = {
-    "nobody": 289,
-    "whoever": 126,
-    "somebody": 116,
+    "nobody": 282,
+    "whoever": 123,
+    "somebody": 114,
     "anybody": 24,
     "everybody": 25,
     "behind": 136,

@@ -1,4 +1,4 @@
-"""Events of asking people: what they were asked, where it was shown, what they decided, and the standing rules that they
+"""Events of asking people: what they were asked, where it was shown, what they decided, and which standing rules they
 added and revoked (A7).
 
 The rules of core/events apply. Events of standing rules are the journal of the store itself (`RULES` in core/ids.py);
@@ -17,7 +17,7 @@ from supervisor.core.values import Scope
 
 COPIED: Final = "copied:"
 """Before the id of an approval of another session, in a copy of that session's journal (core/forking.py): no approval
-has such an id, so nobody can decide it, and no list shows it."""
+has such an id, so no decision can be made on it, and no list shows it."""
 
 
 def is_copied(approval: str | None) -> bool:
@@ -87,7 +87,7 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
 
 @traits("audited", "last append", "unwinding")
 class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
-    """Nobody needs to decide any more; a late click is told so and runs nothing (W8)."""
+    """No decision is needed any more. A late one is answered so, and runs nothing (W8)."""
 
     operation: str
     approval: str
@@ -96,7 +96,7 @@ class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
 
 @traits("audited", "not copied", "no progress")
 class DecisionRefused(Event, frozen=True, kw_only=True):
-    """Somebody who may not decide tried to (A4): nothing changed, the approval is as pending as before."""
+    """A person who may not decide tried to (A4). Nothing changed: the approval is still pending."""
 
     approval: str
     by: str
@@ -106,7 +106,7 @@ class DecisionRefused(Event, frozen=True, kw_only=True):
 
 @traits("audited", answers=attrgetter("operation"))
 class ApprovalExpired(Event, frozen=True, kw_only=True):
-    """Nobody decided in time: from `expires_at` on nobody can, whoever notes it, and however late."""
+    """No decision was made in time. From `expires_at` on none can be made, even where this event is journaled later."""
 
     operation: str
     approval: str
@@ -114,8 +114,8 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
 
 @traits("audited", "reminds", "not copied")
 class ApprovalReminded(Event, frozen=True, kw_only=True):
-    """Nobody has decided for a while: people are shown the approval again, once. `escalated_to` names those who may
-    decide from now on, besides those who could before."""
+    """No decision was made for a while: people are shown the approval again, once. `escalated_to` names those who may
+    decide from now on, in addition to those who could before."""
 
     approval: str
     escalated_to: tuple[str, ...] = ()
@@ -123,7 +123,8 @@ class ApprovalReminded(Event, frozen=True, kw_only=True):
 
 @traits("card", "not copied", "no progress")
 class CardBegun(Event, frozen=True, kw_only=True):
-    """A channel is about to be given the approval: from here on a card of it may be there, whoever lives to say so."""
+    """A channel is about to be given the approval. From here on it may show a card, even if this process dies before it
+    can journal that."""
 
     approval: str
     channel: str

@@ -139,8 +139,8 @@ class JobStarted(Event, frozen=True, kw_only=True):
 class JobEnded(Event, frozen=True, kw_only=True):
     """A background job is over: told to its session once.
 
-    `exited`: by itself; `ended`: by us, because of `by`; `failed`: it could not begin; `lost`: it is gone, and nobody
-    knows how it ended. `duration` is seconds from its beginning.
+    `exited`: by itself; `ended`: by us, because of `by`; `failed`: it could not begin; `lost`: it is gone, and how it
+    ended is not known. `duration` is seconds from its beginning.
     """
 
     job: str

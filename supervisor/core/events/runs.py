@@ -116,7 +116,7 @@ class PatchMarked(Event, frozen=True, kw_only=True):
 
 @traits("audited", "told", "wakes", "last append", "unwinding")
 class CancelRequested(Event, frozen=True, kw_only=True):
-    """Somebody cancelled `origin`, and with it everything below it, this session included (W8)."""
+    """`by` cancelled `origin`, and with it everything below it, this session included (W8)."""
 
     by: str
     origin: str

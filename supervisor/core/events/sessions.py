@@ -55,7 +55,7 @@ class ForkTaken(Event, frozen=True, kw_only=True):
 
 @traits(answers=lambda _: MESSAGE)
 class MessageReceived(Event, frozen=True, kw_only=True):
-    """Somebody said something to the session: it is kept until the agent receives it, or a turn begins with it (R7)."""
+    """`by` sent a message to the session. It is kept until the agent receives it, or a turn begins with it (R7)."""
 
     message: str
     text: str
@@ -64,7 +64,7 @@ class MessageReceived(Event, frozen=True, kw_only=True):
 
 @traits("told", "last append")
 class MessageUndelivered(Event, frozen=True, kw_only=True):
-    """The run ended without receiving the message, and none will follow that could: its sender is owed that (R7)."""
+    """The run ended without receiving the message, and no later run can receive it: its sender is told so (R7)."""
 
     message: str
     text: str
@@ -73,7 +73,7 @@ class MessageUndelivered(Event, frozen=True, kw_only=True):
 
 @traits("own", "last append", "unwinding")
 class MessageSent(Event, frozen=True, kw_only=True):
-    """The session said something to whoever watches, once: by `send`, or as a turn's result."""
+    """The session said something to the people who watch it, once: by `send`, or as a turn's result."""
 
     text: str
     operation: str | None = None
@@ -81,7 +81,8 @@ class MessageSent(Event, frozen=True, kw_only=True):
 
 @traits("begins run")
 class ImportStarted(Event, frozen=True, kw_only=True):
-    """The session took place elsewhere, and its messages follow: none of it ran here, nobody decided any of it here.
+    """The session took place elsewhere, and its messages follow: none of it ran here, and no decision in it was
+    made here.
 
     From here on the session is at rest. `format`, `source` (the file's own id of the session) and `digest` (of its
     bytes) say whether another import is the same one.
