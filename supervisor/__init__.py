@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         UnknownAgent,
     )
     from supervisor.core.people import ApproverRule, People, Person, TokenHash
-    from supervisor.core.rules import Rule, allow, ask_for, deny
+    from supervisor.core.rules import Rule, allow, ask, deny
     from supervisor.core.tool_spec import ToolSpec, tool
     from supervisor.core.toolcontext import ToolContext
     from supervisor.core.values import (
@@ -142,7 +142,7 @@ __all__ = [
     "UnknownAgent",
     "agent",
     "allow",
-    "ask_for",
+    "ask",
     "deny",
     "open_supervisor",
     "tool",
@@ -164,7 +164,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 StoreUnreadable SupervisorError Suspended ToolFailed TreeOwned UnknownAgent
             """,
             "supervisor.core.people": "ApproverRule People Person TokenHash",
-            "supervisor.core.rules": "Rule allow ask_for deny",
+            "supervisor.core.rules": "Rule allow ask deny",
             "supervisor.core.tool_spec": "ToolSpec tool",
             "supervisor.core.toolcontext": "ToolContext",
             "supervisor.core.values": """

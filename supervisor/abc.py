@@ -341,7 +341,7 @@ class Supervisor(ABC):
     async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
         """Add a standing rule, for calls that begin from now on, in every process; returns it with its id.
 
-        One of the same meaning that stands already is returned instead. `rule.scope`: a session, for its whole tree.
+        One of the same meaning that stands already is returned instead. `rule.session`: a session, for its whole tree.
         Raises InvalidInput; NotFound for an unknown session; where people have roles, NotEntitled but for operators.
         """
 

@@ -60,7 +60,7 @@ async def open_supervisor(
     `sqlite:///srv/a/state.db`; `memory:`; or a Store.
     `channels`: where people are asked; the first that takes an approval shows it (A11).
     `unattended`: "approve" or "deny" answers every approval of the trees that this process owns; deny rules still win.
-    `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask_for (A7).
+    `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask (A7).
     `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
     `people`: who may decide what; None: whoever can open the store may decide everything (A4).
     `passivate_after`: seconds after which a run that only waits leaves memory.

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.people import PREFIX, ApproverRule, Person, Role, TokenHash
 from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_file
+from supervisor.core.values import Policy
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 
@@ -34,9 +35,9 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class RulePart(_Part, frozen=True, kw_only=True):
-    """A standing decision; `approvers`: who alone may decide what an ask_for asks."""
+    """A standing decision; `approvers`: who alone may decide what its `ask` asks."""
 
-    kind: Literal["allow", "deny", "ask_for"]
+    kind: Policy
     tool: str
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
@@ -219,8 +220,8 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
             make_rule(rule)
         except InvalidInput as error:
             yield where, str(error)
-        if rule.approvers and rule.kind != "ask_for":
-            yield f"{where}.approvers", f"a rule that {rule.kind}s asks nobody; approvers go with ask_for"
+        if rule.approvers and rule.kind != "ask":
+            yield f"{where}.approvers", f"a rule that {rule.kind}s asks nobody; approvers go with ask"
         yield from _unknown_approvers(where, rule.approvers, people)
     for name, agent in configuration.agents.items():
         yield from _unknown_approvers(f"agents.{name}", agent.approvers, people)

@@ -343,7 +343,7 @@ def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
     lines += [f"{told(verdict, now)} [{verdict.approval}]" for verdict in heard.results if verdict.kind == "unknown"]
     if heard.kind == "decided":
         for rule in heard.rules:
-            lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.scope)} [{rule.id}]")
+            lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.session)} [{rule.id}]")
         for approval in heard.not_shown:
             lines.append(f"not decided, since it was not shown to you before: {summary(approval)}  (yes {approval.id})")
         if heard.may_not_allow:

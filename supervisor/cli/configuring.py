@@ -32,14 +32,14 @@ port = 8787
 # approvers = ["ana"]                # who alone may decide what it and its sub-agents ask (operators may, too)
 # rules = [{ kind = "deny", tool = "shell", pattern = "rm" }]     # from this agent down
 
-# Standing decisions for every tree: deny beats ask_for beats allow. Patterns as the README says.
+# Standing decisions for every tree: deny beats ask beats allow. Patterns as the README says.
 # [[rules]]
 # kind = "allow"
 # tool = "shell"
 # pattern = "git status *"
 #
 # [[rules]]
-# kind = "ask_for"
+# kind = "ask"
 # tool = "deploy"
 # approvers = ["ana"]                # who alone may decide what this rule asks for
 

@@ -6,8 +6,8 @@
 3   it waits for a person
 4   conflict: decided otherwise, withdrawn, expired; another agent or input under this session's id
 5   not found
-6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call, somebody who
-    is not known or may not do it
+6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call, a person
+    who is not known or may not do it
 7   blocked: today's code cannot follow what the session has done
 8   the server cannot be reached, or is no supervisor of this API
 130, 143, 129   stopped by SIGINT, SIGTERM, SIGHUP

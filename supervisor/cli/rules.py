@@ -74,7 +74,7 @@ def allow(
         What it covers. For the shell a command, exactly, or its first words and ` *`; `in /folder: git status` names
         the folder. For other tools the JSON object of all arguments.
     """
-    rule = core.allow(tool, pattern, unreviewed=unreviewed, origin="command line", scope=session)
+    rule = core.make_rule("allow", tool, pattern, "command line", session, unreviewed=unreviewed)
     return _add(rule, by, find_store(store), as_json=json)
 
 
@@ -98,7 +98,7 @@ def forbid(
         What it covers; without one every call. For the shell the first words of a command, in any folder. For other
         tools a JSON object of some arguments.
     """
-    rule = core.deny(tool, pattern, origin="command line", scope=session)
+    rule = core.make_rule("deny", tool, pattern, "command line", session)
     return _add(rule, by, find_store(store), as_json=json)
 
 
@@ -164,7 +164,7 @@ def _change(
 
 
 def _sentence(rule: Rule) -> str:
-    return f"{_word(rule)} {visible(rule.tool)} {where(rule.scope)}: {_pattern(rule)}{_review(rule)}"
+    return f"{_word(rule)} {visible(rule.tool)} {where(rule.session)}: {_pattern(rule)}{_review(rule)}"
 
 
 def _review(rule: Rule) -> str:
@@ -177,7 +177,7 @@ def _pattern(rule: Rule) -> str:
 
 
 def _word(rule: Rule) -> str:
-    return {"allow": "allow", "deny": "forbid", "ask_for": "ask for"}[rule.kind]
+    return rule.kind
 
 
 def _print_rules(found: list[Rule]) -> None:
@@ -186,9 +186,9 @@ def _print_rules(found: list[Rule]) -> None:
     console, now = answers.open_console(), datetime.now().astimezone()
     for number, rule in enumerate(found):
         text = Text("\n" if number else "")
-        style = {"allow": "green", "deny": "red", "ask_for": "yellow"}[rule.kind]
+        style = {"allow": "green", "deny": "red", "ask": "yellow"}[rule.kind]
         text.append(f"{rule.id}  ", style="bold").append(_word(rule), style=style)
-        text.append(f" {visible(rule.tool)}, {where(rule.scope)}{_review(rule)}\n")
+        text.append(f" {visible(rule.tool)}, {where(rule.session)}{_review(rule)}\n")
         for line in _pattern(rule).split("\n"):
             text.append("  │ ", style="dim").append(f"{line}\n")
         since = f", {at(rule.added_at, now)} ({ago(rule.added_at, now)})" if rule.added_at else ""

@@ -253,7 +253,7 @@ def _rule(event: e.AnyEvent) -> str | None:
     match event:
         case e.RuleAdded():
             origin = f" [{event.approval}]" if event.approval else f", {visible(event.rule.origin)}"
-            rule = f"{rule_text(event.rule)} {where(event.rule.scope)}"
+            rule = f"{rule_text(event.rule)} {where(event.rule.session)}"
             return f"{visible(event.by)} added {event.rule.id}: {rule}{origin}"
         case e.RuleRevoked():
             return f"{visible(event.by)} revoked {event.rule}"

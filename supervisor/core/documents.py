@@ -43,9 +43,9 @@ def decision_document(verdict: DecisionResult) -> dict[str, Any]:
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
-    """A rule with all of its fields; `verdict` is its kind in the word for what rules say of a call."""
+    """A rule with all of its fields, also those that have their defaults."""
     document: dict[str, Any] = msgspec.to_builtins({name: getattr(rule, name) for name in rule.__struct_fields__})
-    return {**document, "verdict": rule.kind}
+    return document
 
 
 def send_document(receipt: SendResult) -> dict[str, Any]:

@@ -8,7 +8,7 @@ Siblings do not catch each other: `except` names one thing, or a parent that is 
     |-- NotFound                the caller: names a session, approval, rule or store that is not there
     |-- SessionConflict         the caller: names a session that exists with another agent or input
     |-- TreeOwned               another process holds the tree
-    |-- NotEntitled             the caller: somebody who may not do this
+    |-- NotEntitled             the caller: a person who may not do this
     |-- NotAuthenticated        the caller: nobody is known by this token
     |-- IllegalEvent            us: an event that the tables forbid; it is raised and changes nothing
     |-- RunError                the agent: raised by `result()` unless the run succeeded

@@ -1,8 +1,8 @@
-"""Patterns of a tool's arguments: a JSON object, whole for allow, in part for deny and ask_for.
+"""Patterns of a tool's arguments: a JSON object, whole for allow, in part for deny and ask.
 
 Rules
 - An allow pattern is the canonical JSON of all arguments, defaults filled in: one value more or less is another call.
-- A deny or ask_for pattern names some arguments, nested ones too: whatever else the call says, it is met. Numbers that
+- A deny or ask pattern names some arguments, nested ones too: whatever else the call says, it is met. Numbers that
   are equal are the same there (1, 1.0, true), and are not in an allow.
 - An argument named `cwd` is compared as the folder in which the call runs (core/folders.py), in every tool.
 - What JSON cannot hold exactly (a NaN, keys that are no text) is never allowed by a pattern.
@@ -28,7 +28,7 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
 
 
 def meets(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool | None:
-    """Whether a deny or ask_for pattern is met; None if the pattern cannot be understood."""
+    """Whether a deny or ask pattern is met; None if the pattern cannot be understood."""
     fields = read_object(pattern)
     if fields is None:
         return None

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from supervisor.core.rules import Rule, verdict
+from supervisor.core.rules import Rule, policy_of
 from supervisor.core.values import Approval, Approve, Decision
 from supervisor.core.words import read_word
 
@@ -77,7 +77,7 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(arguments, Mapping):
             return True  # in doubt (A5)
         secret = approval.secret  # a pattern of what is masked is met, in doubt (A5)
-        said = verdict([self.rule], approval.tool, arguments, cwd=approval.cwd, root_session=None, secret=secret)
+        said = policy_of([self.rule], approval.tool, arguments, cwd=approval.cwd, root_session=None, secret=secret)
         return said is not None
 
 

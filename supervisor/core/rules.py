@@ -1,9 +1,9 @@
-"""Rules: standing decisions on calls, and the verdict they come to (A7).
+"""Rules: standing decisions on calls, and the policy that they come to (A7).
 
     allow("shell", "git status *")      allow("deploy", '{"environment":"staging"}')      deny("shell", "rm *")
 
-A rule is a value: allow, deny or ask_for, on a tool and a pattern of its arguments, from code, configuration, the
-command line or a decision. `verdict` asks them all about one call, at any time and as often as one likes (before
+A rule is a value: allow, deny or ask, on a tool and a pattern of its arguments, from code, configuration, the
+command line or a decision. `policy_of` asks them all about one call, at any time and as often as one likes (before
 asking, after an edit, immediately before the effect: A8, A9); it changes nothing and remembers nothing.
 
 Rules
@@ -12,13 +12,13 @@ Rules
 - An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
 - A pattern is a JSON object of arguments (core/patterns.py), or for the shell a command (core/shell_patterns.py). None
   is any arguments: that is a whole tool.
-- A rule of a session counts in the tree of the root session that `scope` names; one without scope always.
+- A rule with a `session` counts in the tree of that root session; one without it always.
 - Rules are inherited downwards; a sub-agent's own can deny and ask, and never allow more (A14).
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, get_args
 
 import msgspec
 
@@ -26,14 +26,12 @@ from supervisor.core import patterns, shell_patterns
 from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import with_folder
 from supervisor.core.ids import canonical_json
-from supervisor.core.values import Option
+from supervisor.core.values import Option, Policy
 from supervisor.core.visible import is_visible
 
 SHELL: Final = "shell"
 MAX_SHOWN: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 _ONCE: Final = Option("once")
-RuleKind = Literal["allow", "deny", "ask_for"]
-VerdictKind = Literal["allow", "deny", "ask"]
 
 
 class NamedTool(Protocol):
@@ -47,19 +45,19 @@ AnyTool: TypeAlias = str | NamedTool
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A standing decision. Made by `allow`, `deny` and `ask_for`, which refuse what could not do what it says."""
+    """A standing decision. Made by `allow`, `deny` and `ask`, which refuse what could not do what it says."""
 
-    kind: RuleKind
+    kind: Policy
     tool: str
     pattern: str | None = None
+    session: str | None = None
+    """The root session in whose tree it counts; None: always."""
     unreviewed: bool = False
     """Whether its pattern is a prefix that is not known to be harmless, and whoever made it said so."""
     origin: str = "code"
     """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
     id: str | None = None
     """By which it is revoked, given by the store; None for a rule in code."""
-    scope: str | None = None
-    """The root session in whose tree it counts; None: always."""
     by: str | None = None
     """Who added it, when, and by deciding which approval; None for a rule in code."""
     added_at: datetime | None = None
@@ -68,42 +66,36 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def meaning(self) -> tuple[str, str, str | None, str | None]:
         """What it says, wherever it comes from: two rules of the same meaning are one."""
-        return self.kind, self.tool, self.pattern, self.scope
+        return self.kind, self.tool, self.pattern, self.session
 
 
-def allow(
-    tool: AnyTool,
-    pattern: str | None = None,
-    *,
-    unreviewed: bool = False,
-    origin: str = "code",
-    scope: str | None = None,
-) -> Rule:
+def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = None, unreviewed: bool = False) -> Rule:
     """Allow calls of a tool without asking; without a pattern all of them.
 
+    `session`: only in the tree of this root session; so for `ask` and `deny`.
     `unreviewed`: also if the pattern is a prefix of a shell command that nobody has reviewed: its further words may run
     anything. Which ones are reviewed is in docs/prefixes.md. Raises InvalidInput for a pattern that cannot be
     understood, and for a prefix that is not reviewed, or that would surely run anything (`python *`).
     """
-    return make_rule("allow", tool, pattern, origin, scope, unreviewed=unreviewed)
+    return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed)
 
 
-def deny(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
+def deny(tool: AnyTool, pattern: str | None = None, *, session: str | None = None) -> Rule:
     """Deny calls of a tool; without a pattern all of them. A shell pattern is a prefix, with or without its ` *`."""
-    return make_rule("deny", tool, pattern, origin, scope)
+    return make_rule("deny", tool, pattern, "code", session)
 
 
-def ask_for(tool: AnyTool, pattern: str | None = None, *, origin: str = "code", scope: str | None = None) -> Rule:
+def ask(tool: AnyTool, pattern: str | None = None, *, session: str | None = None) -> Rule:
     """Ask a person for calls of a tool, whatever allows them; a pattern means what it means in `deny`."""
-    return make_rule("ask_for", tool, pattern, origin, scope)
+    return make_rule("ask", tool, pattern, "code", session)
 
 
 def make_rule(
-    kind: RuleKind,
+    kind: Policy,
     tool: AnyTool,
     pattern: str | None,
     origin: str,
-    scope: str | None = None,
+    session: str | None = None,
     *,
     unreviewed: bool = False,
 ) -> Rule:
@@ -126,10 +118,10 @@ def make_rule(
             f"{why}. Allow exact commands, or this prefix all the same: in code with unreviewed=True, on the command "
             "line with --unreviewed"
         )
-    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, scope=scope)
+    return Rule(kind=kind, tool=name, pattern=pattern, unreviewed=why is not None, origin=origin, session=session)
 
 
-def verdict(
+def policy_of(
     rules: Iterable[Rule],
     tool: str,
     arguments: Mapping[str, Any],
@@ -137,14 +129,14 @@ def verdict(
     cwd: str | None,
     root_session: str | None,
     secret: Collection[str] = (),
-) -> tuple[VerdictKind, Rule] | None:
+) -> tuple[Policy, Rule] | None:
     """Return what the rules say of a call and the rule that said so, or None where the tool's own policy decides.
 
     `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
     that name none; None: unknown, and a rule that names a folder covers only calls that name it. `secret`: names of the
     arguments that no pattern may speak of: none allows a call that has any, and one that denies them asks.
     """
-    said: dict[VerdictKind, Rule] = {}
+    said: dict[Policy, Rule] = {}
     for rule in rules:
         kind = _say(rule, tool, arguments, cwd, root_session, secret)
         if kind is not None:
@@ -167,7 +159,7 @@ def grantable(
     a safe one. None stands for exactly these arguments: the pattern would say them once more on disk.
 
     Only patterns that cover this call, and none where the exact one is not fit to be read. `cwd` and `secret` as for
-    `verdict`: what may not be shown cannot be granted but once.
+    `policy_of`: what may not be shown cannot be granted but once.
     """
     if secret:
         return ()
@@ -201,13 +193,10 @@ def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> O
 
 
 def checked(rule: Rule) -> Rule:
-    """Return a rule that was made by hand as `allow`, `deny` or `ask_for` would have; raises InvalidInput."""
-    if rule.kind not in _MAKERS:
-        raise InvalidInput(f"{rule.kind!r} is no kind of rule; make it with allow, deny or ask_for")
-    return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.scope, unreviewed=rule.unreviewed)
-
-
-_MAKERS: Final = ("allow", "deny", "ask_for")
+    """Return a rule that was made by hand as `allow`, `deny` or `ask` would have; raises InvalidInput."""
+    if rule.kind not in get_args(Policy):
+        raise InvalidInput(f"{rule.kind!r} is no kind of rule; make it with allow, deny or ask")
+    return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
 
 
 def _say(
@@ -217,9 +206,9 @@ def _say(
     cwd: str | None,
     root_session: str | None,
     secret: Collection[str],
-) -> VerdictKind | None:
+) -> Policy | None:
     """What one rule says; what cannot be decided asks, unless it would allow."""
-    if rule.tool != tool or rule.scope not in (None, root_session):
+    if rule.tool != tool or rule.session not in (None, root_session):
         return None
     if rule.kind == "allow":
         is_proved = rule.pattern is None or (not secret and _covers(rule, rule.pattern, tool, arguments, cwd))

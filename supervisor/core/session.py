@@ -404,7 +404,7 @@ class Rulebook(SessionState, kw_only=True):
 
     def find_same(self, rule: Rule) -> Rule | None:
         """Return the standing rule that says the same, if there is one."""
-        known = self.on.get((rule.tool, rule.scope), ())
+        known = self.on.get((rule.tool, rule.session), ())
         return next((each for each in known if each.meaning == rule.meaning), None)
 
     def draft(self) -> "Rulebook":
@@ -415,12 +415,12 @@ class Rulebook(SessionState, kw_only=True):
             case e.RuleAdded(rule=Rule(id=str(name))) if name not in self.standing:
                 rule = replace(event.rule, by=event.by, added_at=event.at, approval=event.approval)
                 self.standing[name] = rule
-                self.on[rule.tool, rule.scope] = (*self.on.get((rule.tool, rule.scope), ()), rule)
+                self.on[rule.tool, rule.session] = (*self.on.get((rule.tool, rule.session), ()), rule)
             case e.RuleRevoked(rule=name) if name in self.standing:
                 rule = self.standing.pop(name)
-                rest = tuple(each for each in self.on.pop((rule.tool, rule.scope)) if each is not rule)
+                rest = tuple(each for each in self.on.pop((rule.tool, rule.session)) if each is not rule)
                 if rest:
-                    self.on[rule.tool, rule.scope] = rest
+                    self.on[rule.tool, rule.session] = rest
             case _:
                 raise IllegalEvent(f"the rules cannot take this: {event!r}")
         self.length += 1

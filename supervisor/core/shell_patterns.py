@@ -10,7 +10,7 @@
     {"command":"ls","cwd":"/srv",...}   exactly these arguments, all of them: the only way to cover an `env`
 
 An allow is strict: what cannot be proved simple (core/shellwords.py) is covered by its own exact text only, and a
-pattern that cannot be understood covers nothing. A deny or ask_for is generous: always a prefix, in every folder, met
+pattern that cannot be understood covers nothing. A deny or ask is generous: always a prefix, in every folder, met
 by what runs the program from within another command; where something could hide it, or its name stands among the words
 of a program of which nobody knows what it does with them, the answer is doubt, and that asks.
 
@@ -109,7 +109,7 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None, *, unrev
 
 
 def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
-    """Whether a deny or ask_for pattern is met by this call; None in doubt."""
+    """Whether a deny or ask pattern is met by this call; None in doubt."""
     read = _read(pattern)
     call = _read_call(arguments, None)
     if read is None or read.words is None or call is None:

@@ -13,7 +13,7 @@ Rules
 - Simple text is printable ASCII in which words are parted by spaces; a word is bare (letters, digits and `_@%+=:,./-`,
   which mean nothing to a shell) or quoted as a whole, without `$`, backtick, backslash and `!` in double quotes.
 - The program is a bare word without `=` (that would be an assignment); a builtin may have its name, too.
-- Nothing is repaired, normalised or guessed. The generous reader is used by deny and ask_for only.
+- Nothing is repaired, normalised or guessed. The generous reader is used by deny and ask only.
 """
 
 import re

@@ -26,7 +26,7 @@ from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.ids import new_approval_id
-from supervisor.core.rules import Rule, VerdictKind, grantable
+from supervisor.core.rules import Rule, grantable
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import Policy, ResultKind, ToolResult
 from supervisor.runtime.asking import expiry, wait_for_person
@@ -125,9 +125,7 @@ class Call(ABC):
         arguments = msgspec.json.decode(self.arguments)
         return grantable(self.name, arguments, cwd=self.attempt.state.facts.cwd, secret=self.secret)
 
-    def ask_rules(
-        self, view: View | None, state: SessionState, arguments: msgspec.Raw
-    ) -> tuple[VerdictKind, Rule] | None:
+    def ask_rules(self, view: View | None, state: SessionState, arguments: msgspec.Raw) -> tuple[Policy, Rule] | None:
         """Return what the rules say of the call, and which one said so; None where the tool's own policy decides."""
         return self.attempt.host.rules.of_call(view, state.facts, self.name, arguments, self.secret)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from supervisor.core import events as e
 from supervisor.core.questions import is_yes_or_no
-from supervisor.core.rules import Rule, allow
+from supervisor.core.rules import Rule, make_rule
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
 from supervisor.core.words import ChatResult, Word, read_word
 
@@ -119,7 +119,7 @@ async def _approve_all(
     tools = dict.fromkeys(each.tool for each, is_counted in zip(calls, counted, strict=True) if is_counted)
     rules: list[Rule] = []
     if may_allow:
-        rules = [await supervisor.add_rule(allow(tool, origin="decision", scope=root), by) for tool in tools]
+        rules = [await supervisor.add_rule(make_rule("allow", tool, None, "decision", root), by) for tool in tools]
     return ChatResult(
         kind="decided",
         approvals=calls,

@@ -247,8 +247,8 @@ class LocalSupervisor(Supervisor):
 
     async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
         who = self._name_of_ruler(by)
-        if rule.scope is not None:
-            rule = msgspec.structs.replace(rule, scope=self.get_row(rule.scope).root)
+        if rule.session is not None:
+            rule = msgspec.structs.replace(rule, session=self.get_row(rule.session).root)
         new, rules = named(rule), self._runner.rules
         await self._runner.journal.append(lambda view: list(rules.add(view, new, who, self._runner.clock.now())))
         found = rules.book().find_same(new)

@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES, new_rule_id
-from supervisor.core.rules import Rule, VerdictKind, allow, checked, find_option, verdict
+from supervisor.core.rules import Rule, checked, find_option, make_rule, policy_of
 from supervisor.core.session import Rulebook, replay
-from supervisor.core.values import Approval, Approve
+from supervisor.core.values import Approval, Approve, Policy
 from supervisor.logs import FactLog
 from supervisor.runtime.journal import Entry, Journal, View
 
@@ -63,7 +63,7 @@ class Ruling:
         tool: str,
         arguments: msgspec.Raw,
         secret: Collection[str] = (),
-    ) -> tuple[VerdictKind, Rule] | None:
+    ) -> tuple[Policy, Rule] | None:
         """Return what the rules say of a call, and which one said so; None where the tool's own policy decides.
 
         `secret`: names of the arguments that no pattern may speak of.
@@ -73,7 +73,7 @@ class Ruling:
         if not rules:
             return None
         values = msgspec.json.decode(arguments)
-        return verdict(rules, tool, values, cwd=facts.cwd, root_session=facts.root, secret=secret)
+        return policy_of(rules, tool, values, cwd=facts.cwd, root_session=facts.root, secret=secret)
 
     def find(self) -> list[Rule]:
         """Return all rules that stand, those of the program first."""
@@ -106,8 +106,8 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
         offered = f", or for the session or always: {' or '.join(patterns)}" if patterns else " only"
         asked = f"{decision.scope} {decision.pattern or ''}".strip()
         raise InvalidInput(f"{asked!r} was not offered for {approval.id}; it may be approved once{offered}")
-    scope = approval.root_session if decision.scope == "session" else None
-    return named(allow(approval.tool, option.pattern, origin="decision", scope=scope))
+    session = approval.root_session if decision.scope == "session" else None
+    return named(make_rule("allow", approval.tool, option.pattern, "decision", session))
 
 
 def named(rule: Rule) -> Rule:

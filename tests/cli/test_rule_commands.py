@@ -22,7 +22,7 @@ def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervi
     assert run(supervisor, "it") == ["noted it 1"]
     (rule,) = supervisor("rules", "--json").json
     assert rule == added
-    assert (rule["verdict"], rule["tool"], rule["pattern"], rule["scope"]) == ("allow", "note", IT, None)
+    assert (rule["kind"], rule["tool"], rule["pattern"], rule["session"]) == ("allow", "note", IT, None)
     assert (rule["by"], rule["origin"], rule["approval"]) == ("ana", "command line", None)
     assert rule["added_at"].endswith("Z")
     assert supervisor("revoke", rule["id"][:-1] + "!").code == 5
@@ -61,7 +61,7 @@ def test_a_decision_with_scope_makes_a_rule_out_of_its_approval(supervisor):
     told = supervisor("approve", approval, "--scope", "session", "--by", "ana", "--json").json
     (rule,) = supervisor("rules", "--json").json
     assert (told["kind"], told["rule"]) == ("accepted", rule["id"])
-    assert (rule["scope"], rule["approval"]) == ("asking", approval)
+    assert (rule["session"], rule["approval"]) == ("asking", approval)
     assert (rule["origin"], rule["by"]) == ("decision", "ana")
     assert supervisor("approve", approval, "--scope", "session").code == 0
     assert supervisor("approve", approval).code == 4
@@ -80,7 +80,7 @@ def test_a_rule_may_be_for_one_sessions_tree(supervisor):
     child = supervisor("sessions", "--json").json[1]["id"]
     assert supervisor("allow", "note", IT, "--session", "nosuch").code == 5
     rule = supervisor("forbid", "note", "--session", child, "--json").json
-    assert (rule["verdict"], rule["scope"], rule["pattern"]) == ("deny", "asking", None)
+    assert (rule["kind"], rule["session"], rule["pattern"]) == ("deny", "asking", None)
 
 
 @pytest.mark.parametrize("command", [["allow", "note", IT], ["forbid", "note"], ["revoke", "ID"]])

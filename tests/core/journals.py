@@ -168,7 +168,7 @@ _VALUES = {
     type(None): st.none(),
     Raw: _JSON,
     Option: st.builds(Option, _TEXTS, st.none() | _TEXTS),
-    Rule: st.builds(Rule, kind=st.sampled_from(["allow", "deny", "ask_for"]), tool=_TEXTS, pattern=st.none() | _TEXTS),
+    Rule: st.builds(Rule, kind=st.sampled_from(["allow", "deny", "ask"]), tool=_TEXTS, pattern=st.none() | _TEXTS),
 }
 
 

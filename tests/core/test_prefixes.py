@@ -7,14 +7,14 @@ import pytest
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.programs import BUILTINS, LAUNCHED_BY, LAUNCHERS, REVIEWED, REVIEWED_BY, family, is_launcher
-from supervisor.core.rules import Rule, allow, deny, verdict
+from supervisor.core.rules import Rule, allow, deny, policy_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "prefixes.md"
 
 
 def said(rules, command):
     arguments = {"command": command, "cwd": None, "env": None, "timeout": 30.0}
-    answer = verdict(rules, "shell", arguments, cwd="/srv", root_session="root")
+    answer = policy_of(rules, "shell", arguments, cwd="/srv", root_session="root")
     return answer[0] if answer else None
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from supervisor import Answer, Approve, ApproverRule, Deny, People, Person, ask_for
+from supervisor import Answer, Approve, ApproverRule, Deny, People, Person, ask
 from supervisor.core.values import Approval
 
 STAGING, PRODUCTION = {"target": "staging"}, {"target": "production"}
@@ -15,7 +15,7 @@ PEOPLE = People(
         Person(name="dora", roles=("approver",), identities={"slack": "U2", "discord": "U1"}),
         Person(name="bob"),
     ],
-    [ApproverRule(approvers=("dora",), rule=ask_for("deploy", '{"target":"production"}'))],
+    [ApproverRule(approvers=("dora",), rule=ask("deploy", '{"target":"production"}'))],
 )
 
 

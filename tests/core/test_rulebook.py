@@ -17,7 +17,7 @@ RULE = st.builds(
     Rule,
     kind=st.sampled_from(["allow", "deny"]),
     tool=st.sampled_from(["shell", "deploy"]),
-    scope=st.sampled_from([None, "one", "two"]),
+    session=st.sampled_from([None, "one", "two"]),
     id=NAMES,
 )
 ADDED = st.builds(e.RuleAdded, at=st.just(AT), rule=RULE, by=st.just("ana"), approval=st.sampled_from([None, "p"]))
@@ -44,7 +44,7 @@ def test_what_was_added_stands_until_it_is_revoked_and_is_found_by_its_tool_and_
     assert all(rule.by == "ana" and rule.added_at == AT for rule in book.standing.values())
     for tool in ("shell", "deploy"):
         for root in ("one", "two", "three"):
-            wanted = {n for n, rule in standing.items() if rule.tool == tool and rule.scope in (None, root)}
+            wanted = {n for n, rule in standing.items() if rule.tool == tool and rule.session in (None, root)}
             assert {rule.id for rule in book.find(tool, root)} == wanted
     for rule in standing.values():
         assert book.find_same(rule).meaning == rule.meaning

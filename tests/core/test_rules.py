@@ -1,4 +1,4 @@
-"""Rules: which verdict they come to, what a person is offered, and what they refuse to be."""
+"""Rules: what they say of a call, what a person is offered, and what they refuse to be."""
 
 from itertools import permutations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from supervisor.core.errors import InvalidInput
-from supervisor.core.rules import Rule, allow, ask_for, deny, find_option, grantable, inherit, offer, verdict
+from supervisor.core.rules import Rule, allow, ask, deny, find_option, grantable, inherit, make_rule, offer, policy_of
 from supervisor.core.tool_spec import tool
 from supervisor.core.values import Option
 
@@ -20,7 +20,7 @@ ARGUMENTS = st.dictionaries(st.text(max_size=4), JSON, max_size=3)
 
 
 def said(rules, name, arguments, *, cwd="/srv/app", root="root"):
-    answer = verdict(rules, name, arguments, cwd=cwd, root_session=root)
+    answer = policy_of(rules, name, arguments, cwd=cwd, root_session=root)
     return answer[0] if answer else None
 
 
@@ -32,27 +32,27 @@ def command(text, **more):
     return {"command": text, "cwd": None, "env": None, "timeout": 30.0, **more}
 
 
-@given(kinds=st.permutations(["allow", "deny", "ask_for", "allow", "other tool"]), dropped=st.sets(st.integers(0, 4)))
+@given(kinds=st.permutations(["allow", "deny", "ask", "allow", "other tool"]), dropped=st.sets(st.integers(0, 4)))
 def test_deny_beats_ask_beats_allow_in_every_order(kinds, dropped):
     """The order in which rules stand decides nothing, and another tool's rule says nothing."""
-    made = {"allow": allow, "deny": deny, "ask_for": ask_for, "other tool": lambda _: deny("other")}
+    made = {"allow": allow, "deny": deny, "ask": ask, "other tool": lambda _: deny("other")}
     left = [kind for at, kind in enumerate(kinds) if at not in dropped]
-    answer = verdict([made[kind]("deploy") for kind in left], "deploy", {"x": 1}, cwd=None, root_session=None)
-    strongest = next((kind for kind in ("deny", "ask_for", "allow") if kind in left), None)
-    assert answer == (strongest and (strongest.removesuffix("_for"), made[strongest]("deploy")))
+    answer = policy_of([made[kind]("deploy") for kind in left], "deploy", {"x": 1}, cwd=None, root_session=None)
+    strongest = next((kind for kind in ("deny", "ask", "allow") if kind in left), None)
+    assert answer == (strongest and (strongest, made[strongest]("deploy")))
 
 
 def test_a_doubtful_deny_asks_whatever_allows_in_every_order():
     """What a deny may mean is never done unasked, and a certain deny beside it denies."""
     doubtful, certain = deny("shell", "rm *"), deny("shell", "cat *")
     for rules in permutations([allow("shell"), allow("shell", "cat $x"), doubtful]):
-        assert verdict(rules, "shell", command("$x y"), cwd=None, root_session=None) == ("ask", doubtful)
+        assert policy_of(rules, "shell", command("$x y"), cwd=None, root_session=None) == ("ask", doubtful)
     for rules in permutations([allow("shell"), doubtful, certain]):
-        assert verdict(rules, "shell", command("cat `x`"), cwd=None, root_session=None) == ("deny", certain)
+        assert policy_of(rules, "shell", command("cat `x`"), cwd=None, root_session=None) == ("deny", certain)
 
 
 def test_without_a_matching_rule_the_tools_own_rule_decides():
-    """None is no verdict: neither yes nor no."""
+    """None is neither yes nor no."""
     assert said([], "deploy", {}) is said([allow("deploy", '{"x":1}')], "deploy", {"x": 2}) is None
 
 
@@ -62,7 +62,7 @@ def test_an_allow_is_all_of_the_arguments_and_a_deny_any_part_of_them():
     part = '{"options":{"force":true}}'
     assert said([allow("deploy", part)], "deploy", call) is None
     assert said([deny("deploy", part)], "deploy", call) == "deny"
-    assert said([ask_for("deploy", ' { "count": 1.0 } ')], "deploy", call) == "ask"
+    assert said([ask("deploy", ' { "count": 1.0 } ')], "deploy", call) == "ask"
     assert said([deny("deploy", '{"options":{"force":false}}')], "deploy", call) is None
 
 
@@ -80,7 +80,7 @@ def test_an_exact_pattern_allows_the_same_arguments_only(first, second):
 @pytest.mark.parametrize("pattern", ["", "*", "[1]", "staging", '{"a":', '"x"', "null"])
 def test_a_pattern_that_is_not_understood_is_refused_and_if_stored_never_allows(pattern):
     """It may have been written by a newer version: its allow says nothing, its deny asks."""
-    for make in (allow, deny, ask_for):
+    for make in (allow, deny, ask):
         with pytest.raises(InvalidInput):
             make("deploy", pattern)
     assert said([Rule(kind="allow", tool="deploy", pattern=pattern)], "deploy", {"a": 1}) is None
@@ -119,7 +119,7 @@ def test_a_rule_names_one_tool():
 
 def test_a_rule_of_a_session_counts_in_its_tree_only():
     """Always is without a scope."""
-    rule = allow("deploy", scope="root")
+    rule = allow("deploy", session="root")
     assert said([rule], "deploy", {}) == "allow"
     assert said([rule], "deploy", {}, root="another") is said([rule], "deploy", {}, root=None) is None
     assert said([allow("deploy")], "deploy", {}, root="another") == "allow"
@@ -127,7 +127,7 @@ def test_a_rule_of_a_session_counts_in_its_tree_only():
 
 def test_a_sub_agent_narrows_its_rules_and_never_widens_them():
     """What it brings along can deny and ask; what it would allow does not count."""
-    above, own = [allow("a"), deny("b")], [allow("b"), allow("c"), deny("a"), ask_for("d")]
+    above, own = [allow("a"), deny("b")], [allow("b"), allow("c"), deny("a"), ask("d")]
     rules = inherit(above, own)
     assert [said(rules, name, {}) for name in "abcd"] == ["deny", "deny", None, "ask"]
 
@@ -219,5 +219,5 @@ def test_a_decision_names_an_option_that_was_offered():
 
 def test_a_rule_is_the_same_after_it_was_stored():
     """A store holds it as JSON."""
-    rule = deny("shell", "rm *", origin="configuration: rules.toml", scope="root")
+    rule = make_rule("deny", "shell", "rm *", "configuration", "root")
     assert msgspec.json.decode(msgspec.json.encode(rule), type=Rule) == rule

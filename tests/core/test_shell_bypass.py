@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
 from supervisor.core.programs import BUILTINS, LAUNCHERS, OFFERED, WITH_COMMANDS
-from supervisor.core.rules import Rule, allow, deny, verdict
+from supervisor.core.rules import Rule, allow, deny, policy_of
 from supervisor.core.shellwords import simple_words
 
 BYPASSES = [json.loads(line) for line in Path(__file__).with_name("shell_bypasses.jsonl").read_text().splitlines()]
@@ -32,7 +32,7 @@ RARE = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCh
 
 def said(rules, command, **more):
     arguments = command if isinstance(command, dict) else {"command": command}
-    answer = verdict(rules, "shell", {"cwd": None, "env": None, "timeout": 30.0, **arguments, **more}, cwd=None,
+    answer = policy_of(rules, "shell", {"cwd": None, "env": None, "timeout": 30.0, **arguments, **more}, cwd=None,
                      root_session=None)  # fmt: skip
     return answer[0] if answer else None
 

@@ -21,7 +21,7 @@ from supervisor import (
     ToolCall,
     UnknownAgent,
     agent,
-    ask_for,
+    ask,
     tool,
 )
 from supervisor.checking import check_replay
@@ -212,7 +212,7 @@ async def test_a_sub_agent_that_a_call_began_goes_on_unless_somebody_had_to_deci
     """Nobody decided it: its step is not done again. Somebody did: that decision counts in the source only, and the
     sub-agent begins anew when the call was decided again."""
     store = MemoryStore()
-    async with opened(store, rules=[ask_for("helper")] if is_decided else []) as supervisor:
+    async with opened(store, rules=[ask("helper")] if is_decided else []) as supervisor:
         run = await supervisor.start(modelled, session="s")
         stream = run.approvals()
         if is_decided:

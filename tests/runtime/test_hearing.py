@@ -185,7 +185,7 @@ async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
         heard = await supervisor.hear("s", "approve all for session", "ana", EVER)
         assert await run.result() == ["ok", "ok", "ok"]
         (rule,) = heard.rules
-        assert (rule.tool, rule.scope, rule.by) == ("deploy", "s", "ana")
+        assert (rule.tool, rule.session, rule.by) == ("deploy", "s", "ana")
         assert rule in supervisor.rules()
         await supervisor.start(deploys, ["x"], session="t")
         assert len(await shown(supervisor, "t", 1)) == 1

@@ -12,7 +12,7 @@ from supervisor import (
     ToolCall,
     ToolResult,
     agent,
-    ask_for,
+    ask,
     deny,
     tool,
 )
@@ -223,11 +223,11 @@ async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
 
 
 async def test_rules_hold_for_sub_agents_that_are_called():
-    """A7: a deny on its name, and an ask_for, whose approver may edit what it is asked; nothing begins before."""
+    """A7: a deny on its name, and an ask, whose approver may edit what it is asked; nothing begins before."""
     call = ToolCall("1", "researcher", {"question": "why"})
     (denied,) = await _call(call, rules=[deny("researcher")])
     assert (denied.kind, effects) == ("denied", [])
-    async with opened(rules=[ask_for("researcher")]) as supervisor:
+    async with opened(rules=[ask("researcher")]) as supervisor:
         run = await supervisor.start(main, [call])
         approval = await anext(run.approvals())
         assert (approval.tool, approval.arguments, len(supervisor.find_sessions())) == ("researcher", call.arguments, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from supervisor import Approve, Context, MemoryStore, agent, allow, ask_for, deny, open_supervisor, tool
+from supervisor import Approve, Context, MemoryStore, agent, allow, ask, deny, open_supervisor, tool
 
 pytestmark = pytest.mark.anyio
 STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'
@@ -57,14 +57,14 @@ async def test_deny_beats_ask_beats_allow_and_a_denial_is_a_result():
 
 
 async def test_what_never_asks_is_asked_for_where_a_rule_says_so():
-    """A7: ask_for stands above the tool's own policy."""
+    """A7: ask stands above the tool's own policy."""
     _, look, done = make()
 
     @agent
     async def looks(ctx: Context) -> str:
         return (await ctx.call(look, "x")).kind
 
-    async with open_supervisor(MemoryStore(), rules=[ask_for(look), allow(look)]) as supervisor:
+    async with open_supervisor(MemoryStore(), rules=[ask(look), allow(look)]) as supervisor:
         run = await supervisor.start(looks)
         asked = await anext(run.approvals())
         assert done == []

@@ -22,7 +22,7 @@ from supervisor import (
     ToolCall,
     agent,
     allow,
-    ask_for,
+    ask,
     deny,
     tool,
 )
@@ -177,7 +177,7 @@ async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
         (allow(login, '{"settings":null,"token":"hunter2","user":"ana"}'), True),
         (allow(login, '{"settings":null,"token":"[secret]","user":"ana"}'), True),
         (deny(login, '{"token":"hunter2"}'), True),
-        (ask_for(login, '{"token":"another"}'), True),
+        (ask(login, '{"token":"another"}'), True),
     ],
 )
 async def test_a_pattern_that_speaks_of_a_secret_asks(rule, asks):
@@ -209,7 +209,7 @@ async def test_a_deny_of_what_is_not_secret_still_denies():
 async def test_a_reservation_that_speaks_of_a_secret_holds(pattern, kind):
     """A4, A5: whether it is met cannot be seen by then, so only those decide whom it names."""
     persons = [Person(name=name, roles=("approver",), tokens=()) for name in ("ana", "cleo")]
-    people = People(persons, [ApproverRule(approvers=("cleo",), rule=ask_for(login, pattern))])
+    people = People(persons, [ApproverRule(approvers=("cleo",), rule=ask(login, pattern))])
     async with opened(people=people) as supervisor:
         run = await supervisor.start(visitor, "go")
         approval = await anext(run.approvals())

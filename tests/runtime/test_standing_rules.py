@@ -11,6 +11,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import NotEntitled
 from supervisor.core.ids import RULES
 from supervisor.core.people import People, Person
+from supervisor.core.rules import make_rule
 from supervisor.core.toolcontext import ProcessToolContext
 from supervisor.tools import shell
 
@@ -44,7 +45,7 @@ async def test_what_was_approved_for_the_session_is_not_asked_again_in_its_tree_
         await supervisor.decide(again.id, Deny(by="ana"))
         assert await run.result() == ["ok", "ok", "denied", "ok"]
         (rule,) = supervisor.rules()
-        assert (rule.id, rule.scope, rule.pattern, rule.approval) == (verdict.rule, run.session, STAGING, asked.id)
+        assert (rule.id, rule.session, rule.pattern, rule.approval) == (verdict.rule, run.session, STAGING, asked.id)
         assert (rule.by, rule.origin) == ("ana", "decision")
         other, _, same = await first_asked(supervisor, ["staging"])
         await supervisor.decide(same.id, Deny(by="ana"))
@@ -270,7 +271,7 @@ async def test_a_resumed_run_keeps_what_its_program_denied_and_not_what_it_allow
 async def test_the_audit_trail_says_who_added_and_who_revoked_and_by_which_rule_a_call_ran():
     """A15: rules come and go in the same order as what they allow."""
     async with opened() as supervisor:
-        rule = await supervisor.add_rule(allow(deploy, STAGING, origin="command line"), by="ana")
+        rule = await supervisor.add_rule(make_rule("allow", deploy, STAGING, "command line"), by="ana")
         await (await supervisor.start(deploys, ["staging"])).result()
         await supervisor.revoke(rule.id, by="ben")
         found = [row.event for row in supervisor.audit()]
@@ -285,15 +286,15 @@ async def test_the_audit_trail_says_who_added_and_who_revoked_and_by_which_rule_
     [
         Rule(kind="allow", tool="shell", pattern="python *"),
         Rule(kind="deny", tool=" "),
-        Rule(kind="ask", tool="deploy"),
-        allow(deploy, scope="nosuch"),
+        Rule(kind="never", tool="deploy"),
+        allow(deploy, session="nosuch"),
     ],
     ids=["unsafe", "no tool", "no kind", "no session"],
 )
 async def test_a_rule_that_could_not_do_what_it_says_is_not_stored(rule):
-    """A5: one made by hand is held to what allow, deny and ask_for refuse; its session must be there."""
+    """A5: one made by hand is held to what allow, deny and ask refuse; its session must be there."""
     async with opened() as supervisor:
-        with pytest.raises(InvalidInput):
+        with pytest.raises((InvalidInput, NotFound)):
             await supervisor.add_rule(rule, by="ana")
         assert supervisor.rules() == []
 

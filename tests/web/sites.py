@@ -8,7 +8,7 @@ import anyio
 import httpx
 import served_agents
 
-from supervisor import ApproverRule, MemoryStore, People, Person, TokenHash, ask_for, open_supervisor
+from supervisor import ApproverRule, MemoryStore, People, Person, TokenHash, ask, open_supervisor
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.site import Site, make_app
 from supervisor.core.people import hash_token
@@ -32,7 +32,7 @@ EVERYBODY = People(
     ],
     [
         ApproverRule(approvers=("cleo",), agent="chief"),
-        ApproverRule(approvers=("ana", "cleo"), rule=ask_for("note", '{"text": "secret"}')),
+        ApproverRule(approvers=("ana", "cleo"), rule=ask("note", '{"text": "secret"}')),
     ],
 )
 

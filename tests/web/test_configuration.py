@@ -30,7 +30,7 @@ inactivity_timeout = 5.0
 approvers = ["cleo"]
 rules = [{{ kind = "deny", tool = "shell", pattern = "rm" }}]
 [[rules]]
-kind = "ask_for"
+kind = "ask"
 tool = "deploy"
 approvers = ["ana"]
 [people.ana]
@@ -65,7 +65,7 @@ def write(tmp_path, text: str):
         ("[server]\npublic_url = 'example.org'", "server.public_url"),
         ("[[rules]]\nkind = 'maybe'\ntool = 'x'", "rules[0].kind"),
         ("[[rules]]\nkind = 'allow'\ntool = 'shell'\npattern = 'python *'", "rules[0]"),
-        ("[[rules]]\nkind = 'ask_for'\ntool = 'x'\napprovers = ['nobody']", "rules[0].approvers"),
+        ("[[rules]]\nkind = 'ask'\ntool = 'x'\napprovers = ['nobody']", "rules[0].approvers"),
         ("[[rules]]\nkind = 'deny'\ntool = 'x'\napprovers = ['a']\n[people.a]", "rules[0].approvers"),
         ("[agents.x]\nimport = 'x:y'\napprovers = ['nobody']", "agents.x.approvers"),
         ("[people.a]\ntokens = ['secret']", "people.a.tokens[0]"),

@@ -19,7 +19,7 @@ async def list_rules(call: Call) -> Response:
 
 async def add_rule(call: Call) -> Response:
     body: RuleBody = call.body
-    rule = make_rule(body.kind, body.tool, body.pattern, "http", body.scope, unreviewed=body.unreviewed)
+    rule = make_rule(body.kind, body.tool, body.pattern, "http", body.session, unreviewed=body.unreviewed)
     added = await call.supervisor.add_rule(rule, call.person.name)
     return document(rule_document(added), 201)
 

@@ -9,8 +9,17 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import fields
 
-from supervisor.core.rules import Rule, RuleKind
-from supervisor.core.values import Approval, DecisionResult, Message, Scope, SendResult, SessionStatus, SessionView
+from supervisor.core.rules import Rule
+from supervisor.core.values import (
+    Approval,
+    DecisionResult,
+    Message,
+    Policy,
+    Scope,
+    SendResult,
+    SessionStatus,
+    SessionView,
+)
 from supervisor.core.words import ChatResult
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -68,13 +77,13 @@ class CancelBody(In, frozen=True, kw_only=True):
 
 
 class RuleBody(In, frozen=True, kw_only=True):
-    """A standing decision. `scope`: a session, for its whole tree; null: everywhere. `unreviewed`: allow a prefix that
+    """A standing decision. `session`: for its whole tree; null: everywhere. `unreviewed`: allow a prefix that
     nobody has reviewed, too."""
 
-    kind: RuleKind
+    kind: Policy
     tool: str
     pattern: str | None = None
-    scope: str | None = None
+    session: str | None = None
     unreviewed: bool = False
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from platform_scenes import until
 
-from supervisor import Approve, Context, MemoryStore, NotEntitled, agent, ask_for, deny, open_supervisor, tool
+from supervisor import Approve, Context, MemoryStore, NotEntitled, agent, ask, deny, open_supervisor, tool
 from supervisor.channels.discord import Discord
 from supervisor.channels.slack import Slack, Talk
 from supervisor.channels.web import make_web
@@ -55,7 +55,7 @@ def person(name, *roles):
 DISCORD = {name: str(700 + number) for number, name in enumerate(ROLES)}
 PEOPLE = People(
     [person("olga", "operator"), person("ana", "approver"), person("cleo", "approver"), person("bob")],
-    [ApproverRule(approvers=("cleo",), rule=ask_for("deploy", '{"target": "production"}'))],
+    [ApproverRule(approvers=("cleo",), rule=ask("deploy", '{"target": "production"}'))],
 )
 
 

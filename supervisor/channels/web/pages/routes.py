@@ -63,7 +63,6 @@ SAID: Final = {
     "decided": "It was a decision, and it is made.",
 }
 """What became of a message."""
-KINDS: Final = {"allow": "allow", "deny": "deny", "ask_for": "ask for"}
 
 
 class Viewer(msgspec.Struct, frozen=True):
@@ -323,7 +322,7 @@ async def list_rules(visit: Visit) -> Response:
 
 
 def _rules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
-    model = {"rules": visit.supervisor.rules(), "told": told, "kinds": KINDS, "may_revoke": visit.person.is_operator}
+    model = {"rules": visit.supervisor.rules(), "told": told, "may_revoke": visit.person.is_operator}
     return visit.page("rules.html", "rules", model, status=status)
 
 
