@@ -19,6 +19,7 @@ from supervisor.core.rules import Rule
 from supervisor.core.visible import visible
 
 _PROGRESS: Final = e.having("told")
+_TROUBLE: Final = e.having("trouble")
 _UNATTENDED: Final = _PROGRESS | ASKS | ENDS_APPROVAL
 _DONE: Final = {"ask": "has what came of its question", "send": "has said it"}
 
@@ -36,7 +37,7 @@ def is_progress_unattended(event: e.AnyEvent) -> bool:
 def is_trouble(event: e.AnyEvent) -> bool:
     """The same beside a tree of runs, which shows what goes well and forgets it: what should still be there later."""
     ended = isinstance(event, e.RunFinished) and event.kind != "succeeded"
-    return ended or isinstance(event, e.CancelRequested | e.RunRestarted | e.RunBlocked)
+    return ended or type(event) in _TROUBLE
 
 
 _WIDTH: Final = 100

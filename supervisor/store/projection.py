@@ -26,8 +26,9 @@ from supervisor.core.machine import ASKS, ENDS_APPROVAL, next_approval_status
 from supervisor.core.rows import EncodedRow
 from supervisor.core.session import WAKING
 
-_MOVING: Final = {*e.having("begins run", "blocks", "wakes"), *e.SLEEPING, *e.ANSWERS}
+_MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
 """What changes a session's entry."""
+_ENDS_BLOCK: Final = e.having("ends block")
 _INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds")}
 """What begins an entry, or changes one of an approval."""
 BEGUN: Final = "?"
@@ -152,7 +153,7 @@ class Draft:
         if isinstance(event, e.RunBlocked):
             waiting_for, due_at = (BLOCKED, str(row.position)), None
         elif old.blocked is not None:
-            if isinstance(event, e.RunUnblocked | e.RunStarted | e.RunFinished):
+            if type(event) in _ENDS_BLOCK:
                 waiting_for = None
         elif isinstance(event, e.SLEEPING):
             waiting_for, due_at = event.waiting_for, event.due_at

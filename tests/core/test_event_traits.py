@@ -1,12 +1,44 @@
 """Facts about event types: each stands once, and what is derived from it knows every type."""
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 from typing import get_args
 
+import supervisor
 from supervisor.core import events as e
 from supervisor.core.events.facts import TRAITS
 from supervisor.core.machine import APPROVAL, ASKS, BEGINS_OPERATION, ENDS_APPROVAL, OPERATION, RUN
 
 EVENTS = {*get_args(e.AnyEvent)}
+NAMES = {each.__name__ for each in EVENTS}
+PACKAGE = Path(supervisor.__file__).parent
+
+
+def listed(source: str) -> Iterator[list[str]]:
+    """Yield the event types that each collection in a module names, and each union that `isinstance` is given."""
+    tree = ast.parse(source)
+    types = {id(node.slice) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Tuple(elts=found) | ast.List(elts=found) | ast.Set(elts=found) if id(node) not in types:
+                names = [*found]
+            case ast.Dict(keys=found):
+                names = [*found]
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.BinOp() as union]):
+                names = [*ast.walk(union)]
+            case _:
+                continue
+        words = (getattr(each, "attr", None) or getattr(each, "id", None) for each in names)
+        yield [word for word in words if word in NAMES]
+
+
+def test_no_module_lists_three_event_types_or_more() -> None:
+    """It asks for them by a trait, so that a new event is not forgotten there."""
+    own = {*(PACKAGE / "core" / "events").iterdir(), PACKAGE / "events.py"}
+    sources = {path: path.read_text() for path in PACKAGE.rglob("*.py") if path not in own}
+    found = [(path.name, names) for path, source in sources.items() for names in listed(source) if len(names) > 2]
+    assert found == []
 
 
 def test_every_type_with_a_trait_can_be_read_from_a_journal() -> None:
@@ -19,8 +51,7 @@ def test_types_are_found_by_any_of_the_traits_asked_for() -> None:
 
 
 def test_the_tables_hold_no_type_that_a_journal_does_not() -> None:
-    known = {each.__name__ for each in EVENTS}
-    assert {symbol.partition(".")[0] for table in (RUN, OPERATION, APPROVAL) for _, symbol in table} <= known
+    assert {symbol.partition(".")[0] for table in (RUN, OPERATION, APPROVAL) for _, symbol in table} <= NAMES
 
 
 def test_every_type_may_follow_something_but_the_rules_of_the_store_itself() -> None:

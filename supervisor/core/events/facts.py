@@ -14,9 +14,10 @@ import msgspec
 Trait = Literal[
     "audited",  # the audit shows it: who asked, who was shown what, who decided what, and what then ran (A15)
     "told",  # a person who watches a run in a terminal reads it as progress
+    "trouble",  # that person reads it next to a tree of runs, too, where it stays on the screen
     "own",  # the run itself did it; everything else in a journal happens to the run
     "begins run",  # the session's first run begins, or the next one; an import counts as one
-    "blocks",  # today's code cannot follow the run, or can again
+    "ends block",  # if the run was blocked, it is not any more
     "wakes",  # it ends a passivation, whatever the run was waiting for
     "no progress",  # it does not say how far an attempt has come: after each crash a daemon posts its cards again
     "card",  # a card of an approval is posted, changed or retired

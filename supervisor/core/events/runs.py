@@ -28,7 +28,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     children: tuple[str, ...] = ()
 
 
-@traits("begins run")
+@traits("begins run", "ends block")
 class RunStarted(Event, frozen=True, kw_only=True):
     """A run begins, with an empty memory: the session's first, or a turn that `message` began."""
 
@@ -62,7 +62,7 @@ class RunPassivated(Event, frozen=True, kw_only=True):
     """When the earliest of its timers wakes it."""
 
 
-@traits("told", "own")
+@traits("told", "trouble", "own")
 class RunRestarted(Event, frozen=True, kw_only=True):
     """An attempt failed or stalled, and another begins at `due_at`; until then the run is out of memory, and nothing
     but a cancel wakes it.
@@ -86,14 +86,14 @@ class RunRestarted(Event, frozen=True, kw_only=True):
         return ()
 
 
-@traits("told", "blocks", "not copied")
+@traits("told", "trouble", "not copied")
 class RunBlocked(Event, frozen=True, kw_only=True):
     """The run cannot go on with today's code."""
 
     block: Block
 
 
-@traits("told", "blocks", "not copied")
+@traits("told", "ends block", "not copied")
 class RunUnblocked(Event, frozen=True, kw_only=True):
     """An attempt has asked for everything that the journal holds: the run goes on."""
 
@@ -114,7 +114,7 @@ class PatchMarked(Event, frozen=True, kw_only=True):
     name: str
 
 
-@traits("audited", "told", "wakes", "last append", "unwinding")
+@traits("audited", "told", "trouble", "wakes", "last append", "unwinding")
 class CancelRequested(Event, frozen=True, kw_only=True):
     """`by` cancelled `origin`, and with it everything below it, this session included (W8)."""
 
@@ -134,7 +134,7 @@ class ChildEnded(Event, frozen=True, kw_only=True):
     partial: Raw = Raw(b"null")
 
 
-@traits("told", "own", "wakes", "last append")
+@traits("told", "own", "ends block", "wakes", "last append")
 class RunFinished(Event, frozen=True, kw_only=True):
     """The outcome, exactly once (W9)."""
 
