@@ -11,7 +11,7 @@ from supervisor.channels import Channel
 from supervisor.channels.cards import origin
 from supervisor.channels.web.pages.tree import tone, words
 from supervisor.core import events as e
-from supervisor.runtime import agents
+from supervisor.runtime import loading
 from supervisor.runtime.adoption import SILENT
 from supervisor.runtime.launching import LOOK_AGAIN
 
@@ -35,7 +35,7 @@ def deployed(monkeypatch):
     """Deploy code: a function that makes a body what this module has as the agent `worker`, for later processes."""
 
     def deploy_now(body, **options):
-        monkeypatch.setattr(agents, "_seen", {})
+        monkeypatch.setattr(loading, "_seen", {})
         if body is None:
             monkeypatch.delattr(HERE, "worker")
             return None

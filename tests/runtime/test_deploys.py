@@ -7,7 +7,7 @@ import pytest
 from scenes import deploy, effects, fork, opened
 
 from supervisor import Context, MemoryStore, RunBlocked, agent, tool
-from supervisor.runtime import agents
+from supervisor.runtime import loading
 
 pytestmark = pytest.mark.anyio
 HERE = sys.modules[__name__]
@@ -90,7 +90,7 @@ def deployed(monkeypatch):
     """Make a body what this module has as the agent `worker`, for later processes."""
 
     def deploy_now(body, **options):
-        monkeypatch.setattr(agents, "_seen", {})
+        monkeypatch.setattr(loading, "_seen", {})
         new = agent(**options)(body)
         new.__module__, new.__qualname__ = __name__, "worker"
         monkeypatch.setattr(HERE, "worker", new, raising=False)

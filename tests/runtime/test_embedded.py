@@ -4,7 +4,7 @@ import pytest
 from scenes import deploy, effects, knowing_no_agents, opened
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent
-from supervisor.runtime import agents
+from supervisor.runtime import loading
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def test_a_message_to_a_session_at_rest_begins_a_turn_that_runs_here():
 
 def test_an_agent_is_declared_when_its_module_is_imported():
     """By its module's name and by its file; what is not there is not imported for it."""
-    assert agents.find_declared(f"{__name__}:deploys") is deploys
-    assert agents.find_declared(f"{__file__}:answers") is answers
-    assert agents.find_declared(f"{__file__}:nobody") is None
-    assert agents.find_declared("json.tool:main") is None
+    assert loading.find_declared(f"{__name__}:deploys") is deploys
+    assert loading.find_declared(f"{__file__}:answers") is answers
+    assert loading.find_declared(f"{__file__}:nobody") is None
+    assert loading.find_declared("json.tool:main") is None

@@ -8,7 +8,7 @@ from scenes import deploy, effects, events, fork, opened
 
 from supervisor import Approve, Context, MemoryStore, SessionConflict, UnknownAgent, agent, tool
 from supervisor.core import events as e
-from supervisor.runtime import agents
+from supervisor.runtime import loading
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ def deployed(monkeypatch, name: str, new):
     """Deploy code: what this module has under a name from here on, as another process would import it."""
     new.__module__, new.__qualname__ = __name__, name
     monkeypatch.setattr(sys.modules[__name__], name, new, raising=False)
-    monkeypatch.setattr(agents, "_seen", {})
+    monkeypatch.setattr(loading, "_seen", {})
     return new
 
 
@@ -120,12 +120,12 @@ async def test_an_agent_that_moved_leaves_its_name_behind(monkeypatch):
     moved = agent(old_code)
     moved.__module__, moved.__qualname__ = "scenes", "moved"
     monkeypatch.setattr(sys.modules["scenes"], "moved", moved, raising=False)
-    monkeypatch.setattr(agents, "_seen", {})
+    monkeypatch.setattr(loading, "_seen", {})
     async with opened(store) as supervisor:
         with pytest.raises(SessionConflict):
             await supervisor.start(moved, "prod", session="s")
     monkeypatch.setattr(sys.modules[__name__], "ship", moved)
-    monkeypatch.setattr(agents, "_seen", {})
+    monkeypatch.setattr(loading, "_seen", {})
     async with opened(store) as supervisor:
         assert not (await supervisor.start(moved, "prod", session="s")).is_new
     assert await finish(store) == "old 1 prod"
