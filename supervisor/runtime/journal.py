@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
+from typing import Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -38,7 +39,6 @@ from supervisor.logs import FactLog
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import duration
 from supervisor.runtime.plans import Entry as Entry, Plan as Plan, View as View
-from supervisor.runtime.settling import ComingStep
 from supervisor.runtime.worker import in_thread
 
 log = FactLog(__name__)
@@ -49,12 +49,22 @@ FEW = 2  # commits in one tick of the loop: a decision, and the call that goes o
 RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
 
 
+class Step(Protocol):
+    """The step in which a caller goes on after it has waited for a commit."""
+
+    def come(self) -> None:
+        """The commit has landed, and the caller is being woken."""
+
+    def arrive(self) -> None:
+        """The caller has gone on, or does not wait any more."""
+
+
 class _Slot:
     """One caller's plan, and what became of it."""
 
     __slots__ = ("error", "plan", "step")
 
-    def __init__(self, plan: Plan, step: ComingStep | None = None) -> None:
+    def __init__(self, plan: Plan, step: Step | None = None) -> None:
         self.plan = plan
         self.step = step
         self.error: BaseException | None = None
@@ -116,7 +126,7 @@ class Journal:
         self._is_committing = False
         self._in_flight: dict[str, SessionState] = {}
         self._landed = Bell()
-        self._coming: dict[ComingStep, None] = {}
+        self._coming: dict[Step, None] = {}
         """The steps in which agents go on that wait for it."""
         self._in_this_tick = 0
         """How many commits there were in about this tick of the loop: the writer's task, which each of them wakes,
@@ -128,7 +138,7 @@ class Journal:
         plan: Plan,
         more: Callable[[], bool] | None = None,
         cut: Callable[[], AbstractContextManager[None]] = nullcontext,
-        step: ComingStep | None = None,
+        step: Step | None = None,
     ) -> None:
         """Run a plan, commit what it returns, and return when that is on disk and live. `more`: says as long as it is
         true that the caller's other tasks are going to append, too. `cut`: entered while a caller that was cancelled
@@ -159,7 +169,7 @@ class Journal:
         if slot.error is not None:
             raise slot.error
 
-    async def note(self, session: str, make: Callable[[], AnyEvent | None], step: ComingStep | None = None) -> bool:
+    async def note(self, session: str, make: Callable[[], AnyEvent | None], step: Step | None = None) -> bool:
         """Let an entry count in this process now; it is written before the session's next append.
 
         `make` is called in the step in which its entry counts; with None nothing is noted, and False returned. Until
@@ -175,7 +185,7 @@ class Journal:
             self.notes.setdefault(session, []).append(event)
         return event is not None
 
-    async def _wait_for_landing(self, step: ComingStep | None) -> None:
+    async def _wait_for_landing(self, step: Step | None) -> None:
         if step is None:
             await self._landed.wait()
             return

@@ -104,8 +104,8 @@ class Settling:
 
 
 class ComingStep:
-    """The step in which a task of an agent goes on when a commit has landed. It is hot from the landing on: what was
-    given in the same commit, or is given until that step runs, may cancel the task."""
+    """The step in which a task of an agent goes on when a commit has landed (journal.Step). It is hot from the landing
+    on: what was given in the same commit, or is given until that step runs, may cancel the task."""
 
     __slots__ = ("_is_coming", "_settling")
 
