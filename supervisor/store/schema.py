@@ -37,7 +37,7 @@ _HEADER: Final = struct.Struct(">16s44xI4xI28x")
 
 
 def _text(name: str) -> str:
-    return resources.files("supervisor.store").joinpath(name).read_text("utf-8")
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
 def _named(text: str) -> dict[str, str]:
