@@ -10,17 +10,21 @@ Rules
 - A save is of the instant in which the agent asks for it: what is named between that and its commit lies before it.
 - From its commit on, the attempt that saves names as one that begins with that save would; not earlier, since what is
   committed before it is found by one that begins with the save before.
-- Two tasks that are alive may not do the same: which of them is the first would change from attempt to attempt.
+- Two tasks that are alive may not do the same: which of them is the first would change from attempt to attempt. A task
+  is known by its coroutine, which anyio shows on both backends and which says whether it has ended. A reference to it
+  keeps its identity from being used again.
 """
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
+
+import anyio
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import operation_id, operation_key, split_operation_id
 from supervisor.core.memory import Asked
 from supervisor.core.session import SessionState
-from supervisor.runtime.tasks import current_coroutine, is_alive
 
 
 class Names:
@@ -86,9 +90,9 @@ class Names:
         behind[key] = min(count - 1, behind.get(key, count))
 
     def _claim(self, key: str, what: str) -> None:
-        current = current_coroutine()
+        current = anyio.get_current_task().coro
         if (claimant := self._claimants.setdefault(key, current)) is not current:
-            if is_alive(claimant):
+            if inspect.getcoroutinestate(claimant) != inspect.CORO_CLOSED:
                 raise InvalidInput(
                     f"two tasks do the same at the same time: {what}; which of them is the first would change from "
                     "attempt to attempt: give each its own context with ctx.branch(name) or ctx.task_group()"
