@@ -22,10 +22,10 @@ from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
 from supervisor.runtime.garbage import collecting_seldom
 from supervisor.runtime.local import LocalSupervisor
-from supervisor.runtime.lost import Survivors
 from supervisor.runtime.posting import Posting, Unattended
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import end_streams
+from supervisor.runtime.survivors import Survivors
 from supervisor.runtime.unfinished import opened as opened_runners, unfinished
 from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore

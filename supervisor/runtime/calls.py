@@ -125,11 +125,11 @@ class Call(ABC):
         arguments = msgspec.json.decode(self.arguments)
         return grantable(self.name, arguments, cwd=self.attempt.state.facts.cwd, secret=self.secret)
 
-    def ask_rules(self, view: View | None, state: SessionState, arguments: msgspec.Raw) -> tuple[Policy, Rule] | None:
+    def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> tuple[Policy, Rule] | None:
         """Return what the rules say of the call, and which one said so; None where the tool's own policy decides."""
         return self.attempt.host.rules.of_call(view, state.facts, self.name, arguments, self.secret)
 
-    def check_rules(self, view: View | None, state: SessionState) -> None:
+    def check_rules(self, view: View, state: SessionState) -> None:
         """Raise Forbidden if the rules do not let the call begin now, whatever they said before (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)

@@ -4,7 +4,6 @@ A child's end is written into its parent's journal by the child's own end (runti
 order of results until the parent asks for it. Giving up waiting is not the child's death, and is not journaled (W10).
 """
 
-import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,31 +18,14 @@ from supervisor.core.encoding import from_json
 from supervisor.core.errors import LimitExceeded, RunError, RunStopping
 from supervisor.core.ids import child_session_id
 from supervisor.core.rules import inherit
-from supervisor.core.session import SessionState
 from supervisor.core.values import Outcome, OutcomeKind, result_of
 from supervisor.runtime.attempt import Attempt
+from supervisor.runtime.beginning import exceeded_limit, first_events
 from supervisor.runtime.ending import cancel_events
-from supervisor.runtime.identity import HOST
+from supervisor.runtime.identity import attempt_started
 from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.loading import locate
 
 R = TypeVar("R")
-
-
-def attempt_started(spec: AgentSpec[Any, Any], now: datetime) -> e.AttemptStarted:
-    return e.AttemptStarted(at=now, host=HOST, pid=os.getpid(), version=spec.version)
-
-
-def first_events(
-    spec: AgentSpec[Any, Any], given: Raw, now: datetime, **facts: Any
-) -> tuple[e.SessionCreated, e.RunStarted, e.AttemptStarted]:
-    """Return the events with which every session begins: it exists, its run and its first attempt have begun."""
-    agent, file = locate(spec)
-    return (
-        e.SessionCreated(at=now, agent=agent, file=file, takes_text=spec.takes_text, **facts),
-        e.RunStarted(at=now, input=given),
-        attempt_started(spec, now),
-    )
 
 
 async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args: Any, kwargs: Any) -> str:
@@ -90,14 +72,14 @@ async def begin_child(
         if state.cancel is not None or attempt.fate is not None:
             raise RunStopping("the run was told to stop; no sub-agent is spawned any more")
         now = attempt.host.clock.now()
-        limit = _exceeded(state, attempt.spec)
+        limit = exceeded_limit(state, attempt.spec)
         yield attempt.session, entry(view, now, child, limit)
         if limit is None:
             facts = state.facts
             for event in first_events(
                 agent,
                 given,
-                now,
+                attempt_started(agent.version, now),
                 path=(*facts.path, agent.name),
                 root=facts.root,
                 requester=facts.requester,
@@ -116,17 +98,6 @@ async def begin_child(
             attempt.host.begin(child, agent)
         else:
             attempt.host.forget(child)
-
-
-def _exceeded(state: SessionState, spec: AgentSpec[Any, Any]) -> str | None:
-    """Say which limit of the agent's declaration another child would exceed."""
-    if len(state.facts.path) > spec.max_depth:
-        return f"agent {spec.name} is {len(state.facts.path)} levels deep; max_depth is {spec.max_depth}"
-    if len(state.children) >= spec.max_children:
-        return f"agent {spec.name} has spawned {len(state.children)} sub-agents; max_children is {spec.max_children}"
-    if state.live_children >= spec.max_live_children:
-        return f"agent {spec.name} has that many sub-agents at work; max_live_children is {spec.max_live_children}"
-    return None
 
 
 class LocalChild(ChildRun[R]):

@@ -13,7 +13,7 @@ from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.attempts import Attempts
 from supervisor.runtime.ending import Ending, cancel_children, end_events, open_tree
 from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.lost import Survivors
+from supervisor.runtime.survivors import Survivors
 
 
 class Concluding:
@@ -92,7 +92,9 @@ class Concluding:
     async def _write_endings(self, top: str) -> None:
         try:
             await self._journal.append(
-                lambda view: list(end_events(view, top, self._attempts.endings, self._clock.now(), self._survivors))
+                lambda view: list(
+                    end_events(view, top, self._attempts.endings, self._survivors.found, self._clock.now())
+                )
             )
         except StoreError as error:
             self._drop(top, error)

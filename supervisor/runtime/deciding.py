@@ -34,7 +34,7 @@ from supervisor.core.values import (
     check_identity,
 )
 from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.ruling import granted
+from supervisor.runtime.ruling import add, book, granted
 from supervisor.storage import Store
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
         now = runner.clock.now()
         if record.expires_at is not None and record.expires_at <= now:
             return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))]
-        rule = None if answer.rule is None else runner.rules.book(view).find_same(answer.rule) or answer.rule
+        rule = None if answer.rule is None else book(view).find_same(answer.rule) or answer.rule
         event = _event(record, answer, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
         won.append((state, event))
-        added = () if rule is None else runner.rules.add(view, rule, by, now, approval)
+        added = () if rule is None else add(view, rule, by, now, approval)
         return [(session, event), *added, *runner.follow(state, event)]
 
     await runner.journal.append(plan)

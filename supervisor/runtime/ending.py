@@ -15,8 +15,8 @@ from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.retrying import PARENT_ENDED
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import OutcomeKind
-from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.lost import Survivors
+from supervisor.runtime.lost import Found, survivor_of
+from supervisor.runtime.plans import Entry, View
 from supervisor.runtime.turns import next_turn, undelivered
 
 
@@ -69,9 +69,7 @@ def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.A
         yield e.ApprovalWithdrawn(at=now, operation=operation, approval=approval, reason=printable(reason))
 
 
-def end_events(
-    view: View, top: str, endings: Mapping[str, Ending], now: datetime, survivors: Survivors
-) -> Iterator[Entry]:
+def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found, now: datetime) -> Iterator[Entry]:
     """End a session and everything below it, each telling its parent; nothing for what has ended already. What is open
     without an ending of its own, and was not told to end, is a later run: a turn, or a retry."""
     if top not in endings and view.session(top).cancel is None:
@@ -85,8 +83,8 @@ def end_events(
         yield from ((session, event) for event in withdrawals(state, cause, now))
         for operation, record in state.operations.items():
             if record.kind == "call" and record.is_open:
-                found = survivors.found_of(state, operation)
-                yield session, _interrupted(operation, record, cause, now, found)
+                survivor = survivor_of(state, operation, found)
+                yield session, _interrupted(operation, record, cause, now, survivor)
         if (said := _last_words(ending)) is not None:
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))

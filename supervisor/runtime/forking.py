@@ -9,7 +9,7 @@ from supervisor.core.errors import SessionConflict
 from supervisor.core.forking import Cut, copy_tree, later_calls
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Fork
-from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.plans import Entry, View
 
 
 class Forking:

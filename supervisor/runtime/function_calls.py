@@ -88,7 +88,8 @@ class FunctionCall(Call):
             await self.attempt.hold()
         with self.attempt.host.acting():
             if not is_executing and self.tool.starts_process:
-                self.check_rules(None, self.attempt.state)  # before there is a process; once more when it begins
+                live = self.attempt.host.journal.look()
+                self.check_rules(live, self.attempt.state)  # before there is a process; once more when it begins
             elif not is_executing:
                 await self.commit_started(None, None)
             self.attempt.watch.pause(f"call:{self.operation}", "call")

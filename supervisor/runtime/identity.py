@@ -3,8 +3,11 @@
 import getpass
 import os
 import socket
+from datetime import datetime
 from functools import cache
 from typing import Final
+
+from supervisor.core.events import AttemptStarted
 
 HOST: Final = socket.gethostname()
 
@@ -23,3 +26,8 @@ def working_directory() -> str:
         return os.getcwd()  # noqa: PTH109 # a string is what is recorded; a Path costs ten times as much
     except FileNotFoundError:
         return "(a folder that is gone)"
+
+
+def attempt_started(version: str, now: datetime) -> AttemptStarted:
+    """Return the entry with which an attempt of this process begins."""
+    return AttemptStarted(at=now, host=HOST, pid=os.getpid(), version=version)

@@ -203,6 +203,16 @@ class Journal:
         self._coming.clear()
         self._landed.ring()
 
+    def look(self) -> View:
+        """Return a view of what is live now, to be read at once, as a plan would read it."""
+        return View(self)
+
+    def keep(self, session: str) -> None:
+        """Hold a session's state in memory for good. Raises StoreUnreadable."""
+        self.pinned.add(session)
+        rows = self.store.journal(session)
+        self.states[session] = replay(session, [row.event for row in rows if row.position <= self.position])
+
     def has_notes(self, session: str) -> bool:
         return session in self.notes
 

@@ -23,12 +23,13 @@ from supervisor.core.session import SessionState
 from supervisor.runtime.alarm import Appointment
 from supervisor.runtime.attempts import Attempts
 from supervisor.runtime.blocked import Blocked
-from supervisor.runtime.children import attempt_started
 from supervisor.runtime.concluding import Concluding
 from supervisor.runtime.ending import Ending, cancel_children
+from supervisor.runtime.identity import attempt_started
 from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.lost import Survivors
+from supervisor.runtime.lost import lost_calls
 from supervisor.runtime.signals import Signal
+from supervisor.runtime.survivors import Survivors
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
 LOOK_AGAIN = 60.0  # seconds after which an agent that could not be loaded is looked for again
@@ -198,8 +199,8 @@ class Launcher:
                 given_up.append(Ending(kind="abandoned", cause=cause))
                 return list(cancel_children(view, session, now))
             has_begun.append(session)
-            lost = [(session, event) for event in self._survivors.lost_calls(state, now)]
-            return [*lost, (session, attempt_started(spec, now))]
+            lost = [(session, event) for event in lost_calls(state, self._survivors.found, now)]
+            return [*lost, (session, attempt_started(spec.version, now))]
 
         await self._journal.append(plan)
         if given_up:

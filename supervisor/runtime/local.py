@@ -50,12 +50,12 @@ from supervisor.core.values import (
 from supervisor.core.words import ChatResult
 from supervisor.logs import FactLog
 from supervisor.runtime.activity import LocalActivities
-from supervisor.runtime.children import first_events
+from supervisor.runtime.beginning import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.forking import Forking
 from supervisor.runtime.hearing import Seen, hear
-from supervisor.runtime.identity import current_user, working_directory
+from supervisor.runtime.identity import attempt_started, current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.inside import Inside
 from supervisor.runtime.journal import Entry, View
@@ -64,7 +64,7 @@ from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
 from supervisor.runtime.refusals import Refusals
 from supervisor.runtime.retrying import retry_events
-from supervisor.runtime.ruling import named
+from supervisor.runtime.ruling import add, book, named, revoke
 from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.signals import Signal
@@ -141,7 +141,7 @@ class LocalSupervisor(Supervisor):
             # What this program denies and asks for, a resumed run keeps (R4); what it allows is allowed by it alone.
             rules = (*inherit((), self._runner.rules.from_code), *agent.rules)
             facts = {"path": (agent.name,), "root": root, "requester": by, "cwd": cwd, "rules": rules}
-            first = first_events(agent, given, now, **facts)
+            first = first_events(agent, given, attempt_started(agent.version, now), **facts)
             return [(root, event) for event in first]
 
         try:
@@ -249,17 +249,16 @@ class LocalSupervisor(Supervisor):
         who = self._name_of_ruler(by)
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.get_row(rule.session).root)
-        new, rules = named(rule), self._runner.rules
-        await self._runner.journal.append(lambda view: list(rules.add(view, new, who, self._runner.clock.now())))
-        found = rules.book().find_same(new)
+        new = named(rule)
+        await self._runner.journal.append(lambda view: list(add(view, new, who, self._runner.clock.now())))
+        found = book(self._runner.journal.look()).find_same(new)
         if found is None:
             raise NotFound(f"rule {new.id} was added, and revoked at once by somebody else")
         return found
 
     async def revoke(self, rule: str, by: str | None = None) -> None:
         who = self._name_of_ruler(by)
-        rules = self._runner.rules
-        await self._runner.journal.append(lambda view: list(rules.revoke(view, rule, who, self._runner.clock.now())))
+        await self._runner.journal.append(lambda view: list(revoke(view, rule, who, self._runner.clock.now())))
 
     async def hear(
         self,
@@ -470,7 +469,7 @@ class LocalSupervisor(Supervisor):
 
     def rules(self) -> list[Rule]:
         self._runner.journal.catch_up()
-        return self._runner.rules.find()
+        return self._runner.rules.find(self._runner.journal.look())
 
     def approvals(self) -> AsyncIterator[Approval]:
         self.has_readers = True

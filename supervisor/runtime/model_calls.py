@@ -123,7 +123,7 @@ class RefusedCall(Call):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         return "allow"
 
-    def ask_rules(self, view: View | None, state: SessionState, arguments: msgspec.Raw) -> None:
+    def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> None:
         """No rule speaks of what cannot be called."""
 
     def begin(self) -> Iterable[e.AnyEvent]:
@@ -192,7 +192,7 @@ class AgentCall(Call):
         record = self.attempt.state.operations.get(self.operation)
         return record.started.child if record is not None and record.started is not None else None
 
-    def check_rules(self, view: View | None, state: SessionState) -> None:
+    def check_rules(self, view: View, state: SessionState) -> None:
         """Only until the sub-agent has begun: then it is too late to forbid it."""
         if self._child is None:
             super().check_rules(view, state)

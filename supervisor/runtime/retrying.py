@@ -6,7 +6,7 @@ from datetime import datetime
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput
 from supervisor.core.retrying import again, was_cut_off_by_its_parent, why_not_retry
-from supervisor.runtime.journal import Entry, View
+from supervisor.runtime.plans import Entry, View
 
 
 def retry_events(view: View, root: str, by: str, now: datetime) -> Iterator[Entry]:

@@ -23,42 +23,21 @@ from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
 from supervisor.core.ids import RULES, new_rule_id
 from supervisor.core.rules import Rule, checked, find_option, make_rule, policy_of
-from supervisor.core.session import Rulebook, replay
+from supervisor.core.session import Rulebook
 from supervisor.core.values import Approval, Approve, Policy
-from supervisor.logs import FactLog
-from supervisor.runtime.journal import Entry, Journal, View
-
-log = FactLog(__name__)
+from supervisor.runtime.plans import Entry, View
 
 
 class Ruling:
-    """The rules that hold in this process."""
+    """The rules that hold in this process. `from_code`: those that the program gave when it opened the supervisor; they
+    hold in every tree."""
 
-    def __init__(self, journal: Journal, from_code: Iterable[Rule] = ()) -> None:
+    def __init__(self, from_code: Iterable[Rule] = ()) -> None:
         self.from_code = tuple(from_code)
-        """Those that the program gave when it opened the supervisor; they hold in every tree."""
-        self._journal = journal
-        journal.pinned.add(RULES)
-        try:
-            rows = journal.store.journal(RULES)
-            journal.states[RULES] = replay(RULES, [row.event for row in rows if row.position <= journal.position])
-        except StoreUnreadable as error:
-            log.error("rules.unreadable", store=journal.store.name, reason=str(error))
-
-    def book(self, view: View | None = None) -> Rulebook:
-        """Return the store's rules, as a plan sees them or as they are live. Raises StoreUnreadable."""
-        reason = self._journal.store.unreadable.get(RULES)
-        found = self._journal.states.get(RULES) if view is None else view.find_session(RULES)
-        if reason is not None or not isinstance(found, Rulebook):
-            raise StoreUnreadable(
-                f"the rules in {self._journal.store.name} cannot be read, so no call may begin: "
-                f"{reason or 'a newer program wrote them, or they are damaged'}"
-            )
-        return found
 
     def of_call(
         self,
-        view: View | None,
+        view: View,
         facts: e.SessionCreated,
         tool: str,
         arguments: msgspec.Raw,
@@ -69,26 +48,40 @@ class Ruling:
         `secret`: names of the arguments that no pattern may speak of.
         """
         own = [rule for rule in (*self.from_code, *facts.rules) if rule.tool == tool]
-        rules = (*own, *self.book(view).find(tool, facts.root))
+        rules = (*own, *book(view).find(tool, facts.root))
         if not rules:
             return None
         values = msgspec.json.decode(arguments)
         return policy_of(rules, tool, values, cwd=facts.cwd, root_session=facts.root, secret=secret)
 
-    def find(self) -> list[Rule]:
+    def find(self, view: View) -> list[Rule]:
         """Return all rules that stand, those of the program first."""
-        return [*self.from_code, *self.book().standing.values()]
+        return [*self.from_code, *book(view).standing.values()]
 
-    def add(self, view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
-        """Return what is journaled for a rule; nothing if one of the same meaning stands."""
-        if self.book(view).find_same(rule) is None:
-            yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
 
-    def revoke(self, view: View, rule: str, by: str, now: datetime) -> Iterator[Entry]:
-        """Return what is journaled when a rule is taken back. Raises NotFound."""
-        if rule not in self.book(view).standing:
-            raise NotFound(f"no rule {rule} stands in this store: it was revoked already, or is one in code")
-        yield RULES, e.RuleRevoked(at=now, rule=rule, by=by)
+def book(view: View) -> Rulebook:
+    """Return the store's rules. Raises StoreUnreadable."""
+    reason = view.store.unreadable.get(RULES)
+    found = view.find_session(RULES) if reason is None else None
+    if not isinstance(found, Rulebook):
+        raise StoreUnreadable(
+            f"the rules in {view.store.name} cannot be read, so no call may begin: "
+            f"{reason or 'a newer program wrote them, or they are damaged'}"
+        )
+    return found
+
+
+def add(view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
+    """Return what is journaled for a rule; nothing if one of the same meaning stands."""
+    if book(view).find_same(rule) is None:
+        yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
+
+
+def revoke(view: View, rule: str, by: str, now: datetime) -> Iterator[Entry]:
+    """Return what is journaled when a rule is taken back. Raises NotFound."""
+    if rule not in book(view).standing:
+        raise NotFound(f"no rule {rule} stands in this store: it was revoked already, or is one in code")
+    yield RULES, e.RuleRevoked(at=now, rule=rule, by=by)
 
 
 def granted(approval: Approval, decision: Approve) -> Rule | None:

@@ -20,7 +20,8 @@ import anyio
 from supervisor.abc import JournalEntry, Store
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import StoreError, Suspended
+from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
+from supervisor.core.ids import RULES
 from supervisor.core.rules import Rule
 from supervisor.core.session import SessionState
 from supervisor.logs import FactLog
@@ -40,7 +41,6 @@ from supervisor.runtime.hub import INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal import Entry, Journal
 from supervisor.runtime.launching import Launcher
 from supervisor.runtime.loading import load_agent
-from supervisor.runtime.lost import Survivors
 from supervisor.runtime.quiet import Quiet
 from supervisor.runtime.restarting import restart_or_end
 from supervisor.runtime.results import denial
@@ -48,6 +48,7 @@ from supervisor.runtime.ruling import Ruling
 from supervisor.runtime.settling import own
 from supervisor.runtime.signals import Signal
 from supervisor.runtime.stray import is_own_doing
+from supervisor.runtime.survivors import Survivors
 from supervisor.runtime.watchdog import Watchdog
 
 log = FactLog(__name__)
@@ -89,7 +90,11 @@ class Runner:
         self.hub = Hub()
         self.attempts = Attempts(store, self._published, self.clock, self.alarm, self.hub)
         self.journal = self.attempts.journal
-        self.rules = Ruling(self.journal, rules)
+        self.rules = Ruling(rules)
+        try:
+            self.journal.keep(RULES)
+        except StoreUnreadable as error:
+            log.error("rules.unreadable", store=store.name, reason=str(error))
         self.jobs = NoJobs() if jobs is None else jobs(self.journal, self.clock)
         self.find_agent = find_agent
         self.survivors = survivors or Survivors()
