@@ -70,7 +70,7 @@ APPROVAL: Final[dict[tuple[str, str], str]] = {
     ("pending", "OperationAbandoned"): "withdrawn",
 }
 
-_CARDS: Final = ("CardBegun", "CardPosted", "CardFailed", "CardRetired")
+_CARDS: Final = tuple(each.__name__ for each in e.having("card"))
 _ENDING: Final = (
     "OperationStarted",
     "OperationFinished",
