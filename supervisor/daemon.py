@@ -34,8 +34,8 @@ from supervisor.core.rules import Rule
 from supervisor.logs import FactLog
 from supervisor.platforms import make_channels
 from supervisor.runtime.loading import configure, load_agent, load_agents
-from supervisor.store.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
 from supervisor.store.schema import NO_LINKS
+from supervisor.system.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
 
 log = FactLog(__name__)
 

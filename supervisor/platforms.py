@@ -3,7 +3,7 @@
 Rules
 - Secrets are never in the configuration: each is in an environment variable, or in a file that the configuration names.
   A variable is taken out of the environment when it has been read, so that no tool inherits it. That does not hide it
-  from a process that can read this one's memory or /proc/PID/environ: a daemon is closed to those (runtime/closed.py).
+  from a process that can read this one's memory or /proc/PID/environ: a daemon is closed to those (system/closed.py).
 - All that can be seen to be wrong is found, each with its key and what to do, and with nothing of a secret. No platform
   is asked: whether it takes a token is seen when it is used.
 - A platform whose package is not installed is said by the name of the extra that brings it.
@@ -21,7 +21,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
 from supervisor.core.people import People
 from supervisor.logs import FactLog
-from supervisor.store.access import OTHERS_USE, why_not_ours
+from supervisor.system.access import OTHERS_USE, why_not_ours
 
 log = FactLog(__name__)
 

@@ -161,7 +161,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.runtime.inside import refuse_inside_call
+    from supervisor.system.inside import refuse_inside_call
 
     refuse_inside_call("deciding")
     _need_store(place, "approval", approval)

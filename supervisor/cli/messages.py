@@ -53,7 +53,7 @@ def send(
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.runtime.inside import refuse_inside_call
+    from supervisor.system.inside import refuse_inside_call
 
     refuse_inside_call("sending")
     if not text.strip():

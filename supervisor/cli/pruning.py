@@ -27,8 +27,8 @@ from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.cli.reading import reading
 from supervisor.core.errors import InvalidInput, StoreError
 from supervisor.core.visible import visible
-from supervisor.runtime.inside import refuse_inside_call
 from supervisor.runtime.pruning import KeptTree, Prunable
+from supervisor.system.inside import refuse_inside_call
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor

@@ -148,7 +148,7 @@ def _change(
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.runtime.inside import refuse_inside_call
+    from supervisor.system.inside import refuse_inside_call
 
     refuse_inside_call("changing rules")
     name = by if by is not None else login_name()

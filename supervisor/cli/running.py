@@ -38,8 +38,8 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, RunBlocked, SupervisorError
 from supervisor.core.values import SessionView
 from supervisor.core.visible import visible
-from supervisor.runtime.inside import has_marker, refuse_inside_call
 from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
+from supervisor.system.inside import has_marker, refuse_inside_call
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor

@@ -3,7 +3,7 @@
 The token is that of `--token-file` or SUPERVISOR_TOKEN; else one is made, and printed as a link. Such a one is kept
 nowhere: what was printed once, and may lie in a log, opens nothing after a restart. A given one is taken out of the
 environment at once, so that no tool inherits it (T4). The process itself is closed to others of the same user where the
-system can do that (runtime/closed.py); root can always read it. A file is better than a variable.
+system can do that (system/closed.py); root can always read it. A file is better than a variable.
 """
 
 import os
@@ -20,7 +20,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import BackendOption, StoreOption
 from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
-from supervisor.store.access import OTHERS_USE, why_not_ours
+from supervisor.system.access import OTHERS_USE, why_not_ours
 
 TOKEN_VARIABLE = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
 GUESSABLE = 16
@@ -48,9 +48,9 @@ def serve(
     from supervisor.channels.terminal import login_name
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
     from supervisor.daemon import Daemon, settle
-    from supervisor.runtime.closed import close_to_others
-    from supervisor.runtime.inside import refuse_inside_call
     from supervisor.stopping import bare, run_until_stopped
+    from supervisor.system.closed import close_to_others
+    from supervisor.system.inside import refuse_inside_call
 
     close_to_others()
     refuse_inside_call("serving")

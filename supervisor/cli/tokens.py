@@ -81,7 +81,7 @@ def _revoke(shown: str, config: Path | None, store: str | None, *, as_json: bool
     from supervisor.channels.web.revocations import Revocation
     from supervisor.config import is_token_hash
     from supervisor.core.people import PREFIX, hash_token
-    from supervisor.runtime.inside import refuse_inside_call
+    from supervisor.system.inside import refuse_inside_call
 
     refuse_inside_call("revoking a token")
     shown = shown.strip()

@@ -22,8 +22,8 @@ from supervisor.core.values import Outcome, OutcomeKind, result_of
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.beginning import exceeded_limit, first_events
 from supervisor.runtime.ending import cancel_events
-from supervisor.runtime.identity import attempt_started
 from supervisor.runtime.journal import Entry, View
+from supervisor.system.identity import attempt_started
 
 R = TypeVar("R")
 

@@ -21,10 +21,10 @@ from supervisor.core.toolcontext import NewJob, ProcessToolContext
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import Call, Effect, Forbidden
-from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import View
 from supervisor.runtime.stray import is_own_doing
 from supervisor.runtime.tracebacks import describe, secret_values, traceback_of
+from supervisor.system.identity import HOST
 
 CONNECTION_LOST: Final = (
     ConnectionError,

@@ -24,10 +24,10 @@ from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, SessionConflict
 from supervisor.core.ids import check_session_id
 from supervisor.core.session import SessionState
-from supervisor.runtime.identity import current_user
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.loading import locate
 from supervisor.runtime.runner import Runner
+from supervisor.system.identity import current_user
 
 
 class Origin(msgspec.Struct, frozen=True):

@@ -25,11 +25,11 @@ from supervisor.runtime.attempts import Attempts
 from supervisor.runtime.blocked import Blocked
 from supervisor.runtime.concluding import Concluding
 from supervisor.runtime.ending import Ending, cancel_children
-from supervisor.runtime.identity import attempt_started
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.lost import lost_calls
 from supervisor.runtime.signals import Signal
 from supervisor.runtime.survivors import Survivors
+from supervisor.system.identity import attempt_started
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
 LOOK_AGAIN = 60.0  # seconds after which an agent that could not be loaded is looked for again

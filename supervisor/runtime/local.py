@@ -55,9 +55,7 @@ from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.forking import Forking
 from supervisor.runtime.hearing import Seen, hear
-from supervisor.runtime.identity import attempt_started, current_user, working_directory
 from supervisor.runtime.importing import Import, Origin
-from supervisor.runtime.inside import Inside
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.loading import find_declared, load_agent, locate
 from supervisor.runtime.messages import transcript
@@ -71,6 +69,8 @@ from supervisor.runtime.signals import Signal
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
 from supervisor.runtime.views import block_of, session_views
+from supervisor.system.identity import attempt_started, current_user, working_directory
+from supervisor.system.inside import Inside
 
 log = FactLog(__name__)
 

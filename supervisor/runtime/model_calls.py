@@ -32,9 +32,9 @@ from supervisor.runtime.calls import NOT_BEGUN, Call, Effect
 from supervisor.runtime.children import begin_child
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.function_calls import FunctionCall
-from supervisor.runtime.identity import HOST
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.results import finished
+from supervisor.system.identity import HOST
 
 _LONGEST_NAME: Final = 64  # characters of a name that a model made up
 _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from supervisor.core.session import SessionState
 from supervisor.logs import FactLog
-from supervisor.runtime.identity import HOST
 from supervisor.runtime.lost import Found, job_of
+from supervisor.system.identity import HOST
 
 log = FactLog(__name__)
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from supervisor.abc import Owner
 from supervisor.core.errors import StoreUnreadable
-from supervisor.store.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.access import OTHERS_WRITE, why_not_ours
 
 _held: Final[set[int]] = set()
 """The descriptors of the locks that this process holds."""

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from supervisor.core.errors import StoreDied, StoreUnreadable
 from supervisor.store import schema
-from supervisor.store.access import OTHERS_WRITE, why_not_ours
 from supervisor.store.faults import is_busy
+from supervisor.system.access import OTHERS_WRITE, why_not_ours
 
 Identity = tuple[int, int]
 """Which file it is, whatever its name: device and inode."""

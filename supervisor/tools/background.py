@@ -29,7 +29,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from supervisor.store.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.log_limit import read_kept

@@ -11,7 +11,7 @@ from supervisor.cli.serving import read_token
 from supervisor.config import ChannelsPart, Configuration, DiscordPart
 from supervisor.daemon import store_secret
 from supervisor.platforms import discord_token
-from supervisor.store.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.background import make_job_folder
 
 

@@ -20,7 +20,7 @@ import anyio.to_thread
 import msgspec
 
 from supervisor.core.errors import StoreUnreadable
-from supervisor.store.access import OTHERS_WRITE, why_not_ours
+from supervisor.system.access import OTHERS_WRITE, why_not_ours
 
 LOOK: Final = 0.5
 """Seconds between two looks at the file on behalf of streams, which go on without asking."""

@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from supervisor.abc import Owner, Store
 from supervisor.core.errors import NotEntitled
 from supervisor.core.marker import CALL_MARKER
+from supervisor.core.rows import Owner
+from supervisor.storage import Store
 
 
 def has_marker() -> bool:
