@@ -33,6 +33,7 @@ Siblings do not catch each other: `except` names one thing, or a parent that is 
 `Suspended` is a BaseException: it unwinds an agent that will be run again, and no `except Exception` may stop it.
 """
 
+import re
 from typing import Any
 
 
@@ -203,3 +204,8 @@ class ServerMismatch(ServerError):
 
 class Suspended(BaseException):
     """Unwinds an agent whose run will go on in a later attempt. Never catch it; nothing is withdrawn."""
+
+
+def code_of(kind: type[SupervisorError]) -> str:
+    """Return what an exception is called outside Python: its name in snake case."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()

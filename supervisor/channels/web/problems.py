@@ -7,7 +7,6 @@ Rules
 - A problem says what to do next, as the errors of the package do.
 """
 
-import re
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from supervisor.core.errors import (
     StoreUnreadable,
     SupervisorError,
     TreeOwned,
+    code_of,
 )
 from supervisor.logs import FactLog
 
@@ -77,7 +77,7 @@ class Problem(Exception):
     @property
     def document(self) -> dict[str, Any]:
         title = HTTPStatus(self.status).phrase
-        code = _snake(title.title() if self.kind is None else self.kind.__name__)
+        code = title.lower().replace(" ", "_").replace("-", "_") if self.kind is None else code_of(self.kind)
         return {
             "type": "about:blank",
             "title": title,
@@ -104,8 +104,3 @@ def problem_of(error: Exception) -> Problem:
             return Problem(status, str(error), kind=type(error))
     log.error("request.failed", error=repr(error))
     return Problem(500, "this is a fault of the supervisor, and it is in its log; nothing was lost")
-
-
-def _snake(name: str) -> str:
-    """Return `NotFound`, or `Too Many Requests`, as `not_found` and `too_many_requests`."""
-    return re.sub(r"(?<=[a-z])[ -]?(?=[A-Z])", "_", name).lower()
