@@ -35,10 +35,10 @@ async def converse(ctx: Context, spec: AgentSpec[..., str], prompt: str) -> str:
     while True:
         async with ctx.model_call():
             said = await ctx.step(ask_model, messages, spec.tool_schemas())
-        calls = said.get("tool_calls") or []
+        calls: list[Any] = said.get("tool_calls") or []
         if not calls:
             return str(said["content"])
-        replies: list[Any] = [{} for _ in calls]
+        replies: list[dict[str, Any]] = [{} for _ in calls]
         async with ctx.task_group() as group:
             for call, reply in zip(calls, replies, strict=True):
                 group.start_soon(answer, call, reply)

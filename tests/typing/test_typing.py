@@ -1,5 +1,7 @@
-"""The public face is typed end to end: mypy --strict takes what is right, and refuses each thing that is wrong."""
+"""The public face is typed end to end: mypy and pyright, both strict, take what is right and refuse what is wrong."""
 
+import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -9,28 +11,46 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-EXAMPLE = "../../examples/chat_loop.py"
+EXAMPLE = HERE.parents[1] / "examples" / "chat_loop.py"
 
 
-@pytest.fixture(scope="module")
-def refused():
-    """Return the lines that mypy reports: {(file, line)}."""
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--no-pretty",
-        "--hide-error-context",
-        "api.py",
-        "wrong.py",
-        EXAMPLE,
-    ]
-    config = ["--config-file", str(HERE.parents[1] / "pyproject.toml")]
+def run_checker(*command: str) -> str:
+    """Return what a type checker says of the examples."""
     place = {**os.environ, "MYPYPATH": str(HERE.parents[1])}
-    done = subprocess.run([*command, *config], cwd=HERE, env=place, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=HERE, env=place, capture_output=True, text=True, check=False
+    )
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    return {(file, int(line)): text for file, line, text in re.findall(r"(?m)^(\S+?):(\d+): error: (.*)$", done.stdout)}
+    return done.stdout
+
+
+def refused_by_mypy() -> dict[tuple[str, int], str]:
+    config = ["--config-file", str(HERE.parents[1] / "pyproject.toml")]
+    said = run_checker(
+        "mypy", "--strict", "--no-pretty", "--hide-error-context", *config, "api.py", "wrong.py", str(EXAMPLE)
+    )
+    return {
+        (Path(file).name, int(line)): text for file, line, text in re.findall(r"(?m)^(\S+?):(\d+): error: (.*)$", said)
+    }
+
+
+def refused_by_pyright() -> dict[tuple[str, int], str]:
+    """pyrightconfig.json has its options. basedpyright is pyright as a wheel: it needs no Node.js and no npm."""
+    if importlib.util.find_spec("basedpyright") is None and not os.environ.get("CI"):
+        pytest.skip("basedpyright is not installed (pip install -e '.[dev]')")
+    said = run_checker("basedpyright", "--project", str(HERE), "--pythonpath", sys.executable, "--outputjson")
+    found = json.loads(said)
+    assert found["summary"]["filesAnalyzed"] == 3
+    return {
+        (Path(each["file"]).name, each["range"]["start"]["line"] + 1): each["message"]
+        for each in found["generalDiagnostics"]
+    }
+
+
+@pytest.fixture(scope="module", params=[refused_by_mypy, refused_by_pyright], ids=["mypy", "pyright"])
+def refused(request):
+    """Return the lines that a type checker reports: {(file, line): why}."""
+    return request.param()
 
 
 def test_every_public_generic_keeps_its_types(refused):

@@ -1,4 +1,4 @@
-"""What a type checker must refuse. Never run: mypy --strict reports the marked lines and no other (test_typing.py)."""
+"""What type checkers must refuse: mypy and pyright report the marked lines and no other (test_typing.py)."""
 
 from api import Order, add, caller, charge, cleaner, clock, fetch, is_risky, janitor, look_up, optional, remove
 
