@@ -18,7 +18,6 @@ import anyio
 from supervisor.core import events as e
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, QuestionUnanswered, RunStopping
-from supervisor.core.ids import new_approval_id
 from supervisor.core.questions import Question, question
 from supervisor.core.session import ASKING, Operation, SessionState
 from supervisor.runtime.attempt import Attempt
@@ -99,7 +98,7 @@ async def ask(
 
 async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: float | None) -> None:
     await attempt.refuse_if_stopping()
-    approval = new_approval_id(attempt.state.facts.root)
+    approval = attempt.host.environment.new_approval_id(attempt.state.facts.root)
 
     def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
         if state.cancel is not None or attempt.fate is not None:

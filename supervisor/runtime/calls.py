@@ -25,7 +25,6 @@ import msgspec
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
-from supervisor.core.ids import new_approval_id
 from supervisor.core.rules import Rule, grantable
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import Policy, ResultKind, ToolResult
@@ -94,7 +93,8 @@ class Call(ABC):
     async def request(self) -> None:
         """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
         once."""
-        approval, own_policy = new_approval_id(self.attempt.state.facts.root), self.own_policy(self.arguments)
+        approval = self.attempt.host.environment.new_approval_id(self.attempt.state.facts.root)
+        own_policy = self.own_policy(self.arguments)
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             ruled = self.ask_rules(view, state, self.arguments)

@@ -5,7 +5,6 @@ leave nothing behind when a scope of the agent's own ends them: in a re-run they
 their start (calls, questions, sleep, timers) are journaled as abandoned.
 """
 
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,6 +29,7 @@ from supervisor.runtime.asking import ask
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import run
 from supervisor.runtime.children import LocalChild, spawn
+from supervisor.runtime.environment import Body
 from supervisor.runtime.function_calls import FunctionCall
 from supervisor.runtime.journal import View
 from supervisor.runtime.messages import receive, say, transcript
@@ -122,14 +122,24 @@ class LocalContext(Context):
 
     async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:
         """Do the work of a step; a failure is its result, too."""
+        attempt = self._attempt
+        body = Body(
+            kind="step",
+            session=self.session,
+            run=attempt.run,
+            operation=operation,
+            fn=fn,
+            args=args,
+            kwargs=kwargs,
+        )
         value, error, traceback = JSON_NULL, None, ""
         try:
             what = f"the result of step {fn.__qualname__}"
-            value = to_json(await fn(*args, **kwargs), what)
+            value = to_json(await attempt.host.environment.run_body(body), what)
             from_json(value, hint_of(fn, "return"), what)
         except Exception as failure:  # noqa: BLE001 # a step is the agent's code: whatever it raises is journaled
             value, error = JSON_NULL, (type(failure).__name__, text_of(failure))
-            traceback = traceback_of(failure, secret_values(self._attempt.state))
+            traceback = traceback_of(failure, secret_values(attempt.state))
         return self._finished(operation, "step", value, error, traceback)
 
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
@@ -161,7 +171,8 @@ class LocalContext(Context):
         return await self._note("now", to_json(instant, "an instant"), type(instant))
 
     async def random(self) -> float:
-        return float(await self._note("random", to_json(random.random(), "a number"), float))  # noqa: S311 # no secret
+        number = self._attempt.host.environment.random()
+        return float(await self._note("random", to_json(number, "a number"), float))
 
     async def _note(self, kind: str, value: Raw, type_: Any) -> Any:
         """An operation that is done at once and needs no sync of its own."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.encoding import JSON_NULL, printable, to_json
@@ -64,6 +65,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     asking, answer = store.find_asking(approval), _answer(store, approval, decision)
     if asking is None or answer is None:
         return DecisionResult(kind="unknown", approval=approval)
+    new = None if answer.rule is None else replace(answer.rule, id=runner.environment.new_rule_id())
     won: list[tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered]] = []
 
     def plan(view: View) -> list[Entry]:
@@ -76,7 +78,7 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
         now = runner.clock.now()
         if record.expires_at is not None and record.expires_at <= now:
             return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))]
-        rule = None if answer.rule is None else book(view).find_same(answer.rule) or answer.rule
+        rule = None if new is None else book(view).find_same(new) or new
         event = _event(record, answer, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
         won.append((state, event))
         added = () if rule is None else add(view, rule, by, now, approval)

@@ -21,6 +21,7 @@ from supervisor.core.toolcontext import NewJob, ProcessToolContext
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt import Attempt
 from supervisor.runtime.calls import Call, Effect, Forbidden
+from supervisor.runtime.environment import Body
 from supervisor.runtime.journal import View
 from supervisor.runtime.stray import is_own_doing
 from supervisor.runtime.tracebacks import describe, secret_values, traceback_of
@@ -105,11 +106,20 @@ class FunctionCall(Call):
             timeout = self.attempt.spec.call_timeout or timeout
         # Just behind the instant itself: what ends exactly with it has ended (T3).
         deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
+        body = Body(
+            kind="call",
+            session=self.attempt.session,
+            run=self.attempt.run,
+            operation=self.operation,
+            fn=self.tool.fn,
+            args=(context,) if self.tool.takes_context else (),
+            kwargs=arguments,
+        )
         try:
             await checkpoint_if_cancelled()  # a cancellation may have come with the commit: then no effect begins
             context.executing = not self.tool.starts_process
             with anyio.CancelScope(deadline=deadline) as scope:
-                value = await self.tool.fn(*((context,) if self.tool.takes_context else ()), **arguments)
+                value = await self.attempt.host.environment.run_body(body)
         except ToolFailed as failure:
             await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
         except (RunStopping, Forbidden):

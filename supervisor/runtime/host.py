@@ -11,6 +11,7 @@ from supervisor.core.errors import StoreError
 from supervisor.runtime.alarm import Alarm
 from supervisor.runtime.background import Jobs
 from supervisor.runtime.clock import Clock
+from supervisor.runtime.environment import Environment
 from supervisor.runtime.hub import Hub
 from supervisor.runtime.journal import Journal
 from supervisor.runtime.ruling import Ruling
@@ -36,6 +37,7 @@ class Host(Protocol):
     """What an attempt needs of whoever runs it."""
 
     journal: Journal
+    environment: Environment
     clock: Clock
     alarm: Alarm
     watchdog: Watchdog

@@ -27,7 +27,6 @@ from supervisor.core.session import SessionState
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.loading import locate
 from supervisor.runtime.runner import Runner
-from supervisor.system.identity import current_user
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -107,7 +106,7 @@ class Import:
             file=file,
             path=(self._agent.name if self._agent is not None else "imported",),
             root=self.session,
-            requester=printable(current_user()),
+            requester=printable(self._runner.environment.user()),
             cwd=printable(origin.cwd),
             takes_text=self._agent is not None,
         )

@@ -32,10 +32,10 @@ from supervisor.core.errors import (
     SupervisorError,
     UnknownAgent,
 )
-from supervisor.core.ids import check_session_id, new_session_id
+from supervisor.core.ids import check_session_id
 from supervisor.core.masking import shown
 from supervisor.core.people import People
-from supervisor.core.rules import Rule, inherit
+from supervisor.core.rules import Rule, checked, inherit
 from supervisor.core.values import (
     Approval,
     Decision,
@@ -62,14 +62,14 @@ from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
 from supervisor.runtime.refusals import Refusals
 from supervisor.runtime.retrying import retry_events
-from supervisor.runtime.ruling import add, book, named, revoke
+from supervisor.runtime.ruling import add, book, revoke
 from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.signals import Signal
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
 from supervisor.runtime.views import block_of, session_views
-from supervisor.system.identity import attempt_started, current_user, working_directory
+from supervisor.system.identity import attempt_started
 from supervisor.system.inside import Inside
 
 log = FactLog(__name__)
@@ -117,7 +117,7 @@ class LocalSupervisor(Supervisor):
         if not isinstance(agent, AgentSpec):
             raise InvalidInput(f"start takes an agent, not {agent!r}: declare it with @agent")
         given = agent.encode_input(args, {}) if args else agent.default_input()
-        root = check_session_id(session) if session is not None else new_session_id()
+        root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         references = self._references(root, agent)
         version: list[str | None] = [agent.version]
         has_begun: list[str] = []
@@ -136,8 +136,8 @@ class LocalSupervisor(Supervisor):
             view.claim(root)
             has_begun.append(root)
             self._runner.expect(root)
-            by = printable(requester or current_user())
-            now, cwd = self._runner.clock.now(), working_directory()
+            by = printable(requester or self._runner.environment.user())
+            now, cwd = self._runner.clock.now(), self._runner.environment.working_directory()
             # What this program denies and asks for, a resumed run keeps (R4); what it allows is allowed by it alone.
             rules = (*inherit((), self._runner.rules.from_code), *agent.rules)
             facts = {"path": (agent.name,), "root": root, "requester": by, "cwd": cwd, "rules": rules}
@@ -240,7 +240,7 @@ class LocalSupervisor(Supervisor):
     def _name_of_ruler(self, by: str | None, what: str = "changing rules") -> str:
         """Return who does what only operators may, if they may."""
         self.refuse_inside(what)
-        who = check_identity(by if by is not None else current_user())
+        who = check_identity(by if by is not None else self._runner.environment.user())
         if (why := self.people.why_not_rule(who) if self.people is not None else None) is not None:
             raise NotEntitled(why)
         return printable(who)
@@ -249,7 +249,7 @@ class LocalSupervisor(Supervisor):
         who = self._name_of_ruler(by)
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.get_row(rule.session).root)
-        new = named(rule)
+        new = msgspec.structs.replace(checked(rule), id=self._runner.environment.new_rule_id())
         await self._runner.journal.append(lambda view: list(add(view, new, who, self._runner.clock.now())))
         found = book(self._runner.journal.look()).find_same(new)
         if found is None:
@@ -277,9 +277,9 @@ class LocalSupervisor(Supervisor):
 
     async def send(self, session: str, text: str, by: str | None = None) -> SendResult:
         self.refuse_inside("sending")
-        who = printable(check_identity(by if by is not None else current_user()))
+        who = printable(check_identity(by if by is not None else self._runner.environment.user()))
         root = self.get_row(session).root
-        message, kinds = new_session_id(), list[Literal["delivered", "kept", "begun"]]()
+        message, kinds = self._runner.environment.new_session_id(), list[Literal["delivered", "kept", "begun"]]()
 
         def plan(view: View) -> list[Entry]:
             state = view.session(session)
@@ -321,7 +321,7 @@ class LocalSupervisor(Supervisor):
     ) -> Fork:
         who = self._name_of_ruler(by, "forking")
         root = self.get_row(session).root
-        fork = check_session_id(new) if new is not None else new_session_id()
+        fork = check_session_id(new) if new is not None else self._runner.environment.new_session_id()
         if version is not None and (created := self._created(root)) is not None:
             self._runner.find_agent(created).at_version(version)
         forking = Forking(self.store, root, session, before, fork)
@@ -336,7 +336,7 @@ class LocalSupervisor(Supervisor):
         return forking.fork
 
     async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
-        who = check_identity(by if by is not None else current_user())
+        who = check_identity(by if by is not None else self._runner.environment.user())
         root = self.get_row(session).root
 
         def plan(view: View) -> list[Entry]:

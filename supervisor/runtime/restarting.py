@@ -8,8 +8,6 @@ Rules
 - The parent learns of no restart; giving up is said in the cause of the outcome.
 """
 
-import random
-
 from msgspec.structs import replace
 
 from supervisor.core import events as e
@@ -28,7 +26,7 @@ async def restart_or_end(attempt: Attempt, ending: Ending, failed: frozenset[str
     if attempt.spec.restart != "transient" or ending.kind not in ("failed", "stalled"):
         return ending
     stopped_at, late = attempt.stopped_at, attempt.asked_late
-    cause, chance = ending.cause or ending.kind, random.random()  # noqa: S311 # it spreads load, and guards nothing
+    cause, chance = ending.cause or ending.kind, attempt.host.environment.random()
     ended = Ended(kind=ending.kind, cause=cause, failed=failed, stopped_at=stopped_at, asked_late=late)
     planned: list[tuple[e.RunRestarted | None, str]] = []
 

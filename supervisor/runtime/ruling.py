@@ -17,11 +17,10 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 import msgspec
-from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
-from supervisor.core.ids import RULES, new_rule_id
+from supervisor.core.ids import RULES
 from supervisor.core.rules import Rule, checked, find_option, make_rule, policy_of
 from supervisor.core.session import Rulebook
 from supervisor.core.values import Approval, Approve, Policy
@@ -85,7 +84,8 @@ def revoke(view: View, rule: str, by: str, now: datetime) -> Iterator[Entry]:
 
 
 def granted(approval: Approval, decision: Approve) -> Rule | None:
-    """Return the rule that a decision makes, None for once. Raises InvalidInput for what was not offered (A5)."""
+    """Return the rule that a decision makes, without an id, None for once. Raises InvalidInput for what was not
+    offered (A5)."""
     if decision.scope == "once" and decision.pattern is None:
         return None
     if decision.arguments is not None:
@@ -100,9 +100,4 @@ def granted(approval: Approval, decision: Approve) -> Rule | None:
         asked = f"{decision.scope} {decision.pattern or ''}".strip()
         raise InvalidInput(f"{asked!r} was not offered for {approval.id}; it may be approved once{offered}")
     session = approval.root_session if decision.scope == "session" else None
-    return named(make_rule("allow", approval.tool, option.pattern, "decision", session))
-
-
-def named(rule: Rule) -> Rule:
-    """Return a rule with an id of its own, to be added. Raises InvalidInput for one that could not do what it says."""
-    return replace(checked(rule), id=new_rule_id())
+    return checked(make_rule("allow", approval.tool, option.pattern, "decision", session))

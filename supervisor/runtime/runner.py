@@ -35,6 +35,7 @@ from supervisor.runtime.clock import Clock
 from supervisor.runtime.concluding import Concluding
 from supervisor.runtime.context import LocalContext
 from supervisor.runtime.ending import Ending, cancel_cause
+from supervisor.runtime.environment import Environment
 from supervisor.runtime.execution import ending_of, wait_for_children
 from supervisor.runtime.host import Fate
 from supervisor.runtime.hub import INBOX, INBOX_EVENTS, Hub, end_key
@@ -71,6 +72,7 @@ class Runner:
 
     `find_agent` loads the agent of a session. `jobs` sees to the background jobs of calls. `replayed` is given where
     attempts are only replayed (supervisor/checking.py), and gets the result of each; then nothing new begins.
+    `environment` gives time, ids and randomness, and runs bodies; None: this process does.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class Runner:
         jobs: Callable[[Journal, Clock], Jobs] | None = None,
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent,
         replayed: Replayed | None = None,
+        environment: Environment | None = None,
     ) -> None:
-        self.clock = Clock()
+        self.environment = environment or Environment()
+        self.clock = self.environment.clock
         self.alarm = Alarm()
         self.watchdog = Watchdog(self.alarm)
         self.hub = Hub()
