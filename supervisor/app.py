@@ -18,11 +18,12 @@ from supervisor.core.people import People
 from supervisor.core.reminders import Reminders
 from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_url
+from supervisor.core.values import Policy
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
 from supervisor.runtime.garbage import collecting_seldom
 from supervisor.runtime.local import LocalSupervisor
-from supervisor.runtime.posting import Posting, Unattended
+from supervisor.runtime.posting import Posting
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import end_streams
 from supervisor.runtime.survivors import Survivors
@@ -44,7 +45,7 @@ async def open_supervisor(
     store: str | os.PathLike[str] | Store,
     *,
     channels: Sequence[Channel] = (),
-    unattended: Unattended = "ask",
+    unattended: Policy = "ask",
     rules: Sequence[Rule] = (),
     passivate_after: float = 60.0,
     remind_after: float | None = None,
@@ -59,7 +60,7 @@ async def open_supervisor(
     `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), by a path or a text as
     `sqlite:///srv/a/state.db`; `memory:`; or a Store.
     `channels`: where people are asked; the first that takes an approval shows it (A11).
-    `unattended`: "approve" or "deny" answers every approval of the trees that this process owns; deny rules still win.
+    `unattended`: "allow" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask (A7).
     `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
     `people`: who may decide what; None: whoever can open the store may decide everything (A4).
@@ -71,7 +72,7 @@ async def open_supervisor(
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
     cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception
     is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile; NotEntitled where a supervised call
-    would approve everything by `unattended`.
+    would allow everything by `unattended`.
 
     Calls that execute have 10 s to end when everything is stopped, then they are cancelled. What has not ended 5 s
     later is logged as `run.abandoned`. Neither asyncio nor trio can be left while a task ignores its cancellation, or
@@ -83,8 +84,8 @@ async def open_supervisor(
     try:
         runner = Runner(opened, passivate_after, rules=rules, survivors=Survivors(end_survivor), jobs=JobWatch)
         supervisor = LocalSupervisor(runner, people)
-        if unattended == "approve":
-            supervisor.refuse_inside("approving everything (unattended)")
+        if unattended == "allow":
+            supervisor.refuse_inside("allowing everything (unattended)")
         posting = Posting(runner, supervisor, channels, unattended, reminders, sweep=adopt)
         adoption = Adoption(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
         async with serving(runner, supervisor, posting, adoption, channels):

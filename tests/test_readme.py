@@ -21,7 +21,7 @@ def test_the_program_runs_as_shown_and_goes_on_when_run_again(tmp_path, backend)
     text = PROGRAM.replace('"/srv/a", "/srv/b"', ", ".join(f'"{folder}"' for folder in folders))
     text = text.replace("anyio.run(main)", f'anyio.run(main, backend="{backend}")')
     (tmp_path / "program.py").write_text(text)
-    decide = [sys.executable, "-m", "supervisor", "resume", "cleanup", "--store", "state.db", "--approve", "all"]
+    decide = [sys.executable, "-m", "supervisor", "resume", "cleanup", "--store", "state.db", "--unattended", "allow"]
     program = subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=-1)
     try:
         assert program.stderr.readline()

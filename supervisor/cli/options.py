@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import read_store_file
+from supervisor.core.values import Policy
 
 StoreOption = Annotated[
     str | None,
@@ -23,9 +24,9 @@ StoreOption = Annotated[
 JsonOption = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON document on stdout.")]
 ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for the audit trail. Default: login name.")]
 BackendOption = Annotated[Literal["asyncio", "trio"], Parameter(name="--backend", help="The event loop to run on.")]
-ApproveOption = Annotated[
-    Literal["ask", "all", "none"],
-    Parameter(name="--approve", help="This process's answer to every approval of what it runs, pending ones too."),
+UnattendedOption = Annotated[
+    Policy,
+    Parameter(name="--unattended", help="What answers for people in what this process runs, pending approvals too."),
 ]
 WaitOption = Annotated[
     bool, Parameter(name="--wait", negative=(), help="Stay until it has ended, for decisions made elsewhere.")

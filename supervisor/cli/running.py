@@ -23,11 +23,11 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import (
-    ApproveOption,
     BackendOption,
     JsonOption,
     Place,
     StoreOption,
+    UnattendedOption,
     WaitOption,
     find_store,
 )
@@ -36,7 +36,7 @@ from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import call_text, ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import NotFound, RunBlocked, SupervisorError
-from supervisor.core.values import SessionView
+from supervisor.core.values import Policy, SessionView
 from supervisor.core.visible import visible
 from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
 from supervisor.system.inside import has_marker, refuse_inside_call
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 TOLD: Final = ("supervisor.runtime.restarting", "supervisor.runtime.blocked")
 """Logs of what is told as part of the story."""
 Begin = Callable[["LocalSupervisor"], Awaitable[list[Run[Any]]]]
-_UNATTENDED: Final[dict[str, Literal["ask", "approve", "deny"]]] = {"ask": "ask", "all": "approve", "none": "deny"}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     place: Place
     backend: Literal["asyncio", "trio"]
-    approve: Literal["ask", "all", "none"]
+    unattended: Policy
     wait: bool
     as_json: bool
     refusals: dict[str, dict[str, str]] = {}
@@ -68,7 +67,7 @@ def run(
     /,
     *,
     session: Annotated[str | None, Parameter(help="Its id: an unfinished session of that id goes on.")] = None,
-    approve: ApproveOption = "ask",
+    unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
     store: StoreOption = None,
@@ -83,7 +82,7 @@ def run(
     input
         Its input: JSON, or plain words for an agent that takes text. What is JSON and fits is read as JSON.
     """
-    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
 
     with answers.stdout_for_json(is_json=json):
         spec = load(agent)
@@ -99,7 +98,7 @@ def resume(
     session: str | None = None,
     /,
     *,
-    approve: ApproveOption = "ask",
+    unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
     store: StoreOption = None,
@@ -112,7 +111,7 @@ def resume(
     session
         The id of a session, or of a sub-agent's; its whole tree goes on.
     """
-    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
     if not settings.place.path.exists():
         if session is not None:
             raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
@@ -133,7 +132,7 @@ def retry(
     session: str,
     /,
     *,
-    approve: ApproveOption = "ask",
+    unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
     store: StoreOption = None,
@@ -146,7 +145,7 @@ def retry(
     session
         The id of a session that has no parent.
     """
-    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
     if not settings.place.path.exists():
         raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
 
@@ -164,7 +163,7 @@ def fork(
     before: Annotated[int, Parameter(help="The number of an entry, as `supervisor show SESSION` prints it.")],
     new: Annotated[str | None, Parameter(name="--session", help="The id of the new session. Default: made up.")] = None,
     version: Annotated[str | None, Parameter(help="The version of its code. Default: the one that is current.")] = None,
-    approve: ApproveOption = "ask",
+    unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
     store: StoreOption = None,
@@ -179,7 +178,7 @@ def fork(
     session
         The session that the entry is of, or a sub-agent's; its whole tree is copied.
     """
-    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
     if not settings.place.path.exists():
         raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
 
@@ -198,14 +197,14 @@ def fork(
 
 def demo(
     *,
-    approve: ApproveOption = "ask",
+    unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
     """See it work: sub-agents on a small real project, some of which ask you. Goes on where it was if it was killed."""
-    settings = Settings(place=find_store(store), backend=backend, approve=approve, wait=wait, as_json=json)
+    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
 
     async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
         from supervisor.demo import start
@@ -251,10 +250,10 @@ def _one(settings: Settings, begin: Begin) -> int:
 
 def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple[int | None, list[SessionView]]:
     """Run what `begin` starts; returns the exit code of a signal, and the roots as they are afterwards."""
-    if settings.approve == "all":
-        refuse_inside_call("--approve all")
+    if settings.unattended == "allow":
+        refuse_inside_call("--unattended allow")
     terminal = Terminal(store=settings.place.path if settings.place.is_named else None, interactive=not has_marker())
-    is_asking = settings.approve == "ask"
+    is_asking = settings.unattended == "ask"
     stays = settings.wait or (is_asking and terminal.is_interactive)
     has_tree = terminal.can_show_tree
     wants = is_trouble if has_tree else is_progress if is_asking else is_progress_unattended
@@ -270,10 +269,10 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
             async with open_supervisor(
                 settings.place.path,
                 channels=[terminal] if is_asking or has_tree else [],
-                unattended=_UNATTENDED[settings.approve],
+                unattended=settings.unattended,
             ) as supervisor:
-                if settings.approve == "all":
-                    supervisor.refuse_inside("--approve all")
+                if settings.unattended == "allow":
+                    supervisor.refuse_inside("--unattended allow")
                 runs = await begin(supervisor)
                 roots.extend(run.session for run in runs)
                 if has_tree:

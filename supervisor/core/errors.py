@@ -139,7 +139,7 @@ class StepFailed(SupervisorError):
 class QuestionUnanswered(SupervisorError):
     """Nobody answered a question: go on without, or let the run fail.
 
-    `reason` is denied (somebody, or `--approve none`, declined), expired, or withdrawn; `by` and `why` say who
+    `reason` is denied (somebody, or `--unattended deny`, declined), expired, or withdrawn; `by` and `why` say who
     declined, and in what words.
     """
 

@@ -21,7 +21,6 @@ Rules
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
@@ -29,7 +28,7 @@ from anyio.abc import TaskGroup
 from supervisor.abc import Channel
 from supervisor.core.errors import StoreError
 from supervisor.core.reminders import Reminders
-from supervisor.core.values import Approval, Approve, Decision, Deny
+from supervisor.core.values import Approval, Approve, Decision, Deny, Policy
 from supervisor.logs import FactLog
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.local import LocalSupervisor
@@ -45,21 +44,20 @@ NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that
 NOBODY_ELSE = 5.0  # seconds that another process has to show what its trees ask; doubled at each look, up to SELDOM
 PAGE = 500  # approvals that are looked at in one go
 LEAVING = 30.0  # seconds that a program which leaves waits for one more card to be shown or retired
-Unattended = Literal["ask", "approve", "deny"]
 
-_ANSWERS: dict[str, Decision] = {
-    "approve": Approve(by="--approve all"),
+_ANSWERS: dict[Policy, Decision] = {
+    "allow": Approve(by="--unattended allow"),
     "deny": Deny(
-        by="--approve none",
-        reason="this run was started with --approve none: nobody is asked; a person allows beforehand with "
+        by="--unattended deny",
+        reason="this run was started with --unattended deny: nobody is asked; a person allows beforehand with "
         "supervisor allow TOOL PATTERN",
     ),
 }
 _NOBODY = Deny(
     by="supervisor",
     reason="nobody could ever answer: the store is in memory, there is no channel, and the program reads no approvals; "
-    "give open_supervisor a file or a channel, or allow beforehand with rules=[allow(tool, pattern)] or --approve all "
-    "(unattended='approve')",
+    "give open_supervisor a file or a channel, or allow beforehand with rules=[allow(tool, pattern)] or "
+    "unattended='allow' (on the command line --unattended allow)",
 )
 
 
@@ -71,7 +69,7 @@ class Posting:
         runner: Runner,
         supervisor: LocalSupervisor,
         channels: Sequence[Channel],
-        unattended: Unattended,
+        unattended: Policy,
         reminders: Reminders,
         *,
         sweep: bool = False,

@@ -53,10 +53,10 @@ def test_a_question_is_read_in_lists_stories_and_the_audit_trail(supervisor):
 
 
 def test_nobody_is_asked_where_the_run_was_started_so(supervisor):
-    """A6: `--approve none` leaves questions unanswered, which the agent is told; `--approve all` answers none."""
-    answer = supervisor("run", f"{AGENTS}:questioning", "--session", "s", "--approve", "all")
+    """A6: `--unattended deny` leaves questions unanswered, and the agent is told so; `allow` answers none."""
+    answer = supervisor("run", f"{AGENTS}:questioning", "--session", "s", "--unattended", "allow")
     assert (answer.code, pending(supervisor)["status"]) == (3, "pending")
-    answer = supervisor("run", f"{AGENTS}:questioning", "--session", "t", "--approve", "none")
+    answer = supervisor("run", f"{AGENTS}:questioning", "--session", "t", "--unattended", "deny")
     assert (answer.code, "none" in answer.err) == (1, True), answer
 
 

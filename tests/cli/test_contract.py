@@ -151,7 +151,7 @@ def test_an_agent_whom_nobody_hears_is_stopped_and_goes_on_later(supervisor):
     line = [sys.executable, "-m", "supervisor", "run", f"{AGENTS}:asking", '["it"]', "--session", "asking"]
     assert subprocess.run(line, env=supervisor.env, stdout=begins, stderr=begins).returncode == 141
     os.close(begins)
-    assert supervisor("resume", "asking", "--approve", "all").code == 0
+    assert supervisor("resume", "asking", "--unattended", "allow").code == 0
 
 
 def test_commands_import_nothing_that_takes_long():

@@ -60,7 +60,7 @@ def test_a_decision_from_inside_a_supervised_call_is_refused(supervisor):
     """The marker in the environment says where a process comes from (A4); who serves hands out a token."""
     (approval,) = supervisor.ask("it")
     serve = ["serve", "--port", "0"]
-    for arguments in (["approve", approval], ["deny", approval], ["resume", "--approve", "all"], serve):
+    for arguments in (["approve", approval], ["deny", approval], ["resume", "--unattended", "allow"], serve):
         assert supervisor(*arguments, **{CALL_MARKER: "call:shell:0#1"}).code == 6
     assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]
 

@@ -31,7 +31,7 @@ def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
     an entry or a session that is not there, and for an id that is taken."""
     file = supervisor.folder / "works.py"
     file.write_text(AGENT)
-    assert supervisor("run", f"{file}:works", "--session", "s", "--approve", "all").code == 0
+    assert supervisor("run", f"{file}:works", "--session", "s", "--unattended", "allow").code == 0
     before = entry_of(supervisor, "s", "ApprovalDecided")
     for name in ("f", "g"):
         made = supervisor("fork", "s", "--before", before, "--session", name, "--json")
@@ -39,7 +39,7 @@ def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
         assert "entry 7 of s" in made.err
     assert (supervisor.folder / "noted").read_text() == "once\ntwice\n"
     assert [each["session"] for each in supervisor("approvals", "--json").json] == ["f", "g"]
-    assert supervisor("resume", "f", "--approve", "none", "--json").json["outcome"]["value"] == "once denied"
+    assert supervisor("resume", "f", "--unattended", "deny", "--json").json["outcome"]["value"] == "once denied"
     end = entry_of(supervisor, "s", "RunFinished")
     whole = [supervisor("fork", "s", "--before", end, "--json").json["outcome"]["value"] for _ in range(2)]
     assert whole == ["once ok"] * 2

@@ -40,7 +40,7 @@ def test_importing_twice_says_that_it_is_there(supervisor):
 def test_the_demonstration_runs_beside_what_was_imported(supervisor, tmp_path: Path):
     """It looks for its own session among all there are."""
     assert supervisor("import", str(MIDDLE)).code == 0
-    assert supervisor("demo", "--approve", "none", TMPDIR=str(tmp_path)).code == 0
+    assert supervisor("demo", "--unattended", "deny", TMPDIR=str(tmp_path)).code == 0
 
 
 def test_another_session_file_or_agent_under_the_same_id_is_a_conflict(supervisor, tmp_path: Path):

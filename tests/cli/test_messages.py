@@ -34,7 +34,7 @@ def test_a_message_behind_an_approval_says_what_it_waits_for(supervisor):
 
 def test_a_message_to_a_receiver_is_delivered(supervisor):
     """The run is asleep, and goes on with it at the next start."""
-    assert supervisor("run", f"{AGENTS}:listening", "--session", "s", "--approve", "all").code == 3
+    assert supervisor("run", f"{AGENTS}:listening", "--session", "s", "--unattended", "allow").code == 3
     assert supervisor("send", "s", "hello", "--json").json["kind"] == "delivered"
     assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "heard hello"
 
@@ -76,7 +76,7 @@ def test_what_a_session_says_is_shown_whole_and_once_while_it_goes_on(supervisor
     assert "said ask" in first.err
     assert "end\\x1b[2J" in first.err
     supervisor("send", "s", "more")
-    then = supervisor("resume", "s", "--approve", "all")
+    then = supervisor("resume", "s", "--unattended", "allow")
     assert "said ask" not in then.err
     assert "result ask" in then.err
     assert ("result more" in then.err, "for the parent" in then.err) == (False, False)

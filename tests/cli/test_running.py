@@ -70,11 +70,11 @@ def test_without_a_terminal_a_run_passivates_and_a_decision_lets_it_go_on(superv
 def test_approve_none_denies_pending_ones_too_and_says_who(supervisor):
     """The process's answer holds for the tree it owns, and is audited; the setting is not stored (A6)."""
     (approval,) = supervisor.ask("it")
-    answer = supervisor("resume", "asking", "--approve", "none", "--json")
+    answer = supervisor("resume", "asking", "--unattended", "deny", "--json")
     assert answer.code == 0, answer
     (found,) = supervisor("approvals", "--all", "--json").json
     assert (found["id"], found["status"], found["decision"]) == (approval, "denied", "deny")
-    assert found["by"] == "--approve none"
+    assert found["by"] == "--unattended deny"
     assert supervisor.ask("other", session="later") != []
 
 
@@ -127,7 +127,7 @@ def test_an_agent_that_is_gone_is_refused_before_its_tree_is_taken(supervisor, t
     assert supervisor("resume", "s").code == 2
     assert supervisor("show", "s", "--json").json == before
     (tmp_path / "elsewhere.py").rename(moved)
-    assert supervisor("resume", "s", "--approve", "all").code == 0
+    assert supervisor("resume", "s", "--unattended", "allow").code == 0
 
 
 def test_a_tree_that_another_process_runs_is_refused_and_can_be_decided(supervisor):

@@ -29,7 +29,7 @@ def wait_for(condition):
 
 def start_slow(supervisor, backend):
     """Start a session, and wait until its command runs."""
-    process = supervisor.start("run", f"{AGENTS}:slow", "--approve", "all", "--session", "s", "--backend", backend)
+    process = supervisor.start("run", f"{AGENTS}:slow", "--unattended", "allow", "--session", "s", "--backend", backend)
     wait_for((supervisor.folder / "effects").exists)
     return process
 
@@ -43,7 +43,7 @@ supervisor.app.SHUTDOWN_TIMEOUT, supervisor.stopping.LIMIT = 0.2, {limit}
 from supervisor.cli import main
 sys.exit(main(sys.argv[1:]))
 """
-    run = ["run", f"{STUBBORN}:{agent}", json.dumps(name), "--session", "s", "--approve", "all", *options]
+    run = ["run", f"{STUBBORN}:{agent}", json.dumps(name), "--session", "s", "--unattended", "allow", *options]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *run],
         cwd=supervisor.folder,
@@ -82,7 +82,7 @@ def test_a_signal_lets_what_runs_end_and_writes_its_result(supervisor, backend, 
     (supervisor.folder / "go").touch()
     process.communicate(timeout=60)
     assert process.returncode == code
-    answer = supervisor("resume", "s", "--json", "--approve", "all", "--backend", backend)
+    answer = supervisor("resume", "s", "--json", "--unattended", "allow", "--backend", backend)
     assert answer.json["outcome"]["value"] == ["ok", None], answer
     assert (supervisor.folder / "effects").read_text() == "begun\n"
 
@@ -96,7 +96,7 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_but_the_call(supervisor
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    answer = supervisor("resume", "s", "--json", "--approve", "all", "--backend", backend)
+    answer = supervisor("resume", "s", "--json", "--unattended", "allow", "--backend", backend)
     assert answer.json["outcome"]["value"] == ["interrupted", "lost"], answer
     assert (supervisor.folder / "effects").read_text() == "begun\n"
 
@@ -161,7 +161,7 @@ def test_a_signal_while_the_command_is_imported_is_no_traceback(supervisor):
 
 def test_a_full_disk_is_one_clear_line_and_the_session_goes_on_afterwards(supervisor):
     """Which disk, and what to do; the run is suspended, no effect begins that is not on disk."""
-    command = [sys.executable, "-m", "supervisor", "run", f"{AGENTS}:filling", "60", "--approve", "all"]
+    command = [sys.executable, "-m", "supervisor", "run", f"{AGENTS}:filling", "60", "--unattended", "allow"]
     limited = ["/bin/sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", *command, "--session", "s"]
     done = subprocess.run(
         limited, cwd=supervisor.folder, env=supervisor.env, capture_output=True, text=True, timeout=60
@@ -174,7 +174,7 @@ def test_a_full_disk_is_one_clear_line_and_the_session_goes_on_afterwards(superv
     started = [event for event in began["timeline"] if event["event"] == "ToolCallStarted"]
     assert began["outcome"] is None
     assert len((supervisor.folder / "effects").read_text().splitlines()) <= len(started)
-    answer = supervisor("run", f"{AGENTS}:filling", "60", "--approve", "all", "--session", "s", "--json")
+    answer = supervisor("run", f"{AGENTS}:filling", "60", "--unattended", "allow", "--session", "s", "--json")
     assert answer.json["outcome"]["value"] == 60, answer
     assert 59 <= len((supervisor.folder / "effects").read_text().splitlines()) <= 60
 
@@ -194,7 +194,7 @@ def test_errors_that_come_together_are_told_as_one_and_a_defect_is_not_hidden_am
 
 def test_jobs_are_listed_while_they_run_and_afterwards(supervisor):
     """Also when the process that began them was killed; a cancel of their session ends them."""
-    process = supervisor.start("run", f"{AGENTS}:with_job", "--approve", "all", "--session", "s")
+    process = supervisor.start("run", f"{AGENTS}:with_job", "--unattended", "allow", "--session", "s")
     (job,) = wait_for(lambda: supervisor("jobs", "--json").json)
     assert (job["session"], job["state"]) == ("s", "running")
     process.kill()

@@ -53,9 +53,9 @@ class Demo:
 
 
 def test_unattended_it_completes_everything(tmp_path: Path, backend):
-    """With --approve all every session ends completed, one of them cancelled by its parent, and the work is done."""
+    """With `allow` every session ends completed, one of them cancelled by its parent, and the work is done."""
     demo = Demo(tmp_path, backend)
-    code, answer = demo.run("demo", "--approve", "all", "--backend", backend)
+    code, answer = demo.run("demo", "--unattended", "allow", "--backend", backend)
     assert code == 0
     assert answer["outcome"]["kind"] == "succeeded"
     sessions = demo.run("sessions")[1]
@@ -95,7 +95,7 @@ def test_killed_between_two_decisions_it_keeps_the_first(tmp_path: Path, backend
     code, _ = demo.run("demo", "--backend", backend)
     assert code == 3
     assert sorted(each["id"] for each in demo.run("approvals")[1]) == sorted(others)
-    code, answer = demo.run("resume", "demo", "--approve", "all", "--backend", backend)
+    code, answer = demo.run("resume", "demo", "--unattended", "allow", "--backend", backend)
     assert code == 0
     assert sum("not tonight" in text for text in answer["outcome"]["value"].values()) == 1
     assert {each["status"] for each in demo.run("sessions")[1]} == {"completed"}

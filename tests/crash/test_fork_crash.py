@@ -41,9 +41,9 @@ async def parent(ctx: Context) -> str:
     return await ctx.run(child)
 
 async def main() -> None:
-    async with open_supervisor("state.db", unattended="approve") as supervisor:
+    async with open_supervisor("state.db", unattended="allow") as supervisor:
         await (await supervisor.start(parent, session="s")).result()
-    async with open_supervisor(KillingStore("state.db"), unattended="approve") as supervisor:
+    async with open_supervisor(KillingStore("state.db"), unattended="allow") as supervisor:
         length = len(supervisor.journal("s"))
         await supervisor.fork("s", before=length, new="f")
 

@@ -249,7 +249,7 @@ async def test_where_nobody_could_ever_answer_a_call_is_denied_with_the_reason()
         with anyio.fail_after(10):
             kind, content, _, effect = await run.result()
         assert (kind, effect) == ("denied", "none")
-        assert "--approve" in content
+        assert "--unattended" in content
 
 
 async def test_where_the_program_reads_approvals_a_call_waits():
@@ -276,7 +276,7 @@ async def test_a_durable_store_can_always_be_answered_later(tmp_path):
         assert (found.id, found.status) == (approval.id, "pending")
 
 
-@pytest.mark.parametrize(("unattended", "kind"), [("approve", "ok"), ("deny", "denied")])
+@pytest.mark.parametrize(("unattended", "kind"), [("allow", "ok"), ("deny", "denied")])
 async def test_what_the_caller_said_beforehand_answers_and_is_decided_and_audited(unattended, kind):
     """A6: an unattended run's approvals are decided like any other, by the setting's name."""
     store = MemoryStore()
@@ -284,7 +284,7 @@ async def test_what_the_caller_said_beforehand_answers_and_is_decided_and_audite
         run = await supervisor.start(parent)
         assert (await run.result())[0] == kind
         (approval,) = supervisor.find_approvals(pending=False)
-        assert approval.by.startswith("--approve")
+        assert approval.by.startswith("--unattended")
         assert len(events(store, approval.session, e.ApprovalDecided)) == 1
 
 

@@ -74,7 +74,7 @@ async def blocked(store, session="s"):
 
 async def finished(store):
     """Resume with code that follows, approve everything, and return what comes of it."""
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         (run,) = await supervisor.resume("s")
         return await run.result()
 
@@ -165,7 +165,7 @@ async def test_an_edit_blocks_the_run_and_the_old_code_finishes_it(deployed, edi
 async def test_a_block_of_a_retry_names_the_entry_of_the_run_before_it(deployed):
     """A retry replays what the failed run began: those entries are found, although no later run began them."""
     store = MemoryStore()
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         assert (await (await supervisor.start(deployed(raises_after), session="s")).outcome()).kind == "failed"
         deployed(inserted)
         with pytest.raises(RunBlocked) as caught:
@@ -494,7 +494,7 @@ async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deplo
     assert {names(killed, session).count("RunBlocked") for session in sessions} == {1}
     assert {names(killed, session).count("AttemptStarted") for session in sessions} == {11}
     deployed(original)
-    async with opened(killed, unattended="approve") as supervisor:
+    async with opened(killed, unattended="allow") as supervisor:
         await supervisor.resume()
         assert {(await supervisor.outcome(session)).value for session in sessions} == {"prod 8 after"}
 
@@ -552,7 +552,7 @@ async def test_slow_unchanged_code_is_presumed_blocked_and_goes_on(deployed):
         await supervisor.decide(first.id, Approve(by="ana"))
         await anyio.sleep(1)
         killed = fork(store)
-    async with opened(killed, unattended="approve") as supervisor:
+    async with opened(killed, unattended="allow") as supervisor:
         (run,) = await supervisor.resume("s")
         await anyio.sleep(10)
         assert await run.result() == "done"

@@ -198,7 +198,7 @@ async def test_who_approves_everything_beforehand_neither_widens_rules_nor_answe
 
     store = MemoryStore()
     store.is_durable = True
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         run = await supervisor.start(above)
         reader = run.approvals()
         while (asked := await anext(reader)).kind == "call":

@@ -344,7 +344,7 @@ async def test_an_agent_whose_scope_is_cancelled_at_every_append_gets_on():
         commits.clear()
         store = Cancelling()
         store.nth = nth
-        async with opened(store, unattended="approve") as supervisor:
+        async with opened(store, unattended="allow") as supervisor:
             run = await supervisor.start(cut, session="s")
             assert await run.result() == "ok"
         assert len(effects) == len(set(effects))

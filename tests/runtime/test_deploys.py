@@ -112,7 +112,7 @@ async def left_waiting(spec) -> MemoryStore:
 
 async def finished(store, place, session="s") -> str:
     """Go on, approve everything, say what it waits to hear, and return what comes of it."""
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         (run,) = await supervisor.resume(session)
         if place is message:
             await supervisor.send(session, "hello")
@@ -149,7 +149,7 @@ async def test_a_run_goes_on_wherever_it_waited(deployed, place, way):
         case "versions":
             deployed(inserts(place), version="2", versions={"1": place})
         case "fork":
-            async with opened(store, unattended="approve") as supervisor:
+            async with opened(store, unattended="allow") as supervisor:
                 session = (await supervisor.fork("s", before=block.entry)).session
     assert await finished(store, place, session) == expected
     again = ["before"] if place is message and way == "fork" else []  # it lies behind the entry of the fork

@@ -85,13 +85,13 @@ async def check(program: list, edited: list, chance: int) -> None:
     ran.clear()
     code[:] = program
     store = ForkingStore(lambda: list(ran))
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         expected = await (await supervisor.start(interpreter, session="s")).result()
     once = Counter(ran)
     killed, so_far = store.copies[chance % len(store.copies)]
     code[:] = edited
     ran[:] = so_far
-    async with opened(killed, unattended="approve") as supervisor:
+    async with opened(killed, unattended="allow") as supervisor:
         await supervisor.resume()
         try:
             await supervisor.outcome("s")
@@ -99,7 +99,7 @@ async def check(program: list, edited: list, chance: int) -> None:
         except RunBlocked:
             assert Counter(ran) == Counter(so_far)
     code[:] = program
-    async with opened(killed, unattended="approve") as supervisor:
+    async with opened(killed, unattended="allow") as supervisor:
         await supervisor.resume()
         got = await supervisor.get_run("s").result()
     assert len(got) == len(expected)

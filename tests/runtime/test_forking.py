@@ -272,7 +272,7 @@ async def versioned(ctx: Context) -> str:
 async def test_a_fork_has_the_current_version_unless_another_is_named(version, result):
     """Whichever the source has; one that the agent has not is refused, and nothing is written."""
     store = MemoryStore()
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         await (await supervisor.start(versioned, session="s")).outcome()
         place = entry_of(store, "s", e.ToolCallRequested)
         first = await supervisor.fork("s", before=place, version=version)
@@ -392,14 +392,14 @@ async def test_what_cannot_be_forked_is_refused_in_one_line():
 async def test_a_fork_is_there_whole_or_not_at_all():
     """SIGKILL after every commit of a fork and of what follows: whoever goes on finds no fork, or comes to its end."""
     store = ForkingStore(lambda: list(effects))
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         assert await (await supervisor.start(parent, session="s")).result() == ["quick", "parent", "slow"]
         before = len(store.copies)
         await supervisor.fork("s", before=entry_of(store, "s", e.ToolCallRequested), new="f")
         await supervisor.outcome("f")
     for copy, done in store.copies[before:]:
         effects[:] = done
-        async with opened(copy, unattended="approve") as supervisor:
+        async with opened(copy, unattended="allow") as supervisor:
             await supervisor.resume()
             assert (await supervisor.outcome("f")).kind == "succeeded"
         assert max(effects.count("parent"), effects.count("slow")) <= 2

@@ -58,10 +58,10 @@ async def test_what_carries_the_mark_of_a_call_speaks_for_nobody(tmp_path, monke
 
 
 async def test_what_carries_the_mark_of_a_call_approves_nothing_unattended(tmp_path, monkeypatch):
-    """`unattended="approve"` would answer for people, too."""
+    """`unattended="allow"` would answer for people, too."""
     monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
     with pytest.raises(NotEntitled):
-        async with opened(tmp_path / "state.db", unattended="approve"):
+        async with opened(tmp_path / "state.db", unattended="allow"):
             pass
 
 

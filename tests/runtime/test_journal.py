@@ -190,7 +190,7 @@ async def test_when_the_store_dies_everybody_who_waits_is_told(nth):
             with pytest.raises(StoreDied):
                 await supervisor.start(works, "x")
     after = fork(store)
-    async with opened(after, unattended="approve") as supervisor:
+    async with opened(after, unattended="allow") as supervisor:
         for run in await supervisor.resume():
             assert (await run.outcome()).kind == "succeeded"
 
@@ -212,7 +212,7 @@ async def test_a_scope_of_the_programs_that_is_cancelled_at_its_nth_append_loses
                 await run.outcome()
     for view in store.find_sessions():
         assert replayed(store, view.id).is_open == (view.outcome is None)
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         for name in "xy":
             assert await (await supervisor.start(asks, name, session=name)).result() == "ok"
         assert await (await supervisor.start(parent, session="s")).result() == ["a", "b", "c"]
@@ -302,7 +302,7 @@ async def test_what_a_plan_has_read_stays_in_memory_if_another_one_fails_half_wa
         await supervisor.start(asks, "a", session="left")
         await supervisor.start(asks, "b", session="s")
         await anyio.sleep(1)
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         (run,) = await supervisor.resume("left")
         store.is_held = True
         said = e.MessageReceived(at=STARTED, message="m", text="hello", by="ana")

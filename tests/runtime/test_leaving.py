@@ -117,7 +117,7 @@ async def test_the_bodys_exception_leaves_bare_and_everything_can_be_resumed(err
     assert effects == ["slow"]
     for session in ("works", "waits"):
         assert events(store, session, (e.RunFinished, e.ApprovalWithdrawn, e.OperationAbandoned)) == []
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         runs = await supervisor.resume()
         assert [await run.result() for run in runs] == ["ok", "ok"]
     assert sorted(effects) == ["after", "slow", "x"]
@@ -149,7 +149,7 @@ async def test_a_call_that_outlasts_the_shutdown_is_ended_and_its_result_says_so
     assert 10 <= anyio.current_time() - left <= 11
     (finished,) = events(store, "s", e.ToolCallFinished)
     assert finished.kind == "interrupted"
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         (run,) = await supervisor.resume("s")
         assert await run.result() == "interrupted"
     assert effects == ["after"]

@@ -136,12 +136,12 @@ async def test_each_use_of_an_id_is_a_call_of_its_own_in_a_re_run_too():
 
     wanted = ["saw 0", '{"1":1}', "saw 2", '{"3":1}', "saw 0"]
     store = ForkingStore(look=lambda: list(effects))
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         assert await (await supervisor.start(repeats, session="s")).result() == wanted
     assert len(effects) == 5
     for copy, before in store.copies[:-1]:
         effects[:] = before
-        async with opened(copy, unattended="approve") as supervisor:
+        async with opened(copy, unattended="allow") as supervisor:
             (run,) = await supervisor.resume("s")
             got = await run.result()
         assert [mine for mine, theirs in zip(got, wanted, strict=True) if mine != theirs and "lost" not in mine] == []
@@ -159,7 +159,7 @@ async def test_one_id_in_two_tasks_at_once_is_two_calls_unless_they_are_the_same
             for target in targets:
                 group.start_soon(ctx.call, ToolCall("", "deploy", {"target": target}))
 
-    async with opened(unattended="approve") as supervisor:
+    async with opened(unattended="allow") as supervisor:
         outcome = await (await supervisor.start(twice)).outcome()
     assert (outcome.kind, "branch" in (outcome.cause or "")) == (kind, kind == "failed")
 
@@ -197,11 +197,11 @@ async def test_a_called_sub_agent_goes_on_after_a_crash():
     """T2, R1: killed after any commit, there is one child, its approval is asked once, and the call is not lost."""
     store = ForkingStore(look=lambda: list(effects))
     call = ToolCall("1", "researcher", {"question": "ask"})
-    assert (await _call(call, store=store, unattended="approve"))[0].content == '{"from below":1}'
+    assert (await _call(call, store=store, unattended="allow"))[0].content == '{"from below":1}'
     assert len(store.copies) > 6
     for copy, before in store.copies[:-1]:
         effects[:] = before
-        async with opened(copy, unattended="approve") as supervisor:
+        async with opened(copy, unattended="allow") as supervisor:
             (result,) = await (await supervisor.start(main, [call], session="s")).result()
             assert result.kind == "ok"
             assert "lost" in result.content or effects == ["deploy from below"]

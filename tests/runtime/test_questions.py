@@ -305,7 +305,7 @@ async def test_an_agents_approvals_expire_into_a_denial():
             assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
 
 
-@pytest.mark.parametrize(("unattended", "reason"), [("deny", "denied"), ("approve", "denied")])
+@pytest.mark.parametrize(("unattended", "reason"), [("deny", "denied"), ("allow", "denied")])
 async def test_where_nobody_can_answer_the_agent_is_told_so(unattended, reason):
     """A6: where nobody is asked, and where nobody ever could answer; approving calls answers no question."""
     async with opened(unattended=unattended) as supervisor:

@@ -111,7 +111,7 @@ async def test_killed_after_every_commit_it_does_nothing_twice_and_loses_nothing
     for copy, before in store.copies[:-1]:
         effects[:] = before
         known = {approval.id for approval in copy.find_approvals(pending=False)}
-        async with opened(copy, unattended="approve") as supervisor:
+        async with opened(copy, unattended="allow") as supervisor:
             (run,) = await supervisor.resume("s")
             assert (await run.outcome()).kind == "succeeded"
         found = [approval.id for approval in copy.find_approvals(pending=False)]
@@ -131,7 +131,7 @@ async def test_live_state_is_the_replayed_state_at_every_commit():
             checked.append(len(self._entries))
 
     checked, store = [], Compared()
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         run = await supervisor.start(collects, session="s")
         journal = supervisor._runner.journal
         while not run.is_finished:
@@ -471,7 +471,7 @@ async def test_an_agent_that_replays_slowly_has_not_diverged():
         await anyio.sleep(200)
         killed = fork(store)
         await run.cancel()
-    async with opened(killed, unattended="approve") as supervisor:
+    async with opened(killed, unattended="allow") as supervisor:
         (run,) = await supervisor.resume("s")
         assert await run.result() == "done"
 
@@ -498,7 +498,7 @@ async def test_a_re_run_may_be_silent_for_as_long_as_the_agent_may():
         await anyio.sleep(200)
         killed = fork(store)
         await run.cancel()
-    async with opened(killed, unattended="approve") as supervisor:
+    async with opened(killed, unattended="allow") as supervisor:
         (run,) = await supervisor.resume("s")
         assert await run.result() == "done"
 
@@ -671,7 +671,7 @@ async def test_what_a_scope_ends_as_it_is_asked_for_was_asked_for():
     async with opened(store) as supervisor:
         await supervisor.start(races, session="s")
     assert names(store, "s").count("ToolCallRequested") == 2
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         (run,) = await supervisor.resume("s")
         with anyio.fail_after(1):
             assert await run.result() == "ok"

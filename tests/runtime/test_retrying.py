@@ -203,14 +203,14 @@ async def test_a_kill_at_any_commit_of_a_retry_loses_nothing_and_doubles_nothing
     """SIGKILL after every commit of the run that failed and of its retry: whoever goes on comes to the same end."""
     troubles["one"] = 1
     store = ForkingStore(lambda: (list(effects), dict(troubles)))
-    async with opened(store, unattended="approve") as supervisor:
+    async with opened(store, unattended="allow") as supervisor:
         assert (await (await supervisor.start(parent, session="s")).outcome()).kind == "failed"
         assert await (await supervisor.retry("s")).result() == ["one", "sibling"]
     for copy, (done, left) in store.copies:
         effects[:] = done
         troubles.clear()
         troubles.update(left)
-        async with opened(copy, unattended="approve") as supervisor:
+        async with opened(copy, unattended="allow") as supervisor:
             await supervisor.resume()
             if (await supervisor.outcome("s")).kind == "failed":
                 await supervisor.retry("s")

@@ -51,7 +51,7 @@ async def test_deny_beats_ask_beats_allow_and_a_denial_is_a_result():
         return [f"{result.kind} {result.details['reason']} {result.details['effect']}" for result in results]
 
     rules = [allow(deploy), deny(deploy, PRODUCTION), deny(look, PRODUCTION)]
-    async with open_supervisor(MemoryStore(), rules=rules, unattended="approve") as supervisor:
+    async with open_supervisor(MemoryStore(), rules=rules, unattended="allow") as supervisor:
         assert await (await supervisor.start(both)).result() == ["denied rule none", "denied rule none"]
     assert done == []
 
@@ -91,7 +91,7 @@ async def test_a_tool_may_deny_by_its_own_policy_until_a_rule_says_otherwise():
     async def calls(ctx: Context) -> str:
         return (await ctx.call(guarded, "production")).kind
 
-    async with open_supervisor(MemoryStore(), unattended="approve") as supervisor:
+    async with open_supervisor(MemoryStore(), unattended="allow") as supervisor:
         assert await (await supervisor.start(calls)).result() == "denied"
     assert done == []
     async with open_supervisor(MemoryStore(), rules=[allow(guarded)]) as supervisor:

@@ -187,7 +187,7 @@ async def test_a_pattern_that_speaks_of_a_secret_asks(rule, asks):
     async def caller(ctx: Context) -> str:
         return (await ctx.call(login, "ana", PLANTED)).kind
 
-    async with opened(unattended="approve") as supervisor:
+    async with opened(unattended="allow") as supervisor:
         assert await (await supervisor.start(caller)).result() == "ok"
         found = supervisor.find_approvals(pending=False)
     assert bool(found) is asks

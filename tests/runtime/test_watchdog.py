@@ -394,7 +394,7 @@ async def test_active_time_counts_executing_calls_and_no_waits():
         await ctx.call(slow, 600.0)
         await ctx.call(slow, 601.0)
 
-    async with opened(unattended="approve", passivate_after=1e9) as supervisor:
+    async with opened(unattended="allow", passivate_after=1e9) as supervisor:
         started = anyio.current_time()
         run = await supervisor.start(works)
         outcome = await run.outcome()

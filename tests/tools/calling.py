@@ -47,7 +47,7 @@ async def call_shell(call, spec=caller, store=None):
     """Let an agent make one call that is approved; returns its result, which is the one that its journal holds."""
     store = MemoryStore() if store is None else store
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             run = await supervisor.start(spec, call, session="s")
             result = await run.result()
             assert finished(store).content == result["content"]

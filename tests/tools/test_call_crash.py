@@ -35,7 +35,7 @@ class Dying(SqliteStore):
         if Dying.commits == int(nth) and when == "after":
             os.kill(os.getpid(), signal.SIGKILL)
 async def main():
-    async with open_supervisor(Dying(path), unattended="approve") as supervisor:
+    async with open_supervisor(Dying(path), unattended="allow") as supervisor:
         await (await supervisor.start(getattr(stories, name), json.loads(given), session="s")).result()
 anyio.run(main, backend=backend)
 """
@@ -84,7 +84,7 @@ async def go_on(path, spec, given):
     """Run the session to its end in this process; returns its result and its events."""
     store = SqliteStore(path)
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             result = await (await supervisor.start(spec, given, session="s")).result()
             return result, events(store, "s")
 

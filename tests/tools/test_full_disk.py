@@ -66,7 +66,7 @@ async def test_a_full_disk_at_any_append_suspends_and_a_resume_goes_on(marker, t
         given = {"folder": str(folder), "marker": marker}
         store = FailingStore(folder / "state.db", nth, StoreRefused)
         with anyio.fail_after(60):
-            async with open_supervisor(store, unattended="approve") as supervisor:
+            async with open_supervisor(store, unattended="allow") as supervisor:
                 if (error := await error_of(supervisor, given)) is None:
                     break
                 assert str(store.path) in str(error)
@@ -88,7 +88,7 @@ async def test_a_failed_sync_at_any_append_is_the_end_of_the_process_and_of_noth
         store = FailingStore(folder / "state.db", nth, StoreDied)
         with anyio.fail_after(60):
             try:
-                async with open_supervisor(store, unattended="approve") as supervisor:
+                async with open_supervisor(store, unattended="allow") as supervisor:
                     await go_on(supervisor, given)
                 break
             except StoreDied as error:
@@ -96,7 +96,7 @@ async def test_a_failed_sync_at_any_append_is_the_end_of_the_process_and_of_noth
             assert str(store.path) in told
             assert processes_with(marker) == []
             after = SqliteStore(store.path)
-            async with open_supervisor(after, unattended="approve") as supervisor:
+            async with open_supervisor(after, unattended="allow") as supervisor:
                 assert sum(effects(folder)) <= begun(after)
                 check(await go_on(supervisor, given), folder)
     assert nth > 9

@@ -30,7 +30,7 @@ import anyio, json, sys
 from calling import sleeper
 from supervisor import open_supervisor
 async def main(backend, store, call):
-    async with open_supervisor(store, unattended="approve") as supervisor:
+    async with open_supervisor(store, unattended="allow") as supervisor:
         await (await supervisor.start(sleeper, json.loads(call), session="s")).outcome()
         await anyio.sleep(1000)
 anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
@@ -81,7 +81,7 @@ async def test_a_job_begins_and_the_call_returns(call):
     """With its id, its pid and the path of its log; the job is still at work."""
     store = MemoryStore()
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             await supervisor.start(sleeper, call, session="s")
             while not events(store, "s", e.ToolCallFinished):
                 await anyio.sleep(0.01)
@@ -144,7 +144,7 @@ async def test_jobs_that_ignore_their_end_are_ended_together(call, tmp_path):
     store = SqliteStore(tmp_path / "state.db")
     call = {name: value for name, value in call.items() if name != "command"}
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             await (await supervisor.start(stubborn, call, session="s")).outcome()
     assert [event.how for event in reading(store.path, lambda s: events(s, "s", e.JobEnded))] == ["ended"] * 12
 
@@ -206,7 +206,7 @@ async def test_a_job_that_is_cancelled_natively_as_it_is_committed_is_told_of(ca
 
     store = Cancelling()
     with anyio.fail_after(120):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             await (await supervisor.start(impatient, session="s")).result()
             assert [event.job for event in await told(store)] == [events(store, "s", e.JobStarted)[0].job]
 
@@ -237,7 +237,7 @@ async def reading_a_log(ctx: Context, given: tuple[dict[str, Any], list[tuple[in
 async def read_log_of(call, *places):
     store = MemoryStore()
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             run = await supervisor.start(reading_a_log, (call, list(places)), session="s")
             pieces = await run.result()
             return pieces, Path(events(store, "s", e.JobStarted)[0].log).stat()
@@ -299,7 +299,7 @@ async def test_a_session_lists_reads_and_ends_its_jobs(call):
     """Without asking anybody: it was allowed to begin them. Nobody else's job has a name for it."""
     store = MemoryStore()
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             run = await supervisor.start(looking_after, call, session="s")
             assert await run.result() == ["running", "running", "ended", "ended", "error"]
             (ended,) = await told(store)
@@ -314,7 +314,7 @@ async def test_a_job_survives_a_crash_and_is_taken_up_again(anyio_backend_name, 
     assert process_state(began.process) not in ("Z", None)
     store = SqliteStore(path)
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             await supervisor.resume("s")
             await anyio.sleep(0.5)
             assert events(store, "s", e.JobEnded) == []
@@ -334,7 +334,7 @@ async def test_an_end_that_nobody_saw_is_told_at_the_next_start(anyio_backend_na
         while find(began.guard) is not None and process_state(began.guard) != "Z":
             await anyio.sleep(0.02)
         store = SqliteStore(path)
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             await supervisor.resume("s")
             assert [(event.how, event.exit_code) for event in await told(store)] == [("exited", 7)]
             await supervisor.cancel("s")
@@ -352,7 +352,7 @@ async def test_a_job_that_is_gone_without_a_word_is_lost_once(anyio_backend_name
         for _ in range(2):
             store = SqliteStore(path)
             with anyio.CancelScope() as leaving:
-                async with open_supervisor(store, unattended="approve") as supervisor:
+                async with open_supervisor(store, unattended="allow") as supervisor:
                     await supervisor.resume("s")
                     assert [event.how for event in await told(store)] == ["lost"]
                     leaving.cancel()
@@ -397,7 +397,7 @@ async def test_a_job_survives_the_turn_that_began_it(call):
     """The next turn of the conversation finds it running; leaving the supervisor ends it."""
     store = MemoryStore()
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             run = await supervisor.start(talking, call["cwd"], session="s")
             assert await run.result() == "ok"
             await supervisor.send("s", "go on")

@@ -153,7 +153,7 @@ async def test_a_cancel_during_the_start_leaves_one_result(marker, tmp_path, mil
     store = MemoryStore()
     call = {"command": "echo hi; sleep 1000", "env": {"MARKER": marker}, "cwd": str(tmp_path)}
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             run = await supervisor.start(caller, call, session="s")
             await anyio.sleep(milliseconds / 1000)
             await run.cancel("enough")
@@ -174,7 +174,7 @@ async def test_a_cancelled_call_keeps_its_output(marker):
     """The journal gets `interrupted` with what there was, the caller the cancellation."""
     store = MemoryStore()
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             call = {"command": "echo partial; sleep 1000", "env": {"MARKER": marker}}
             await supervisor.start(caller, call, session="s")
             await supervisor.hub.news(sign_key("s")).wait()
@@ -192,7 +192,7 @@ async def test_output_is_a_sign_of_life_that_moves_no_deadline(marker):
             await supervisor.hub.news(sign_key("s")).wait()
             heard.append(supervisor.hub.signs["s"])
 
-    opened = open_supervisor(MemoryStore(), unattended="approve")
+    opened = open_supervisor(MemoryStore(), unattended="allow")
     with anyio.fail_after(60):
         async with opened as supervisor, anyio.create_task_group() as group:
             group.start_soon(listen, supervisor)
@@ -215,7 +215,7 @@ async def test_a_calls_own_deadline_goes_before_its_agents(own, expected):
     """And its agent's before the tool's; a person is shown the one that will hold."""
     store = MemoryStore()
     with anyio.fail_after(60):
-        async with open_supervisor(store, unattended="approve") as supervisor:
+        async with open_supervisor(store, unattended="allow") as supervisor:
             run = await supervisor.start(hurried, own)
             assert await run.result() == expected
             assert store.find_approvals(pending=False)[0].arguments["timeout"] == expected[0]
