@@ -35,10 +35,7 @@ _COMMANDS = {
     "approve": ("deciding", "Say yes to one call: it runs once, or is asked no more."),
     "deny": ("deciding", "Say no to one call: nothing runs, and the agent is told so."),
     "answer": ("deciding", "Answer a question that an agent asks."),
-    "rules": ("rules", "List what is allowed and forbidden beforehand, and by whom."),
-    "allow": ("rules", "Allow calls of a tool from now on, without asking."),
-    "forbid": ("rules", "Forbid calls of a tool from now on, whoever allows them."),
-    "revoke": ("rules", "Take a rule back."),
+    "rules": ("rules", "List the standing rules; `rules allow`, `ask`, `deny` and `revoke` change them."),
     "send": ("messages", "Say something to a session: it is received, kept, or begins a turn."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
     "sessions": ("reading", "List sessions and how they are."),
@@ -65,7 +62,7 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
-        function = "import_" if name == "import" else name.replace("-", "_")
+        function = {"import": "import_", "rules": "commands"}.get(name, name.replace("-", "_"))
         app.command(f"supervisor.cli.{module}:{function}", name=name, help=line, sort_key=place)
     repair.register(app)
     return app

@@ -186,7 +186,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
         if verdict.rule is not None:
             here = where(found.root_session if found.scope == "session" else None)
             say(f"Asked no more {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
-            say(f"To take it back: supervisor revoke {verdict.rule}{place.option}")
+            say(f"To take it back: supervisor rules revoke {verdict.rule}{place.option}")
     is_counted = verdict.kind in ("accepted", "already", "recorded")
     if is_counted and not verdict.running:
         answers.say_kept(found.root_session, place.option)

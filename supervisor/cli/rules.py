@@ -1,4 +1,4 @@
-"""Standing decisions: rules, allow, forbid, revoke. They hold in every process that works on the store (A7).
+"""Standing decisions: rules, and rules allow, ask, deny, revoke. They hold in every process on the store (A7).
 
 Changing rules is a person's, like deciding: from inside a supervised call it is refused (A4). Listing them is not.
 """
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from supervisor.channels.cards import ago, at
 from supervisor.channels.granting import where
@@ -45,9 +45,9 @@ def rules(*, store: StoreOption = None, json: JsonOption = False) -> int:
         answers.print_json([answers.rule_document(rule) for rule in found])
     elif found:
         _print_rules(found)
-        say(f"\nDeny beats ask beats allow. To take one back: supervisor revoke ID{place.option}")
+        say(f"\nDeny beats ask beats allow. To take one back: supervisor rules revoke ID{place.option}")
     else:
-        say(f"No rules stand in {place.path}. To allow beforehand: supervisor allow TOOL PATTERN{place.option}")
+        say(f"No rules stand in {place.path}. To allow beforehand: supervisor rules allow TOOL PATTERN{place.option}")
     return Exit.DONE
 
 
@@ -78,7 +78,7 @@ def allow(
     return _add(rule, by, find_store(store), as_json=json)
 
 
-def forbid(
+def ask(
     tool: str,
     pattern: str | None = None,
     /,
@@ -88,7 +88,7 @@ def forbid(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Forbid calls of a tool from now on, whoever allows or approves them.
+    """Ask a person for calls of a tool from now on, whatever allows them.
 
     Parameters
     ----------
@@ -97,6 +97,29 @@ def forbid(
     pattern
         What it covers; without one every call. For the shell the first words of a command, in any folder. For other
         tools a JSON object of some arguments.
+    """
+    rule = core.make_rule("ask", tool, pattern, "command line", session)
+    return _add(rule, by, find_store(store), as_json=json)
+
+
+def deny(
+    tool: str,
+    pattern: str | None = None,
+    /,
+    *,
+    session: SessionOption = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Deny calls of a tool from now on, whatever allows them and whoever approves them.
+
+    Parameters
+    ----------
+    tool
+        The tool's name.
+    pattern
+        What it covers, as for `rules ask`.
     """
     rule = core.make_rule("deny", tool, pattern, "command line", session)
     return _add(rule, by, find_store(store), as_json=json)
@@ -138,7 +161,7 @@ def _add(rule: Rule, by: str | None, place: Place, *, as_json: bool) -> int:
         answers.print_json(answers.rule_document(added))
     else:
         print(f"{added.id}: {_sentence(added)}")
-        say(f"To take it back: supervisor revoke {added.id}{place.option}")
+        say(f"To take it back: supervisor rules revoke {added.id}{place.option}")
     return Exit.DONE
 
 
@@ -195,3 +218,8 @@ def _print_rules(found: list[Rule]) -> None:
         out_of = f", deciding {rule.approval}" if rule.approval else ""
         text.append(f"  by {visible(rule.by or '?')}{since}, {visible(rule.origin)}{out_of}", style="dim")
         console.print(text)
+
+
+commands = App(name="rules", default_command=rules)
+for command in (allow, ask, deny, revoke):
+    commands.command(command)

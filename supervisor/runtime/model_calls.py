@@ -193,7 +193,7 @@ class AgentCall(Call):
         return record.started.child if record is not None and record.started is not None else None
 
     def check_rules(self, view: View, state: SessionState) -> None:
-        """Only until the sub-agent has begun: then it is too late to forbid it."""
+        """Only until the sub-agent has begun: then it is too late to deny it."""
         if self._child is None:
             super().check_rules(view, state)
 

@@ -50,7 +50,7 @@ _ANSWERS: dict[Policy, Decision] = {
     "deny": Deny(
         by="--unattended deny",
         reason="this run was started with --unattended deny: nobody is asked; a person allows beforehand with "
-        "supervisor allow TOOL PATTERN",
+        "supervisor rules allow TOOL PATTERN",
     ),
 }
 _NOBODY = Deny(

@@ -1,4 +1,4 @@
-"""rules, allow, forbid, revoke, approve --scope: standing decisions, and never a call's own (A7, A4)."""
+"""rules, rules allow, ask, deny, revoke, and approve --scope: standing decisions, and never a call's own (A7, A4)."""
 
 from pathlib import Path
 
@@ -18,35 +18,35 @@ def run(supervisor, *names, session="s"):
 
 def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervisor):
     """A6, A7: in a store that is not there yet, too; the list says who, when, and where it comes from."""
-    added = supervisor("allow", "note", '{"name": "it", "count": 1}', "--by", "ana", "--json").json
+    added = supervisor("rules", "allow", "note", '{"name": "it", "count": 1}', "--by", "ana", "--json").json
     assert run(supervisor, "it") == ["noted it 1"]
     (rule,) = supervisor("rules", "--json").json
     assert rule == added
     assert (rule["kind"], rule["tool"], rule["pattern"], rule["session"]) == ("allow", "note", IT, None)
     assert (rule["by"], rule["origin"], rule["approval"]) == ("ana", "command line", None)
     assert rule["added_at"].endswith("Z")
-    assert supervisor("revoke", rule["id"][:-1] + "!").code == 5
-    assert supervisor("revoke", rule["id"], "--json").json == rule
+    assert supervisor("rules", "revoke", rule["id"][:-1] + "!").code == 5
+    assert supervisor("rules", "revoke", rule["id"], "--json").json == rule
     assert supervisor("rules", "--json").json == []
-    assert supervisor("revoke", rule["id"]).code == 5
+    assert supervisor("rules", "revoke", rule["id"]).code == 5
     assert run(supervisor, "it", session="t") is None
 
 
 def test_a_prefix_that_nobody_has_reviewed_is_allowed_by_a_flag(supervisor):
     """M8: and who lists the rules sees that it was; a reviewed one needs none, one that runs anything has none."""
-    assert supervisor("allow", "shell", "frob show *").code == 2
-    assert supervisor("allow", "shell", "python x.py *", "--unreviewed").code == 2
-    assert supervisor("allow", "shell", "git status *", "--unreviewed").code == 0
-    assert supervisor("allow", "shell", "frob show *", "--unreviewed").code == 0
+    assert supervisor("rules", "allow", "shell", "frob show *").code == 2
+    assert supervisor("rules", "allow", "shell", "python x.py *", "--unreviewed").code == 2
+    assert supervisor("rules", "allow", "shell", "git status *", "--unreviewed").code == 0
+    assert supervisor("rules", "allow", "shell", "frob show *", "--unreviewed").code == 0
     found = {rule["pattern"]: rule["unreviewed"] for rule in supervisor("rules", "--json").json}
     assert found == {"git status *": False, "frob show *": True}
     assert "unreviewed" in supervisor("rules").out
 
 
-def test_what_is_forbidden_is_not_run_although_somebody_approves_it(supervisor):
+def test_what_is_denied_beforehand_is_not_run_although_a_person_approves_it(supervisor):
     """A9: deny beats everything, also when it comes after the question."""
     (approval,) = supervisor.ask("it")
-    assert supervisor("forbid", "note", '{"name": "it"}').code == 0
+    assert supervisor("rules", "deny", "note", '{"name": "it"}').code == 0
     assert supervisor("approve", approval).code == 0
     assert "denied" in supervisor("resume", "asking", "--json").json["outcome"]["value"][0]
 
@@ -78,28 +78,28 @@ def test_a_rule_may_be_for_one_sessions_tree(supervisor):
     """A7: named by its root or by a sub-agent's session; an unknown one is said to be unknown."""
     supervisor.ask("first")
     child = supervisor("sessions", "--json").json[1]["id"]
-    assert supervisor("allow", "note", IT, "--session", "nosuch").code == 5
-    rule = supervisor("forbid", "note", "--session", child, "--json").json
+    assert supervisor("rules", "allow", "note", IT, "--session", "nosuch").code == 5
+    rule = supervisor("rules", "deny", "note", "--session", child, "--json").json
     assert (rule["kind"], rule["session"], rule["pattern"]) == ("deny", "asking", None)
 
 
-@pytest.mark.parametrize("command", [["allow", "note", IT], ["forbid", "note"], ["revoke", "ID"]])
+@pytest.mark.parametrize("command", [["allow", "note", IT], ["ask", "note"], ["deny", "note"], ["revoke", "ID"]])
 def test_rules_are_not_changed_from_inside_a_supervised_call(supervisor, command):
     """A4: by the marker in the environment; reading them is nobody's decision."""
-    rule = supervisor("allow", "note", IT, "--json").json
+    rule = supervisor("rules", "allow", "note", IT, "--json").json
     arguments = [rule["id"] if word == "ID" else word for word in command]
-    assert supervisor(*arguments, **{CALL_MARKER: "call:shell:0#1"}).code == 6
+    assert supervisor("rules", *arguments, **{CALL_MARKER: "call:shell:0#1"}).code == 6
     assert supervisor("rules", "--json", **{CALL_MARKER: "call:shell:0#1"}).json == [rule]
 
 
 def test_what_is_refused_inside_a_call_makes_no_store(supervisor):
     """A4: it is refused before anything is opened."""
-    assert supervisor("allow", "note", IT, **{CALL_MARKER: "call:shell:0#1"}).code == 6
+    assert supervisor("rules", "allow", "note", IT, **{CALL_MARKER: "call:shell:0#1"}).code == 6
     assert not supervisor.store.exists()
 
 
 def test_rules_are_not_changed_from_below_an_owner_of_the_store(supervisor):
     """A4: even with its marker washed off, a call cannot allow itself anything."""
-    answer = supervisor("run", f"{AGENTS}:cheating", '["allow", "note", "{}"]', "--json")
+    answer = supervisor("run", f"{AGENTS}:cheating", '["rules", "allow", "note", "{}"]', "--json")
     assert answer.json["outcome"]["value"] == 6
     assert supervisor("rules", "--json").json == []
