@@ -205,7 +205,7 @@ class Journal:
 
     def look(self) -> View:
         """Return a view of what is live now, to be read at once, as a plan would read it."""
-        return View(self)
+        return View(self.store, self.states, self.notes, self.position)
 
     def keep(self, session: str) -> None:
         """Hold a session's state in memory for good. Raises StoreUnreadable."""
@@ -313,15 +313,15 @@ class Journal:
     def _transaction(self, batch: _Batch) -> Iterator[View]:
         """Let the caller write and commit, whichever of it the store refuses, then make it live and known."""
         self._is_committing = True
-        view = View(self)
+        view = self.look()
         error: StoreError | None = None
         try:
             yield view
         except StoreRefused as refusal:
-            error, view = self._take_back(refusal), View(self)
+            error, view = self._take_back(refusal), self.look()
         except StoreError as death:
             self._perish(death)
-            error, view = self.death, View(self)
+            error, view = self.death, self.look()
         except BaseException as broken:
             self._perish(broken)
             batch.finish(self.death)
@@ -335,6 +335,7 @@ class Journal:
         if self.store.generation != self._generation:
             self._take_foreign(is_locked=True)
             self._generation = self.store.generation
+            view.position = self.position
         for slot in batch.slots:
             self._run_plan(view, slot)
         self.store.write(view.rows)

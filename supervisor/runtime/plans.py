@@ -6,17 +6,13 @@ Rules
 - What a plan returns is checked here, so that whatever is wrong with it fails its caller alone.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from supervisor.abc import Store
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
 from supervisor.core.events import AnyEvent, encode_event
 from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.session import SessionState, replay
-
-if TYPE_CHECKING:
-    from supervisor.runtime.journal import Journal
 
 Entry = tuple[str, AnyEvent]
 Plan = Callable[["View"], Iterable[Entry]]
@@ -25,8 +21,19 @@ Plan = Callable[["View"], Iterable[Entry]]
 class View:
     """What a plan sees: every session as it is on disk, and as the plans before it in this batch leave it."""
 
-    def __init__(self, journal: "Journal") -> None:
-        self._journal = journal
+    def __init__(
+        self,
+        store: Store,
+        states: Mapping[str, SessionState],
+        notes: Mapping[str, Sequence[AnyEvent]],
+        position: int,
+    ) -> None:
+        """`states`: sessions in memory, as they are on disk and with their `notes`, which are not written yet.
+        `position`: that of the last entry on disk."""
+        self.store = store
+        self._states = states
+        self._notes = notes
+        self.position = position
         self.drafts: dict[str, SessionState] = {}
         self.rows: list[JournalEntry] = []
         self.noted: dict[str, int] = {}
@@ -35,12 +42,8 @@ class View:
         self._absent: set[str] = set()
         """Sessions that were looked for and do not exist: a session that begins would be looked for again and again."""
 
-    @property
-    def store(self) -> Store:
-        return self._journal.store
-
     def find_session(self, session: str) -> SessionState | None:
-        state = self.drafts.get(session) or self._journal.states.get(session)
+        state = self.drafts.get(session) or self._states.get(session)
         if state is None and session not in self._absent:
             if rows := self.store.journal(session):
                 state = self.drafts[session] = replay(session, [row.event for row in rows])
@@ -80,7 +83,7 @@ class View:
         if (reason := self.store.unreadable.get(session)) is not None:
             raise StoreUnreadable(reason)
         draft = self._draft(session)
-        if session not in self.noted and (notes := self._journal.notes.get(session)):
+        if session not in self.noted and (notes := self._notes.get(session)):
             self.noted[session] = len(notes)
             for note in notes:
                 self._add(session, note, encode_event(note))
@@ -104,10 +107,10 @@ class View:
 
     def _draft(self, session: str) -> SessionState:
         if (draft := self.drafts.get(session)) is None:
-            live = self._journal.states.get(session)
+            live = self._states.get(session)
             draft = live.draft() if live is not None else (self.find_session(session) or SessionState(id=session))
             self.drafts[session] = draft
         return draft
 
     def _add(self, session: str, event: AnyEvent, body: bytes) -> None:
-        self.rows.append(EncodedRow(self._journal.position + len(self.rows) + 1, session, event, body))
+        self.rows.append(EncodedRow(self.position + len(self.rows) + 1, session, event, body))
