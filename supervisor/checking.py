@@ -40,7 +40,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     session: str
     path: tuple[str, ...]
-    verdict: Literal["follows", "blocked", "undecided"]
+    kind: Literal["follows", "blocked", "undecided"]
     block: Block | None = None
 
 
@@ -115,6 +115,6 @@ def _copy(rows: list[JournalEntry]) -> MemoryStore:
 def _checked(state: SessionState, found: Mapping[str, Block | None]) -> Checked:
     session, path = state.id, state.facts.path
     if session not in found:
-        return Checked(session=session, path=path, verdict="undecided")
+        return Checked(session=session, path=path, kind="undecided")
     block = found[session]
-    return Checked(session=session, path=path, verdict="follows" if block is None else "blocked", block=block)
+    return Checked(session=session, path=path, kind="follows" if block is None else "blocked", block=block)

@@ -157,11 +157,11 @@ class Answering:
             if why is not None:  # whatever supervisor is behind the channel (A4)
                 await supervisor.refuse_decision(who.approval.id, who.name, why, self._channel)
                 raise InvalidInput(why)
-            verdict = await supervisor.decide(who.approval.id, decision, channel=self._channel)
+            result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
         except (InvalidInput, NotEntitled) as error:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
-        is_stale = verdict.kind not in ("accepted", "recorded")
-        return Result(f"{who.approval.id}: {told(verdict, now)}", is_stale=is_stale)
+        is_stale = result.kind not in ("accepted", "recorded")
+        return Result(f"{who.approval.id}: {told(result, now)}", is_stale=is_stale)
 
     async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:
         """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it (R3)."""

@@ -337,10 +337,10 @@ def _standing(approval: Approval) -> str:
 def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
     """Say to a person what became of the word that they just said; nothing for what was sent (A12)."""
     lines: list[str] = []
-    for approval, verdict in zip(heard.approvals, heard.results, strict=False):
+    for approval, result in zip(heard.approvals, heard.results, strict=False):
         if heard.kind == "decided":
-            lines.append(f"{told(verdict, now)}: {summary(approval)} [{approval.id}]")
-    lines += [f"{told(verdict, now)} [{verdict.approval}]" for verdict in heard.results if verdict.kind == "unknown"]
+            lines.append(f"{told(result, now)}: {summary(approval)} [{approval.id}]")
+    lines += [f"{told(result, now)} [{result.approval}]" for result in heard.results if result.kind == "unknown"]
     if heard.kind == "decided":
         for rule in heard.rules:
             lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.session)} [{rule.id}]")
@@ -362,21 +362,21 @@ def is_open_question(approval: Approval) -> bool:
     return approval.kind == "question" and not is_yes_or_no(approval.schema)
 
 
-def told(verdict: DecisionResult, now: datetime) -> str:
+def told(result: DecisionResult, now: datetime) -> str:
     """Say to a person what became of the decision that they just made (A3)."""
-    by = f" by {visible(verdict.by)}" if verdict.by else ""
-    when = f" at {at(verdict.decided_at, now)}" if verdict.decided_at else ""
-    match verdict.kind:
+    by = f" by {visible(result.by)}" if result.by else ""
+    when = f" at {at(result.decided_at, now)}" if result.decided_at else ""
+    match result.kind:
         case "accepted" | "recorded":
-            rule = f"; rule {verdict.rule} holds from now on" if verdict.rule else ""
-            waits = "; the session is blocked, and acts on it when its code can follow" if verdict.blocked else ""
-            return f"{verdict.status or 'decided'}{by}{rule}{waits}"
+            rule = f"; rule {result.rule} holds from now on" if result.rule else ""
+            waits = "; the session is blocked, and acts on it when its code can follow" if result.blocked else ""
+            return f"{result.status or 'decided'}{by}{rule}{waits}"
         case "already":
-            return f"already {verdict.status}{by}{when}; nothing changes"
+            return f"already {result.status}{by}{when}; nothing changes"
         case "conflict":
-            return f"not counted: it was {verdict.status}{by}{when}; the first decision stands"
+            return f"not counted: it was {result.status}{by}{when}; the first decision stands"
         case "closed":
-            became = {"withdrawn": "was withdrawn", "expired": "has expired"}.get(verdict.status or "", "is gone")
+            became = {"withdrawn": "was withdrawn", "expired": "has expired"}.get(result.status or "", "is gone")
             return f"not counted: it {became}{when}, and nothing waits for it any more"
         case _:
             return "not counted: there is no such approval here"

@@ -56,14 +56,14 @@ def check_replay(
         answers.print_json(found)
     else:
         for each in found:
-            print(f"{each.verdict:<9}  {visible(each.path[-1])} [{each.session}]")
+            print(f"{each.kind:<9}  {visible(each.path[-1])} [{each.session}]")
             for line in told_block(each.block) if each.block is not None else ():
                 print(line)
-    verdicts = {each.verdict for each in found}
-    say(f"{len(found)} open sessions" + (", all follow" if verdicts <= {"follows"} else ""))
-    if "blocked" in verdicts:
+    kinds = {each.kind for each in found}
+    say(f"{len(found)} open sessions" + (", all follow" if kinds <= {"follows"} else ""))
+    if "blocked" in kinds:
         return Exit.BLOCKED
-    return Exit.WAITING if "undecided" in verdicts else Exit.DONE
+    return Exit.WAITING if "undecided" in kinds else Exit.DONE
 
 
 def _read(path: Path) -> "list[JournalEntry]":

@@ -103,7 +103,7 @@ def answer(
     """
 
     def decision(name: str, found: Approval) -> Decision:
-        return Answer(read_answer(found, value) if found.kind == "question" else value, name)
+        return Answer(value=read_answer(found, value) if found.kind == "question" else value, by=name)
 
     return _decide(approval, decision, by, find_store(store), as_json=json)
 
@@ -175,22 +175,21 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
             found = supervisor.store.get_approval(approval)
             if found is None:
                 raise _unknown(supervisor, approval)
-            verdict = await supervisor.decide(approval, decision(name, found), channel="command line")
-            return verdict, supervisor.get_approval(approval)
+            result = await supervisor.decide(approval, decision(name, found), channel="command line")
+            return result, supervisor.get_approval(approval)
 
-    verdict, found = anyio.run(decide)
+    result, found = anyio.run(decide)
     if as_json:
-        answers.print_json(answers.decision_document(verdict))
+        answers.print_json(answers.decision_document(result))
     else:
-        print(f"{told(verdict, datetime.now().astimezone())} [{approval}]")
-        if verdict.rule is not None:
+        print(f"{told(result, datetime.now().astimezone())} [{approval}]")
+        if result.rule is not None:
             here = where(found.root_session if found.scope == "session" else None)
             say(f"Asked no more {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
-            say(f"To take it back: supervisor rules revoke {verdict.rule}{place.option}")
-    is_counted = verdict.kind in ("accepted", "already", "recorded")
-    if is_counted and not verdict.running:
+            say(f"To take it back: supervisor rules revoke {result.rule}{place.option}")
+    if result.is_accepted and not result.running:
         answers.say_kept(found.root_session, place.option)
-    return Exit.DONE if is_counted else Exit.CONFLICT
+    return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 
 def _unknown(supervisor: "LocalSupervisor", approval: str) -> NotFound:

@@ -69,19 +69,18 @@ def send(
         _report(receipt, view, place)
     else:
         print("\n".join(heard_lines(heard, datetime.now().astimezone())))
-        if any(not verdict.running and verdict.kind != "unknown" for verdict in heard.results):
+        if any(not result.running and result.kind != "unknown" for result in heard.results):
             answers.say_kept(view.root, place.option)
     return _exit_of(heard)
 
 
 def _exit_of(heard: ChatResult) -> Exit:
     """Return what a script wants to know: done, or what stands in the way."""
-    kinds = {verdict.kind for verdict in heard.results}
-    if "unknown" in kinds:
+    if any(result.kind == "unknown" for result in heard.results):
         return Exit.NOT_FOUND
     if heard.kind == "listed":
         return Exit.WAITING
-    return Exit.CONFLICT if kinds - {"accepted", "already", "recorded"} else Exit.DONE
+    return Exit.DONE if all(result.is_accepted for result in heard.results) else Exit.CONFLICT
 
 
 async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[ChatResult, SessionView]":

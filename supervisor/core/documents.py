@@ -37,8 +37,8 @@ def outcome_document(view: SessionView) -> dict[str, Any] | None:
     return {key: view.outcome.get(key) for key in ("kind", "value", "cause")}
 
 
-def decision_document(verdict: DecisionResult) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(verdict)
+def decision_document(result: DecisionResult) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(result)
     return document
 
 

@@ -51,7 +51,7 @@ class Deny(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a question: one of its choices, a value that fits its schema, or text."""
 
     value: Any
@@ -75,6 +75,11 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether somebody runs the tree now. If not, a decision that counts is kept until somebody does."""
     blocked: bool = False
     """Today's code cannot follow the session that asked (R1): the decision counts, and is acted upon when code can."""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the decision counts: it was the first, says what stands already, or was recorded to be acted upon."""
+        return self.kind in ("accepted", "already", "recorded")
 
 
 class Option(msgspec.Struct, frozen=True, gc=False):

@@ -1,7 +1,7 @@
 """Decisions: one person's answer to one approval, counted once, and the rule that it makes, in one append (A1, A3).
 
 Rules
-- The first decision wins; who says the same again (verdict, scope, pattern, arguments) is told that it is so already.
+- The first decision wins; who says the same again (decision, scope, pattern, arguments) is told that it is so already.
   Whoever gives a secret again is told that it is another decision: "the same" would be an answer to a guess.
 - What is decided is held against what was offered and asked before anything is written (A5, A8).
 - An edit in which the mask stands keeps the value that is behind it, which the approver need not know.

@@ -87,8 +87,8 @@ async def _decide(
     decision = _decision(word, found, by)
     if decision is None:
         return ChatResult(kind="listed", approvals=waiting or (found,))
-    verdict = await supervisor.decide(found.id, decision, channel=where)
-    return ChatResult(kind="decided", approvals=(found,), results=(verdict,))
+    result = await supervisor.decide(found.id, decision, channel=where)
+    return ChatResult(kind="decided", approvals=(found,), results=(result,))
 
 
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
@@ -96,7 +96,7 @@ def _decision(word: Word, found: Approval, by: str) -> Decision | None:
     if found.kind == "call":
         return Approve(by=by) if word.is_yes else Deny(by=by)
     if is_yes_or_no(found.schema) and word.said in ("yes", "no"):
-        return Answer(word.is_yes, by)
+        return Answer(value=word.is_yes, by=by)
     return None
 
 
@@ -114,16 +114,15 @@ async def _approve_all(
     calls = tuple(each for each in waiting if each.kind == "call" and seen.has(supervisor, each, whole=True))
     if waiting and not calls:
         return ChatResult(kind="listed", approvals=waiting)
-    verdicts = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]
-    counted = [verdict.kind in ("accepted", "already", "recorded") for verdict in verdicts]
-    tools = dict.fromkeys(each.tool for each, is_counted in zip(calls, counted, strict=True) if is_counted)
+    results = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]
+    tools = dict.fromkeys(each.tool for each, result in zip(calls, results, strict=True) if result.is_accepted)
     rules: list[Rule] = []
     if may_allow:
         rules = [await supervisor.add_rule(make_rule("allow", tool, None, "decision", root), by) for tool in tools]
     return ChatResult(
         kind="decided",
         approvals=calls,
-        results=tuple(verdicts),
+        results=tuple(results),
         rules=tuple(rules),
         not_shown=tuple(each for each in waiting if each.kind == "call" and each not in calls),
         may_not_allow=may_allow is False and bool(tools),

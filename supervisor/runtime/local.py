@@ -213,12 +213,12 @@ class LocalSupervisor(Supervisor):
             if why is not None:
                 await self.refuse_decision(approval, decision.by, why, channel)
                 raise NotEntitled(why)
-        verdict = await decide(self._runner, approval, decision, channel)
-        if not verdict.running and verdict.kind in ("accepted", "already"):
+        result = await decide(self._runner, approval, decision, channel)
+        if not result.running and result.kind in ("accepted", "already"):
             root = self.get_row(self.get_approval(approval).session).root
-            verdict = msgspec.structs.replace(verdict, running=await self._take_up_declared(root))
-        self.decided[verdict.kind] += 1
-        return verdict
+            result = msgspec.structs.replace(result, running=await self._take_up_declared(root))
+        self.decided[result.kind] += 1
+        return result
 
     async def _take_up_declared(self, root: str) -> bool:
         """Run a tree that nobody runs, if this program has declared its agent (R2); return whether somebody runs it

@@ -38,7 +38,7 @@ def test_a_choice_has_its_key_once_it_could_be_read(changes, key, value):
     """Number keys choose, y and n say yes and no; what was shown only just now, or in part, is not answered."""
     desk = make_desk(make_question(id="q", **changes))
     assert desk.press([key], 0.1) is None
-    assert desk.press([key], 1.0) == Decide("q", Answer(value, "ana"))
+    assert desk.press([key], 1.0) == Decide("q", Answer(value=value, by="ana"))
     desk.whole.clear()
     assert desk.press([key], 2.0) is None
 
@@ -50,12 +50,12 @@ def test_an_answer_is_typed_and_what_is_none_is_kept_as_a_draft():
     assert desk.press([*"seven", "enter"], 1.0) is None
     desk.press(["a"], 1.0)
     assert desk.line.text == "seven"
-    assert desk.press(["ctrl-u", "7", "enter"], 1.0) == Decide("q", Answer(7, "ana"))
+    assert desk.press(["ctrl-u", "7", "enter"], 1.0) == Decide("q", Answer(value=7, by="ana"))
     free = make_desk(make_question(id="f"))
     free.press(["a"], 1.0)
     assert free.press(["enter"], 1.0) is None
     free.press(["a"], 1.0)
-    assert free.press([*"a b", "enter"], 1.0) == Decide("f", Answer("a b", "ana"))
+    assert free.press([*"a b", "enter"], 1.0) == Decide("f", Answer(value="a b", by="ana"))
 
 
 def test_nothing_approves_or_edits_a_question_and_it_may_be_declined():

@@ -25,7 +25,7 @@ def test_a_change_is_checked_before_it_is_deployed(supervisor):
     answer = supervisor("check-replay", str(new), "--json")
     assert answer.code == 7, answer
     (found,) = answer.json
-    assert (found["verdict"], found["block"]["entry"]) == ("blocked", 4)
+    assert (found["kind"], found["block"]["entry"]) == ("blocked", 4)
     assert found["block"]["where"].startswith(f"{new}:")
     export = supervisor.folder / "s.jsonl"
     assert supervisor("export", "s", "--output", str(export)).code == 0

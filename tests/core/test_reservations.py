@@ -60,7 +60,7 @@ def test_to_whom_it_was_escalated_decides_what_was_asked_and_nothing_else():
 
 def test_a_decision_that_changes_nothing_is_held_against_what_was_asked():
     """A denial, and an answer, have no arguments of their own."""
-    for decision in (None, Deny(by="ana"), Answer("yes", by="ana"), Approve(by="ana")):
+    for decision in (None, Deny(by="ana"), Answer(value="yes", by="ana"), Approve(by="ana")):
         assert PEOPLE.why_not_decide("ana", asked(STAGING), decision) is None
         assert PEOPLE.why_not_decide("ana", asked(PRODUCTION), decision) is not None
 

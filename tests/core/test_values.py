@@ -3,7 +3,7 @@
 import pytest
 
 from supervisor.core.errors import InvalidInput, RunAbandoned, RunCancelled, RunError, RunFailed, RunStalled
-from supervisor.core.values import Approve, Deny, Outcome, ToolResult, check_identity, result_of
+from supervisor.core.values import Answer, Approve, DecisionResult, Deny, Outcome, ToolResult, check_identity, result_of
 
 
 @pytest.mark.parametrize("returned", ["done", 0, None, [], False])
@@ -52,3 +52,26 @@ def test_a_decision_is_a_value_that_names_its_maker_and_cannot_be_changed(decide
     with pytest.raises(TypeError):
         decide()
     assert Approve(by="ana") != Deny(by="ana")
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [
+        ("accepted", True),
+        ("already", True),
+        ("recorded", True),
+        ("conflict", False),
+        ("closed", False),
+        ("unknown", False),
+    ],
+)
+def test_a_decision_is_accepted_where_it_counts(kind, counts):
+    """A3: also where it says what stands already, or was only recorded."""
+    assert DecisionResult(kind=kind, approval="p").is_accepted == counts
+
+
+def test_an_answer_names_its_value_and_its_maker():
+    """The two cannot be mistaken for each other."""
+    with pytest.raises(TypeError):
+        Answer("production", "ana")
+    assert Answer(value="production", by="ana").by == "ana"

@@ -179,7 +179,7 @@ def answer_to(approval: Approval) -> Answer | Approve | Deny | None:
     if "never" in x:
         return None
     if approval.kind == "question":
-        return Answer("b" if approval.choices else "as you like", by="ana")
+        return Answer(value="b" if approval.choices else "as you like", by="ana")
     if x.endswith("no"):
         return Deny(by="ana", reason="not that one")
     return Approve(by="ana", arguments={"x": f"{x} (edited)"} if x.endswith("edit") else None)

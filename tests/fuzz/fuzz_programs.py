@@ -189,7 +189,7 @@ def answer_to(approval: Approval) -> Decision | None:
         return None
     dice = zlib.crc32(str(name).encode()) % 10
     if approval.kind == "question":
-        return Answer("b" if approval.choices else f"to {name}", by="ana")
+        return Answer(value="b" if approval.choices else f"to {name}", by="ana")
     if dice < 2:
         return Deny(by="ana", reason="no")
     if dice < 4:

@@ -68,7 +68,7 @@ async def test_unchanged_code_follows_and_nothing_runs():
     """Each open session of the tree is replayed; neither its steps nor its calls run, nobody is asked."""
     rows = await store_left()
     found = await checked(rows, release, child)
-    assert {name: each.verdict for name, each in found.items()} == {"release": "follows", "child": "follows"}
+    assert {name: each.kind for name, each in found.items()} == {"release": "follows", "child": "follows"}
 
 
 async def test_an_approved_call_is_not_run_by_a_check():
@@ -80,7 +80,7 @@ async def test_an_approved_call_is_not_run_by_a_check():
         decided = e.ApprovalDecided(at=row.event.at, decision="approve", by="ana", **about)
         rows.append(JournalEntry(rows[-1].position + 1, row.session, decided))
     found = await checked(rows, release, child)
-    assert {name: each.verdict for name, each in found.items()} == {"release": "follows", "child": "follows"}
+    assert {name: each.kind for name, each in found.items()} == {"release": "follows", "child": "follows"}
 
 
 async def test_changed_code_is_blocked_where_it_parts():
@@ -93,7 +93,7 @@ async def test_changed_code_is_blocked_where_it_parts():
         return target
 
     found = await checked(await store_left(), changed, child)
-    assert (found["release"].verdict, found["child"].verdict) == ("blocked", "follows")
+    assert (found["release"].kind, found["child"].kind) == ("blocked", "follows")
     assert found["release"].block.held == "step fetch"
     assert "inserted" in found["release"].block.cause
 
@@ -107,7 +107,7 @@ async def test_an_agent_that_is_not_there_blocks_and_one_that_takes_long_is_unde
         return target
 
     found = await checked(await store_left(), slow, seconds=5.0)
-    assert (found["release"].verdict, found["child"].verdict) == ("undecided", "blocked")
+    assert (found["release"].kind, found["child"].kind) == ("undecided", "blocked")
     assert found["child"].block.why == "agent"
 
 
@@ -115,7 +115,7 @@ async def test_an_export_is_replayed_as_its_store_would_be():
     """`supervisor export` writes what `read_export` reads; a line that is none is named."""
     lines = [msgspec.json.encode({"entry": 1, **event_document(row)}) for row in await store_left()]
     found = await checked(read_export(lines), release, child)
-    assert {each.verdict for each in found.values()} == {"follows"}
+    assert {each.kind for each in found.values()} == {"follows"}
     with pytest.raises(InvalidInput, match="line 2 "):
         read_export([lines[0], b'{"position": 1}'])
 

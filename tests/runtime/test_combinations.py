@@ -66,7 +66,7 @@ async def test_a_question_of_a_called_sub_agent_finds_its_parent_asleep_and_afte
             await anyio.sleep(DAY)
             assert supervisor._runner.attempts.live == {}
             assert (asked.root_session, asked.path) == ("s", ("thinks", "researcher"))
-            await supervisor.decide(asked.id, Answer("b", "ana"))
+            await supervisor.decide(asked.id, Answer(value="b", by="ana"))
             await anyio.sleep(1)
         assert await run.result() == "x: b y: b"
     for copy, _ in store.copies:
@@ -74,7 +74,7 @@ async def test_a_question_of_a_called_sub_agent_finds_its_parent_asleep_and_afte
         async with opened(copy, passivate_after=60) as supervisor:
             for again in await supervisor.resume():
                 async for asked in again.approvals():
-                    await supervisor.decide(asked.id, Answer("b", "ana"))
+                    await supervisor.decide(asked.id, Answer(value="b", by="ana"))
                 assert await again.result() == "x: b y: b"
         every = [approval.id for approval in copy.find_approvals(pending=False)]
         assert len(every) == len({*every}) == (2 if copy.find_sessions() else 0)
@@ -143,7 +143,7 @@ async def test_a_decision_in_the_instant_of_its_expiry_is_one_or_the_other(early
         run = await supervisor.start(hurries)
         asked = await asked_by(run)
         await anyio.sleep((asked.expires_at - asked.created_at).total_seconds() - early)
-        verdict = await supervisor.decide(asked.id, Answer("yes", "ana"))
+        verdict = await supervisor.decide(asked.id, Answer(value="yes", by="ana"))
         assert verdict.kind == ("accepted" if early == 1.0 else verdict.kind)
         assert await run.result() == {"accepted": "yes", "closed": "expired"}[verdict.kind]
         ends = [
@@ -204,5 +204,5 @@ async def test_who_approves_everything_beforehand_neither_widens_rules_nor_answe
         while (asked := await anext(reader)).kind == "call":
             pass
         assert effects == ["c"]
-        await supervisor.decide(asked.id, Answer("so", "ana"))
+        await supervisor.decide(asked.id, Answer(value="so", by="ana"))
         assert await run.result() == ["denied", "denied", "ok", "so"]

@@ -131,7 +131,7 @@ async def test_a_question_that_was_answered_keeps_its_answer_and_an_open_one_is_
     async with opened(store) as supervisor:
         run = await supervisor.start(asking, session="s")
         stream = run.approvals()
-        await supervisor.decide((await anext(stream)).id, Answer("b", by="ana"))
+        await supervisor.decide((await anext(stream)).id, Answer(value="b", by="ana"))
         asked = await anext(stream)
         finished = entry_of(store, "s", e.OperationFinished)
         await supervisor.fork("s", before=finished, new="open")

@@ -81,7 +81,7 @@ async def finish(supervisor, session: str) -> object:
         for approval in supervisor.find_approvals(root=session):
             if approval.arguments != {"target": "never"}:
                 is_question = approval.kind == "question"
-                await supervisor.decide(approval.id, Answer("b", by="ana") if is_question else Approve(by="ana"))
+                await supervisor.decide(approval.id, Answer(value="b", by="ana") if is_question else Approve(by="ana"))
         await anyio.sleep(1)
     view = supervisor.get_session(session)
     assert view.outcome is not None, view

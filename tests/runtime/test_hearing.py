@@ -220,7 +220,7 @@ async def test_yes_answers_a_question_of_yes_or_no_and_nothing_else_is_an_answer
         for word in ("yes", "approve all", "approve all for session"):
             heard = await supervisor.hear("s", word, "ana", EVER)
             assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [why.id])
-        await supervisor.decide(why.id, Answer("so", "ana"))
+        await supervisor.decide(why.id, Answer(value="so", by="ana"))
         assert await run.result() == "Truesobecause"
         assert (await supervisor.hear("s", "no", "ana", EVER)).sent.kind == "begun"
 

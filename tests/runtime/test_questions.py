@@ -94,7 +94,7 @@ async def test_an_answer_is_what_the_agent_is_given(asks, value, result):
         run = await supervisor.start(asks)
         question = await asked_by(run)
         assert (question.kind, question.tool, question.arguments, question.options) == ("question", "", None, ())
-        verdict = await supervisor.decide(question.id, Answer(value, by="ana"))
+        verdict = await supervisor.decide(question.id, Answer(value=value, by="ana"))
         assert (verdict.kind, verdict.status, verdict.by) == ("accepted", "answered", "ana")
         assert await run.result() == result
         (answered,) = supervisor.find_approvals(pending=False)
@@ -104,14 +104,14 @@ async def test_an_answer_is_what_the_agent_is_given(asks, value, result):
 @pytest.mark.parametrize(
     ("asks", "decision"),
     [
-        (chooses, Answer("elsewhere", "ana")),
-        (chooses, Answer(None, "ana")),
-        (plans, Answer({"region": 1}, "ana")),
-        (plans, Answer({"count": 1}, "ana")),
-        (plans, Answer("eu", "ana")),
-        (writes, Answer(7, "ana")),
-        (writes, Answer("\udcff", "ana")),
-        (writes, Answer("fine", " ")),
+        (chooses, Answer(value="elsewhere", by="ana")),
+        (chooses, Answer(value=None, by="ana")),
+        (plans, Answer(value={"region": 1}, by="ana")),
+        (plans, Answer(value={"count": 1}, by="ana")),
+        (plans, Answer(value="eu", by="ana")),
+        (writes, Answer(value=7, by="ana")),
+        (writes, Answer(value="\udcff", by="ana")),
+        (writes, Answer(value="fine", by=" ")),
         (writes, Approve(by="ana")),
     ],
 )
@@ -136,7 +136,7 @@ async def test_an_answer_to_a_call_decides_nothing():
     async with opened() as supervisor:
         run = await supervisor.start(deploys)
         with pytest.raises(InvalidInput):
-            await supervisor.decide((await asked_by(run)).id, Answer("yes", by="ana"))
+            await supervisor.decide((await asked_by(run)).id, Answer(value="yes", by="ana"))
         assert len(supervisor.find_approvals()) == 1
 
 
@@ -145,11 +145,16 @@ async def test_the_first_answer_wins_and_every_later_one_is_told():
     async with opened() as supervisor:
         run = await supervisor.start(chooses)
         question = (await asked_by(run)).id
-        decisions = [Answer("staging", "ana"), Answer("staging", "bob"), Answer("production", "bob"), Deny(by="bob")]
+        decisions = [
+            Answer(value="staging", by="ana"),
+            Answer(value="staging", by="bob"),
+            Answer(value="production", by="bob"),
+            Deny(by="bob"),
+        ]
         verdicts = [await supervisor.decide(question, decision) for decision in decisions]
         assert [verdict.kind for verdict in verdicts] == ["accepted", "already", "conflict", "conflict"]
         assert {verdict.by for verdict in verdicts} == {"ana"}
-        assert (await supervisor.decide("nosuch", Answer("x", "ana"))).kind == "unknown"
+        assert (await supervisor.decide("nosuch", Answer(value="x", by="ana"))).kind == "unknown"
 
 
 async def test_parallel_questions_are_independent_and_visible_at_the_root():
@@ -159,14 +164,14 @@ async def test_parallel_questions_are_independent_and_visible_at_the_root():
         reader = run.approvals()
         first, second = await anext(reader), await anext(reader)
         assert len(supervisor.get_session(run.session).pending_approvals) == 2
-        await supervisor.decide(second.id, Answer(second.question, "ana"))
+        await supervisor.decide(second.id, Answer(value=second.question, by="ana"))
         assert [each.id for each in supervisor.find_approvals()] == [first.id]
-        await supervisor.decide(first.id, Answer(first.question, "ana"))
+        await supervisor.decide(first.id, Answer(value=first.question, by="ana"))
         assert await run.result() == ["Who is a?", "Who is b?"]
         nested = await supervisor.start(root)
         question = await asked_by(nested)
         assert (question.path, question.root_session) == (("root", "chooses"), nested.session)
-        await supervisor.decide(question.id, Answer("staging", "ana"))
+        await supervisor.decide(question.id, Answer(value="staging", by="ana"))
         assert await nested.result() == "staging"
 
 
@@ -178,7 +183,7 @@ async def test_a_question_leaves_memory_and_wakes_its_run():
         question = await asked_by(run)
         await anyio.sleep(DAY)
         assert store.get_session(run.session).is_asleep
-        await supervisor.decide(question.id, Answer("staging", "ana"))
+        await supervisor.decide(question.id, Answer(value="staging", by="ana"))
         assert await run.result() == "staging"
     assert names(store, run.session).count("QuestionAsked") == 1
 
@@ -189,13 +194,13 @@ async def test_a_restart_keeps_the_question_and_its_answer():
     async with opened(store) as supervisor:
         run = await supervisor.start(asks_two, session="s")
         async for question in run.approvals():
-            await supervisor.decide(question.id, Answer(question.question, "ana"))
+            await supervisor.decide(question.id, Answer(value=question.question, by="ana"))
     ids = {event.operation: event.approval for event in events(store, "s", e.QuestionAsked)}
     for copy, _ in store.copies:
         async with opened(copy) as supervisor:
             (resumed,) = await supervisor.resume("s")
             async for question in resumed.approvals():
-                await supervisor.decide(question.id, Answer(question.question, "ana"))
+                await supervisor.decide(question.id, Answer(value=question.question, by="ana"))
             assert await resumed.result() == ["Who is a?", "Who is b?"]
         later = {event.operation: event.approval for event in events(copy, "s", e.QuestionAsked)}
         begun = {event.operation for event in events(fork(copy), "s", e.QuestionAsked)}
@@ -210,7 +215,7 @@ async def test_a_cancel_withdraws_the_question():
         question = await asked_by(run)
         await supervisor.cancel(run.session, by="ana")
         assert (await run.outcome()).kind == "cancelled"
-        verdict = await supervisor.decide(question.id, Answer("staging", "ana"))
+        verdict = await supervisor.decide(question.id, Answer(value="staging", by="ana"))
         assert (verdict.kind, verdict.status) == ("closed", "withdrawn")
 
 
@@ -231,7 +236,7 @@ async def test_a_scope_of_the_agents_own_gives_a_question_up_once_and_for_all():
         await anyio.sleep(DAY)
         assert store.get_approval(first.id).status == "withdrawn"
         (second,) = supervisor.find_approvals()
-        await supervisor.decide(second.id, Answer("now", "ana"))
+        await supervisor.decide(second.id, Answer(value="now", by="ana"))
         assert await run.result() == "now"
 
 
@@ -246,10 +251,10 @@ async def test_a_question_that_expires_raises_the_same_in_every_attempt():
         assert store.get_session(run.session).is_asleep
         await anyio.sleep(DAY / 2 + 1)
         assert store.get_approval(first.id).status == "expired"
-        assert (await supervisor.decide(first.id, Answer("late", "ana"))).kind == "closed"
+        assert (await supervisor.decide(first.id, Answer(value="late", by="ana"))).kind == "closed"
         (second,) = supervisor.find_approvals()
         await anyio.sleep(DAY / 2)  # another attempt finds the expiry in its journal
-        await supervisor.decide(second.id, Answer("in time", "ana"))
+        await supervisor.decide(second.id, Answer(value="in time", by="ana"))
         assert await run.result() == ["expired", "in time"]
     assert names(store, run.session).count("ApprovalExpired") == 1
 
@@ -264,11 +269,11 @@ async def test_whoever_decides_too_late_notes_that_it_was_too_late():
             leave.cancel()
     async with opened(store) as elsewhere:
         await anyio.sleep(2 * DAY)
-        verdict = await elsewhere.decide(question.id, Answer("late", "ana"))
+        verdict = await elsewhere.decide(question.id, Answer(value="late", by="ana"))
         assert (verdict.kind, verdict.status) == ("closed", "expired")
         (resumed,) = await elsewhere.resume(run.session)
         reader = resumed.approvals()
-        await elsewhere.decide((await anext(reader)).id, Answer("in time", "ana"))
+        await elsewhere.decide((await anext(reader)).id, Answer(value="in time", by="ana"))
         assert await resumed.result() == ["expired", "in time"]
     assert names(store, run.session).count("ApprovalExpired") == 1
 
@@ -284,7 +289,7 @@ async def test_at_the_instant_of_the_expiry_it_has_expired(monkeypatch, early, k
     async with opened(store) as elsewhere:
         now = question.expires_at - timedelta(microseconds=early)
         monkeypatch.setattr(elsewhere._runner.clock, "now", lambda: now)
-        assert (await elsewhere.decide(question.id, Answer("so", "ana"))).kind == kind
+        assert (await elsewhere.decide(question.id, Answer(value="so", by="ana"))).kind == kind
 
 
 async def test_an_agents_approvals_expire_into_a_denial():
@@ -367,7 +372,7 @@ async def test_a_question_stands_in_the_transcript_where_it_was_asked_with_its_a
 
     async with opened() as supervisor:
         run = await supervisor.start(chats, "hi", session="s", requester="bob")
-        await supervisor.decide((await asked_by(run)).id, Answer(True, "ana"))
+        await supervisor.decide((await asked_by(run)).id, Answer(value=True, by="ana"))
         await run.outcome()
         await supervisor.send("s", "more", by="bob")
         while (outcome := supervisor.get_session("s").outcome) is None:

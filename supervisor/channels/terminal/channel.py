@@ -198,13 +198,13 @@ class Terminal(Channel):
 
     async def _decide(self, supervisor: Supervisor, action: Decide) -> None:
         try:
-            verdict = await supervisor.decide(action.approval, action.decision, channel=self.name)
+            result = await supervisor.decide(action.approval, action.decision, channel=self.name)
         except InvalidInput as error:
             self._desk.message = visible(str(error))
             return
         self._desk.remove(action.approval, anyio.current_time())
-        if verdict.kind not in ("accepted", "recorded"):
-            self.say(f"! {told(verdict, _now())} [{action.approval}]", "bold red")
+        if result.kind not in ("accepted", "recorded"):
+            self.say(f"! {told(result, _now())} [{action.approval}]", "bold red")
 
     def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:
         """Begin to say something: to the tree of the card that is shown, or to the one that runs."""

@@ -235,7 +235,7 @@ class Desk:
         """Take a key of a question's: one of its choices, yes or no, or the beginning of a typed answer."""
         keys = _answers(asked)
         if key in keys:
-            return Decide(asked.id, Answer(keys[key], self.by)) if self._may_decide(now) else None
+            return Decide(asked.id, Answer(value=keys[key], by=self.by)) if self._may_decide(now) else None
         if key == "a" and not keys:
             self.line, self.typing = Line(self.drafts.get(asked.id, "")), "answer"
         else:
@@ -254,7 +254,7 @@ class Desk:
         if isinstance(value, str) and not value.strip():
             self.message = "That is no answer yet. a takes one, d declines."
             return None
-        return Decide(asked.id, Answer(value, self.by))
+        return Decide(asked.id, Answer(value=value, by=self.by))
 
     def _open_grants(self, selected: str, scope: Wider, now: float) -> None:
         """Show what can be granted for longer than once; nothing is decided by it."""

@@ -168,7 +168,7 @@ async def decide(call: Call) -> Response:
         case _:
             if body.value is msgspec.UNSET:
                 raise Problem(422, "an answer has a value")
-            decision = Answer(body.value, by=by)
+            decision = Answer(value=body.value, by=by)
     return await _decide(call, call.path("id"), decision)
 
 
@@ -178,11 +178,11 @@ def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
 
 async def _decide(call: Call, approval: str, decision: Decision) -> Response:
     await _check_may_decide(call, approval, decision)
-    verdict = await call.supervisor.decide(approval, decision, channel="web")
-    status = _STATUS[verdict.kind]
+    result = await call.supervisor.decide(approval, decision, channel="web")
+    status = _STATUS[result.kind]
     if status < 400:
-        return document(decision_document(verdict), status)
-    raise Problem(status, _why(verdict), members={"result": decision_document(verdict)})
+        return document(decision_document(result), status)
+    raise Problem(status, _why(result), members={"result": decision_document(result)})
 
 
 async def _check_may_decide(call: Call, approval: str, decision: Decision) -> None:
@@ -197,12 +197,12 @@ async def _check_may_decide(call: Call, approval: str, decision: Decision) -> No
         raise Problem(403, why)
 
 
-def _why(verdict: DecisionResult) -> str:
-    if verdict.kind == "unknown":
-        return f"there is no approval {verdict.approval}"
-    when = f" at {verdict.decided_at:%Y-%m-%d %H:%M:%S} UTC" if verdict.decided_at else ""
-    by = f" by {verdict.by}" if verdict.by else ""
-    return f"it was {verdict.status}{by}{when}; that stands"
+def _why(result: DecisionResult) -> str:
+    if result.kind == "unknown":
+        return f"there is no approval {result.approval}"
+    when = f" at {result.decided_at:%Y-%m-%d %H:%M:%S} UTC" if result.decided_at else ""
+    by = f" by {result.by}" if result.by else ""
+    return f"it was {result.status}{by}{when}; that stands"
 
 
 def _is_asked_by(call: Call, approval: str, session: str) -> bool:

@@ -204,12 +204,14 @@ def test_a_question_is_answered_by_its_buttons_or_in_words():
     """A choice is sent by its place: no text of an agent's is ever taken for another one."""
     several = a_question(choices=("yes", "<b>no</b>"))
     assert [reply.words for reply in card_view(several, NOW).replies] == ["“yes”", "“<b>no</b>”"]
-    assert decision_of(several, {"decision": "answer", "reply": "1"}, "ana") == Answer("<b>no</b>", "ana")
+    assert decision_of(several, {"decision": "answer", "reply": "1"}, "ana") == Answer(value="<b>no</b>", by="ana")
     sure = a_question(schema={"type": "boolean"})
     assert decision_of(sure, {"decision": "answer", "reply": "no"}, "ana") == Answer(value=False, by="ana")
     number = a_question(schema={"type": "integer"})
-    assert decision_of(number, {"decision": "answer", "answer": "7"}, "ana") == Answer(7, "ana")
-    assert decision_of(a_question(), {"decision": "answer", "answer": "a\r\nb"}, "ana") == Answer("a\nb", "ana")
+    assert decision_of(number, {"decision": "answer", "answer": "7"}, "ana") == Answer(value=7, by="ana")
+    assert decision_of(a_question(), {"decision": "answer", "answer": "a\r\nb"}, "ana") == Answer(
+        value="a\nb", by="ana"
+    )
     for form in ({}, {"reply": "7"}, {"reply": "yes"}, {"answer": "yes"}):
         with pytest.raises(InvalidInput):
             decision_of(several, {"decision": "answer", **form}, "ana")

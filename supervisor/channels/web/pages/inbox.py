@@ -259,7 +259,7 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
         case "answer" if approval.choices is not None:
             return presses.decision_of(f"choose.{form.get('reply', '')}", approval, by)
         case "answer":
-            return Answer(_answer(approval, form), by)
+            return Answer(value=_answer(approval, form), by=by)
         case "edit":
             return presses.decision_of(presses.EDIT, approval, by, form.get("arguments", ""))
         case "deny":

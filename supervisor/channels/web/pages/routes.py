@@ -164,7 +164,7 @@ async def decide(visit: Visit) -> Response:
         await visit.supervisor.refuse_decision(approval.id, visit.person.name, refusal, "web")
         return _card(visit, approval, 403, problem=f"Not counted: {refusal}")
     try:
-        verdict = await visit.supervisor.decide(
+        result = await visit.supervisor.decide(
             approval.id, inbox.decision_of(approval, visit.form, visit.person.name), channel="web"
         )
     except InvalidInput as error:
@@ -172,10 +172,10 @@ async def decide(visit: Visit) -> Response:
     except NotEntitled as error:
         return _card(visit, approval, 403, problem=f"Not counted: {error}", typed=visit.form)
     approval = visit.supervisor.get_approval(approval.id)
-    told = "" if verdict.kind == "accepted" else cards.told(verdict, visit.now)
-    if not verdict.running and verdict.kind in ("accepted", "already", "recorded"):
+    told = "" if result.kind == "accepted" else cards.told(result, visit.now)
+    if not result.running and result.is_accepted:
         told = "Kept; it counts as soon as the session is run again, which a daemon does by itself."
-    return _card(visit, approval, STATUS[verdict.kind], told=told)
+    return _card(visit, approval, STATUS[result.kind], told=told)
 
 
 async def count(visit: Visit) -> Response:
