@@ -1,6 +1,7 @@
 """Changes over a map or a list that stays as it is until they are merged: what a draft of a session consists of.
 
-Making an overlay and merging it cost as much as what was changed, however much is below it.
+Making an overlay and merging it cost as much as what was changed, however much is below it. Something small is copied
+instead: that takes less time, and fewer objects for the garbage collector to look at.
 
 Rules
 - What is below an overlay changes by `merge` alone; of two overlays over the same, one is merged and one is dropped.
@@ -9,8 +10,10 @@ Rules
 
 from collections.abc import Iterator, MutableMapping
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+SMALL: Final = 50
+"""Entries up to which a copy is cheaper than an overlay."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -100,3 +103,13 @@ class ListOverlay(Generic[V]):
 
 
 Entries = list[V] | ListOverlay[V]
+
+
+def map_over(base: MutableMapping[K, V]) -> MutableMapping[K, V]:
+    """Return a map to change in the place of another."""
+    return base.copy() if type(base) is dict and len(base) <= SMALL else MapOverlay(base)
+
+
+def list_over(base: Entries[V]) -> Entries[V]:
+    """Return a list to append to in the place of another."""
+    return base.copy() if type(base) is list and len(base) <= SMALL else ListOverlay(base)

@@ -35,7 +35,7 @@ from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES, split_operation_id
 from supervisor.core.machine import MOVES_OPERATION, OPERATION, RUN, advance
 from supervisor.core.operations import ASKING as ASKING, Job as Job, Operation as Operation
-from supervisor.core.overlay import Entries, ListOverlay, MapOverlay
+from supervisor.core.overlay import Entries, ListOverlay, MapOverlay, list_over, map_over
 from supervisor.core.rules import Rule
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
@@ -140,12 +140,12 @@ class SessionState(msgspec.Struct, kw_only=True):
     def draft(self) -> "SessionState":
         """Return a state to apply events to that leaves this one as it is."""
         draft = copy(self)
-        draft.operations = MapOverlay(self.operations)
-        draft.order = ListOverlay(self.order)
-        draft.children = MapOverlay(self.children)
-        draft.inbox = MapOverlay(self.inbox)
-        draft.jobs = MapOverlay(self.jobs)
-        draft.kept = MapOverlay(self.kept)
+        draft.operations = map_over(self.operations)
+        draft.order = list_over(self.order)
+        draft.children = map_over(self.children)
+        draft.inbox = map_over(self.inbox)
+        draft.jobs = map_over(self.jobs)
+        draft.kept = map_over(self.kept)
         return draft
 
     def land(self) -> None:

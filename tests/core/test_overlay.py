@@ -3,6 +3,7 @@
 from copy import copy
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from journals import POSSIBLE, journals
 
@@ -16,6 +17,15 @@ PLANS = st.lists(st.sampled_from(POSSIBLE), min_size=1, max_size=5)
 BATCHES = st.lists(
     st.tuples(st.lists(PLANS, min_size=1, max_size=3), st.sampled_from(["landed", "refused"])), max_size=6
 )
+
+
+@pytest.fixture(params=["overlaid", "copied"], scope="module", autouse=True)
+def drafts(request):
+    """Sessions made up here are small, and overlaid all the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "overlaid":
+            patch.setattr("supervisor.core.overlay.SMALL", -1)
+        yield
 
 
 def full_copy(state):

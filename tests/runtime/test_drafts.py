@@ -53,8 +53,9 @@ def _plan(random: Random) -> list[tuple[str, e.AnyEvent]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_live_states_are_what_the_journal_says_whatever_is_refused(seed):
+async def test_live_states_are_what_the_journal_says_whatever_is_refused(seed, monkeypatch):
     """A3, A5: plans that gather in one batch, some refused half-way, in commits some of which the store refuses."""
+    monkeypatch.setattr("supervisor.core.overlay.SMALL", -1)  # small sessions are overlaid, too
     random, store = Random(seed), RefusingStore()
 
     async def append(journal, plan) -> None:
