@@ -28,6 +28,8 @@ NAMES = (
     "frozen",
     "trees",
     "growth",
+    "commands",
+    "pages",
     "repair",
 )
 
