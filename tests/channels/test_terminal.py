@@ -167,6 +167,6 @@ def test_without_a_terminal_cards_are_plain_lines(backend, tmp_path: Path):
     arguments = [sys.executable, program, backend, tmp_path / "state.db", "only"]
     with preloaded.Popen(arguments, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         line = next(line for line in process.stderr if line.strip().startswith(b"approval"))
-        assert len(line.split()[-1]) == 32
+        assert len(line.split()[-1]) == 42
         assert b"\x1b" not in line
         process.kill()
