@@ -70,7 +70,9 @@ def _resident() -> int:
 async def _measure(folder: Path, count: int, passivate_after: float) -> dict[str, float]:
     found: dict[str, float] = {}
     try:
-        async with open_supervisor(folder / "state.db", passivate_after=passivate_after) as supervisor:
+        async with open_supervisor(
+            folder / "state.db", passivate_after=passivate_after, tune_interpreter=True
+        ) as supervisor:
             await start(supervisor, range(WARM))
             if not passivate_after:
                 await until_asleep(supervisor)

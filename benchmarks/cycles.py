@@ -51,7 +51,9 @@ def run(smoke: bool) -> dict[str, Any]:
 async def cycles(folder: Path, count: int, kind: type[SqliteStore] = SqliteStore) -> float:
     """Return cycles per second: all ask, all are pending at the same time, all are decided and finish."""
     try:
-        async with open_supervisor(kind(folder / f"{perf_counter()}.db"), passivate_after=FOREVER) as supervisor:
+        async with open_supervisor(
+            kind(folder / f"{perf_counter()}.db"), passivate_after=FOREVER, tune_interpreter=True
+        ) as supervisor:
             begun = perf_counter()
             await start(supervisor, range(count), PAYLOAD, at_once=count)
             async with anyio.create_task_group() as tasks:

@@ -80,7 +80,7 @@ def measure(backend: str, kind: str, seconds: str, store: str) -> dict[str, int]
 
 async def _measure(kind: str, seconds: float, path: Path) -> dict[str, int]:
     store = SlowDisk(path)
-    async with open_supervisor(store, passivate_after=FOREVER) as supervisor:
+    async with open_supervisor(store, passivate_after=FOREVER, tune_interpreter=True) as supervisor:
         runs = [await supervisor.start(beating, 1.0 + seconds) for _ in range(AGENTS)]
         await anyio.sleep(0.5)
         lost = await supervisor.start(silent)

@@ -133,7 +133,7 @@ async def _grow(agent_: Any, measure: Measure, lengths: tuple[int, ...], rounds:
     """Return the seconds of CPU of each round, by the length of the history."""
     taken: dict[int, list[float]] = {length: [] for length in lengths}
     try:
-        async with open_supervisor(MemoryStore(), passivate_after=FOREVER) as supervisor:
+        async with open_supervisor(MemoryStore(), passivate_after=FOREVER, tune_interpreter=True) as supervisor:
             for length in lengths:
                 await _start(supervisor, agent_, measure, length)
             for _ in range(rounds):

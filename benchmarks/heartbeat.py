@@ -62,7 +62,7 @@ def run(smoke: bool) -> dict[str, Any]:
 
 
 async def _beat() -> tuple[float, float]:
-    async with open_supervisor(MemoryStore()) as supervisor:
+    async with open_supervisor(MemoryStore(), tune_interpreter=True) as supervisor:
         await (await supervisor.start(beating)).result()
     return costs[-1]
 

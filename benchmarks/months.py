@@ -41,7 +41,7 @@ def run(smoke: bool) -> dict[str, Any]:
 
 async def _month(count: int, passivate_after: float) -> tuple[int, float, float]:
     begun = perf_counter()
-    async with open_supervisor(MemoryStore(), passivate_after=passivate_after) as supervisor:
+    async with open_supervisor(MemoryStore(), passivate_after=passivate_after, tune_interpreter=True) as supervisor:
         children = count // 3
         tree = await supervisor.start(parent, children)
         runs = [await supervisor.start(asker, str(number)) for number in range(count - children)]

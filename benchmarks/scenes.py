@@ -34,7 +34,7 @@ async def waiting(
 ) -> AsyncIterator[tuple[LocalSupervisor, list[Approval]]]:
     """Open a supervisor with so many sub-agents, each of which waits for a decision."""
     try:
-        async with open_supervisor(store, passivate_after=passivate_after) as supervisor:
+        async with open_supervisor(store, passivate_after=passivate_after, tune_interpreter=True) as supervisor:
             await start(supervisor, range(count), payload)
             yield supervisor, supervisor.find_approvals()
             raise Left

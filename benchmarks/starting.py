@@ -26,7 +26,7 @@ _LIST = """
 import sys, anyio
 from supervisor import open_supervisor
 async def main():
-    async with open_supervisor(sys.argv[1]) as supervisor:
+    async with open_supervisor(sys.argv[1], tune_interpreter=True) as supervisor:
         assert len(supervisor.find_approvals()) == int(sys.argv[2])
         raise SystemExit
 anyio.run(main, backend=sys.argv[3])
@@ -35,7 +35,7 @@ _DECIDE = """
 import sys, anyio
 from supervisor import Approve, open_supervisor
 async def main():
-    async with open_supervisor(sys.argv[1]) as supervisor:
+    async with open_supervisor(sys.argv[1], tune_interpreter=True) as supervisor:
         session = sys.argv[4]
         approval, = supervisor.get_session(session).pending_approvals
         verdict = await supervisor.decide(approval.id, Approve(by="ana"))
@@ -80,7 +80,7 @@ def make(path: Path, count: int) -> None:
 async def _fill(path: Path, count: int, slice_: int = 2_000) -> None:
     for first in range(0, count, slice_):
         try:
-            async with open_supervisor(path, passivate_after=0.0) as supervisor:
+            async with open_supervisor(path, passivate_after=0.0, tune_interpreter=True) as supervisor:
                 await start(supervisor, range(first, min(first + slice_, count)))
                 await until_asleep(supervisor)
                 raise Left

@@ -56,7 +56,9 @@ async def _cancel(folder: Path, top: Any, input_: Any, pending: int) -> tuple[fl
     plain = statistics.median(commit(connection) for _ in range(50))
     connection.close()
     try:
-        async with open_supervisor(folder / f"{perf_counter()}.db", passivate_after=FOREVER) as supervisor:
+        async with open_supervisor(
+            folder / f"{perf_counter()}.db", passivate_after=FOREVER, tune_interpreter=True
+        ) as supervisor:
             run_ = await supervisor.start(top, input_)
             while count_pending(supervisor) < pending:
                 await anyio.sleep(0.01)

@@ -61,7 +61,7 @@ def measure(backend: str, side: str, count: int, seconds: float) -> dict[str, fl
 
 async def _watched(count: int, seconds: float) -> dict[str, float]:
     try:
-        async with open_supervisor(MemoryStore(), passivate_after=FOREVER) as supervisor:
+        async with open_supervisor(MemoryStore(), passivate_after=FOREVER, tune_interpreter=True) as supervisor:
             for number in range(count):
                 await supervisor.start(worker, number)
             raise Left(await _look(seconds))

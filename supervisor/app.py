@@ -8,7 +8,7 @@ waits for the attempts, and ends the writer last.
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import anyio
 
@@ -21,7 +21,6 @@ from supervisor.core.store_urls import read_store_url
 from supervisor.core.values import Policy
 from supervisor.logs import FactLog
 from supervisor.runtime.adoption import Adoption
-from supervisor.runtime.garbage import collecting_seldom
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.posting import Posting
 from supervisor.runtime.runner import Runner
@@ -30,6 +29,7 @@ from supervisor.runtime.survivors import Survivors
 from supervisor.runtime.unfinished import opened as opened_runners, unfinished
 from supervisor.store.memory_store import MemoryStore
 from supervisor.store.sqlite import SqliteStore
+from supervisor.system.interpreter import tuned
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.survivors import end_survivor
 
@@ -54,6 +54,7 @@ async def open_supervisor(
     create: bool = True,
     adopt: bool = False,
     people: People | None = None,
+    tune_interpreter: bool = False,
 ) -> AsyncIterator[LocalSupervisor]:
     """Open a store and supervise what is started or resumed on it. Opening runs and owns nothing.
 
@@ -68,6 +69,8 @@ async def open_supervisor(
     `remind_after`: seconds after which people are shown once more what still waits for them; None: never (A10).
     `escalate_after`, `escalate_to`: seconds after that from which these people, by name, may decide it, too; they are
     named on its card.
+    `tune_interpreter`: collect garbage less often while this is open, and switch threads faster while a commit is in
+    one. Both are settings of the whole process, so a program decides on them; our own commands do it.
 
     Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
     cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception
@@ -88,8 +91,9 @@ async def open_supervisor(
             supervisor.refuse_inside("allowing everything (unattended)")
         posting = Posting(runner, supervisor, channels, unattended, reminders, sweep=adopt)
         adoption = Adoption(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
-        async with serving(runner, supervisor, posting, adoption, channels):
-            yield supervisor
+        with tuned() if tune_interpreter else nullcontext():
+            async with serving(runner, supervisor, posting, adoption, channels):
+                yield supervisor
     finally:
         opened.close()
 
@@ -146,7 +150,7 @@ async def _host(
     leaving: anyio.Event,
 ) -> None:
     """Own every task: the writer outlives the attempts, the attempts outlive the cards and the channels."""
-    with anyio.CancelScope(shield=True), collecting_seldom():
+    with anyio.CancelScope(shield=True):
         async with anyio.create_task_group() as writer:
             writer.start_soon(runner.journal.run)
             async with anyio.create_task_group() as tasks:

@@ -92,7 +92,12 @@ class Daemon:
         channels = [*settings.channels, web]
         async with (
             open_supervisor(
-                settings.store, channels=channels, rules=settings.rules, adopt=True, people=settings.people
+                settings.store,
+                channels=channels,
+                rules=settings.rules,
+                adopt=True,
+                people=settings.people,
+                tune_interpreter=True,
             ) as supervisor,
             anyio.create_task_group() as tasks,
         ):

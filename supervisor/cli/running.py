@@ -270,6 +270,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 settings.place.path,
                 channels=[terminal] if is_asking or has_tree else [],
                 unattended=settings.unattended,
+                tune_interpreter=True,
             ) as supervisor:
                 if settings.unattended == "allow":
                     supervisor.refuse_inside("--unattended allow")

@@ -1,22 +1,12 @@
-"""A worker thread for what the loop must not wait for: a commit on a slow disk.
+"""A worker thread for what the loop must not wait for: a commit on a slow disk (supervisor/system/interpreter.py)."""
 
-A thread that comes back from the disk has to get the interpreter back. It may claim it only after having waited for a
-whole switch interval, 5 ms, in which nobody let go of it; a busy loop lets go of it at every tick, and has it again
-before the thread was woken. That can take seconds; and the commit, seeming slow, would never come back into the loop,
-where it waits for nobody. So the interval is short as long as somebody is in the thread.
-"""
-
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 
-SWITCH_INTERVAL = 0.0005
-
-_usual: list[float] = []
-"""The interpreter's own interval, once for everybody who has shortened it."""
+from supervisor.system.interpreter import switching_fast
 
 
 async def in_thread(work: Callable[[], None]) -> None:
@@ -33,21 +23,9 @@ async def in_thread(work: Callable[[], None]) -> None:
             else:
                 came.append(None)
 
-    with _switching_fast():
+    with switching_fast():
         while not came:
             with suppress(anyio.get_cancelled_exc_class()):
                 await anyio.to_thread.run_sync(do, limiter=anyio.CapacityLimiter(1))
     if came[0] is not None:
         raise came[0]
-
-
-@contextmanager
-def _switching_fast() -> Iterator[None]:
-    _usual.append(_usual[0] if _usual else sys.getswitchinterval())
-    sys.setswitchinterval(min(SWITCH_INTERVAL, _usual[0]))
-    try:
-        yield
-    finally:
-        usual = _usual.pop()
-        if not _usual:
-            sys.setswitchinterval(usual)

@@ -1,0 +1,45 @@
+"""The settings of the interpreter are the program's: changed only where it asks for that, and given back to it."""
+
+import gc
+import sys
+
+import pytest
+
+from supervisor import MemoryStore, open_supervisor
+from supervisor.system.interpreter import AFTER, SWITCH_INTERVAL, switching_fast, tuned
+
+
+@pytest.mark.parametrize("usual", [0, 700, AFTER + 1])
+def test_a_threshold_is_raised_while_anybody_is_open_and_given_back_by_the_last(usual: int) -> None:
+    """A low threshold is raised; one that the program raised itself, or switched off, is left alone."""
+    before = gc.get_threshold()
+    raised = AFTER if usual == 700 else usual
+    gc.set_threshold(usual, *before[1:])
+    try:
+        with tuned():
+            with tuned():
+                assert gc.get_threshold()[0] == raised
+            assert gc.get_threshold()[0] == raised
+        assert gc.get_threshold() == (usual, *before[1:])
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_threads_are_switched_faster_only_in_a_tuned_interpreter() -> None:
+    """The interval is short while a commit is in a thread, and given back after it."""
+    before = sys.getswitchinterval()
+    with switching_fast():
+        assert sys.getswitchinterval() == before
+    with tuned(), switching_fast():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
+    assert sys.getswitchinterval() == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_asked", [False, True])
+async def test_a_library_leaves_the_interpreter_alone(is_asked: bool) -> None:
+    """A program that opens a supervisor says whether the whole process may be tuned for it."""
+    before = gc.get_threshold()
+    async with open_supervisor(MemoryStore(), tune_interpreter=is_asked):
+        assert (gc.get_threshold() != before) is is_asked
+    assert gc.get_threshold() == before
