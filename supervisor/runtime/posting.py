@@ -1,16 +1,11 @@
-"""Approvals are shown to people: each goes to the first channel that takes it, and its cards are retired when it is
-decided.
+"""Which approvals this process shows to people, and answers instead of people; runtime/poster.py shows them.
 
 Runs beside the order of A1, after the approval's commit, and never delays it.
 
 Rules
-- All that are pending are posted when a tree is taken up, with the card that an earlier process left, so that the
-  channel can renew it rather than leave it looking live (R3).
+- All that are pending are posted when a tree is taken up (R3).
 - Approvals of trees that this process owns; where it adopts trees, also what another process asks that has shown it to
   nobody for NOBODY_ELSE seconds.
-- A channel that fails is passed over, and the journal says so (A11): the next one is asked as well, and the first one
-  is tried again (runtime/targets.py), by a later process, too. With none left the call stays pending: command line,
-  inbox and status show that no card could be posted.
 - Who leaves after the last answer retires its cards first, as long as one does not take longer than LEAVING. What is
   left then a later start does (R3): of every tree where it adopts, of its own trees otherwise.
 - `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: where calls are
@@ -19,7 +14,8 @@ Rules
   the process, there is no channel, and the program waits for the outcome for NOBODY_AFTER without reading approvals.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 
 import anyio
@@ -30,20 +26,21 @@ from supervisor.core.errors import StoreError
 from supervisor.core.reminders import Reminders
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy
 from supervisor.logs import FactLog
+from supervisor.runtime.card_host import CardEvent, Left, left_by
 from supervisor.runtime.deciding import decide
+from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.local import LocalSupervisor
+from supervisor.runtime.poster import Poster
 from supervisor.runtime.reminding import Reminding
 from supervisor.runtime.runner import Runner
-from supervisor.runtime.slots import URGENT
 from supervisor.runtime.streams import Inbox
-from supervisor.runtime.targets import RENEWED, SELDOM, Target, find_left
+from supervisor.runtime.targets import SELDOM
 
 log = FactLog(__name__)
 
 NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer
 NOBODY_ELSE = 5.0  # seconds that another process has to show what its trees ask; doubled at each look, up to SELDOM
 PAGE = 500  # approvals that are looked at in one go
-LEAVING = 30.0  # seconds that a program which leaves waits for one more card to be shown or retired
 
 _ANSWERS: dict[Policy, Decision] = {
     "allow": Approve(by="--unattended allow"),
@@ -59,6 +56,45 @@ _NOBODY = Deny(
     "give open_supervisor a file or a channel, or allow beforehand with rules=[allow(tool, pattern)] or "
     "unattended='allow' (on the command line --unattended allow)",
 )
+
+
+class LocalCards:
+    """The host of cards that keeps approvals in this process's store; see CardHost."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def now(self) -> datetime:
+        return self._runner.clock.now()
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        alarm = self._runner.alarm
+        return partial(alarm.take_back, alarm.at(anyio.current_time() + seconds, callback))
+
+    def read(self, approval: Approval) -> Approval | None:
+        try:
+            return self._runner.journal.store.get_approval(approval.id)
+        except StoreError as error:
+            log.error("approval.not_read", approval=approval.id, reason=str(error))
+            return approval
+
+    def mark(self, approval: Approval) -> Approval:
+        return self._runner.blocked.mark(approval)
+
+    def find_left(self, approval: Approval) -> dict[str, Left]:
+        entries = self._runner.journal.store.journal(approval.session, approval.position)
+        return left_by((entry.event for entry in entries), approval.id)
+
+    async def note(self, approval: Approval, event: CardEvent) -> None:
+        def plan(view: View) -> list[Entry]:
+            if view.find_session(approval.session) is None:
+                return []  # its tree was removed while a card of it could not be retired
+            return [(approval.session, event)]
+
+        try:
+            await self._runner.journal.append(plan)
+        except StoreError as error:
+            log.error("card.not_recorded", approval=approval.id, reason=str(error))
 
 
 class Posting:
@@ -79,16 +115,13 @@ class Posting:
         self._reminding = Reminding(runner, reminders, self._show_again)
         self._supervisor = supervisor
         self._sweep = sweep
-        self._targets = [Target(runner, channel, self._start) for channel in channels]
+        self._cards = LocalCards(runner)
+        self._poster = Poster(self._cards, channels)
         self._answer = _ANSWERS.get(unattended)
-        self._keeps_cards = any(channel.keeps_cards for channel in channels)
         self._known: set[str] = set()
         """Approvals that are pending, and that are shown or answered by this process."""
         self._beside: set[str] = set()
         """Those of them whose trees another process owns."""
-        self._tasks: TaskGroup | None = None
-        self._under_way = 0
-        self._progress = anyio.Event()
         supervisor.began_to_wait.connect(self._look_for_somebody)
         runner.blocked.changed.connect(self._renew_cards_of)
         runner.launcher.taken_up.connect(self.take_up)
@@ -98,7 +131,7 @@ class Posting:
         try:
             await self._follow()
         finally:
-            self._tasks = None
+            self._poster.stop()
 
     async def _follow(self) -> None:
         """Show what is asked, and retire what is decided."""
@@ -107,9 +140,8 @@ class Posting:
         changes = Inbox(self._supervisor, self._supervisor.store.last_position())
         for stale in self._supervisor.store.find_shown() if self._sweep else ():
             self._retire(stale)
-        if self._sweep and self._targets:
-            look_around = partial(self._start, self._look_around)
-            self._runner.alarm.at(anyio.current_time() + NOBODY_ELSE, look_around)
+        if self._sweep and self._poster.has_channels:
+            self._cards.after(NOBODY_ELSE, partial(self._poster.start, self._look_around))
         async for approval in changes:
             if approval.status != "pending":
                 self._retire(approval)
@@ -121,32 +153,15 @@ class Posting:
 
     def serve_in(self, tasks: TaskGroup) -> None:
         """Own the tasks that talk to channels; whoever owns the task group ends them with `run`."""
-        self._tasks = tasks
+        self._poster.serve_in(tasks)
 
     async def settle(self) -> None:
         """Before we leave: retire what is decided, and wait for as long as cards get shown or retired."""
-        for approval_id in {each for target in self._targets for each in target.held()}:
+        for approval_id in self._poster.held():
             approval = self._supervisor.store.get_approval(approval_id)
             if approval is not None and approval.status != "pending":
                 self._retire(approval)
-        while self._under_way:
-            with anyio.move_on_after(LEAVING) as patience:
-                await self._progress.wait()
-            if patience.cancelled_caught:
-                return
-
-    def _start(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None:
-        if self._tasks is not None:
-            self._under_way += 1
-            self._tasks.start_soon(self._count, fn, *args)
-
-    async def _count(self, fn: Callable[..., Awaitable[None]], *args: object) -> None:
-        try:
-            await fn(*args)
-        finally:
-            self._under_way -= 1
-            self._progress.set()
-            self._progress = anyio.Event()
+        await self._poster.settle()
 
     def take_up(self, root: str) -> None:
         """A tree has become ours: show what is pending in it, and retire what is not and looks as if it were."""
@@ -158,7 +173,7 @@ class Posting:
             elif approval.id in self._beside:
                 self._beside.discard(approval.id)
                 self._reminding.watch(approval)
-        if self._targets and not self._sweep:
+        if self._poster.has_channels and not self._sweep:
             for stale in self._supervisor.store.find_shown():
                 if stale.root_session == root:
                     self._retire(stale)
@@ -169,8 +184,8 @@ class Posting:
             self._runner.start_soon(self._decide, approval, self._answer)
             return
         self._reminding.watch(approval)
-        if self._targets:
-            self._start(self._post, approval)
+        if self._poster.has_channels:
+            self._poster.show(approval)
         else:
             self._look_for_somebody(approval.root_session)
 
@@ -182,16 +197,16 @@ class Posting:
             now = store.get_approval(approval.id)
             if now is None or now.status != "pending" or now.id in self._known:
                 return
-            is_shown = now.shown or any(each.begun_at for each in find_left(self._runner, now).values())
+            is_shown = now.shown or any(each.begun_at for each in self._cards.find_left(now).values())
             if is_shown or store.get_owner(now.root_session) is None:  # whoever takes the tree up shows it
                 self._leave_to_owner(now, min(SELDOM, max(NOBODY_ELSE, 2 * wait)))
             else:
                 self._known.add(now.id)
                 self._beside.add(now.id)
-                self._start(self._post, now)
+                self._poster.show(now)
 
-        if self._targets:
-            self._runner.alarm.at(anyio.current_time() + wait, look)
+        if self._poster.has_channels:
+            self._cards.after(wait, look)
 
     async def _look_around(self) -> None:
         """Find what was pending before this process began, and that another one owns and has shown to nobody."""
@@ -207,13 +222,14 @@ class Posting:
     def _is_idle(self) -> bool:
         """Whether there is nobody to tell: no channel, no answer or reminder to give, and others can answer what is
         on disk."""
-        has_nobody = not self._targets and self._answer is None and self._reminding.is_idle
+        has_nobody = not self._poster.has_channels and self._answer is None and self._reminding.is_idle
         return has_nobody and self._supervisor.store.is_durable
 
     def _look_for_somebody(self, root: str) -> None:
         """A program that waits for an outcome, and reads no approvals, waits for nobody."""
-        if not self._targets and not isinstance(self._answer, Deny) and not self._supervisor.store.is_durable:
-            self._runner.alarm.at(anyio.current_time() + NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))
+        has_nobody = not self._poster.has_channels and not self._supervisor.store.is_durable
+        if has_nobody and not isinstance(self._answer, Deny):
+            self._cards.after(NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))
 
     def _deny_if_nobody_reads(self, root: str) -> None:
         if not self._supervisor.has_readers and root in self._supervisor.awaited:
@@ -229,53 +245,19 @@ class Posting:
             self._known.discard(approval.id)
             self._runner.attempts.suspend_root(approval.root_session, error)
 
-    async def _post(self, approval: Approval) -> None:
-        """Show an approval where it was shown, or tried, before; if it is not shown by that, on the first channel that
-        takes it."""
-        self._recall(approval)
-        known = [target for target in self._targets if target.knows(approval.id)]
-        for target in known:
-            target.begin(approval, RENEWED)
-        is_shown = False
-        for target in known:
-            is_shown |= await target.is_shown(approval.id)
-        for target in self._targets:
-            if is_shown or self._is_decided(approval):
-                return
-            if target not in known:
-                target.begin(approval, URGENT)
-                is_shown = await target.is_shown(approval.id)
-        if not is_shown and any(target.has_failed(approval.id) for target in self._targets):
-            log.warning("card.not_posted", approval=approval.id, session=approval.session)
-
     async def _show_again(self, approval: Approval) -> None:
         """Show an approval where its cards are, or else on the first channel that can."""
-        if self._targets:
-            self._start(self._post, approval)
+        self._poster.show(approval)
 
     def _renew_cards_of(self, session: str) -> None:
         """Show on the cards of a session that it is blocked, or is not any more."""
-        for approval in self._supervisor.store.find_approvals(session=session) if self._targets else ():
+        for approval in self._supervisor.store.find_approvals(session=session) if self._poster.has_channels else ():
             if approval.id in self._known:
-                self._start(self._post, approval)
-
-    def _recall(self, approval: Approval) -> None:
-        """Let the channels know what an earlier process left (R3)."""
-        if (approval.shown or self._keeps_cards) and not any(target.knows(approval.id) for target in self._targets):
-            left = find_left(self._runner, approval)
-            for target in self._targets:
-                if target.name in left:
-                    target.recall(approval.id, left[target.name])
+                self._poster.show(approval)
 
     def _retire(self, approval: Approval) -> None:
         """A decision anywhere retires the cards everywhere."""
         self._known.discard(approval.id)
         self._beside.discard(approval.id)
         self._reminding.forget(approval.id)
-        self._recall(approval)
-        for target in self._targets:
-            target.retire(approval)
-
-    def _is_decided(self, approval: Approval) -> bool:
-        now = self._supervisor.store.get_approval(approval.id)
-        return now is None or now.status != "pending"
+        self._poster.retire(approval)

@@ -24,12 +24,9 @@ import anyio
 from supervisor.abc import Channel
 from supervisor.core import events as e
 from supervisor.core.encoding import printable
-from supervisor.core.errors import StoreError
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
-from supervisor.runtime.alarm import Appointment
-from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.runner import Runner
+from supervisor.runtime.card_host import CardHost, Left
 from supervisor.runtime.slots import URGENT, Slots
 
 log = FactLog(__name__)
@@ -63,17 +60,24 @@ class Card:
         self.failure = ""
         """The last failure that the journal says; "" after a success."""
         self.again_in = AGAIN
-        self.again: Appointment | None = None
+        self.again: Callable[[], None] | None = None
+        """Takes back that it is tried again."""
         self.settled = anyio.Event()
         """Whoever waits for this card goes on."""
         self.is_under_way = False
+
+    def take_back(self) -> None:
+        """It is not tried again, as was planned."""
+        if self.again is not None:
+            self.again()
+            self.again = None
 
 
 class Target:
     """A channel, and its cards by approval."""
 
-    def __init__(self, runner: Runner, channel: Channel, start: Start) -> None:
-        self._runner = runner
+    def __init__(self, host: CardHost, channel: Channel, start: Start) -> None:
+        self._host = host
         self._channel = channel
         self._start = start
         self.name = channel.name
@@ -86,7 +90,7 @@ class Target:
         """Whether there is a card of it here, may be one, or one is tried again."""
         return approval in self._cards
 
-    def recall(self, approval: str, left: "Left") -> None:
+    def recall(self, approval: str, left: Left) -> None:
         """Take in what an earlier process left."""
         if approval not in self._cards:
             card = self._cards[approval] = Card()
@@ -97,8 +101,8 @@ class Target:
         """Show an approval, or renew its card, in a task of its own; nothing if that is under way."""
         card = self._cards.setdefault(approval.id, Card())
         if not card.is_under_way:
-            self._runner.alarm.take_back(card.again)
-            card.again, card.is_under_way, card.settled = None, True, anyio.Event()
+            card.take_back()
+            card.is_under_way, card.settled = True, anyio.Event()
             self._start(self._try, approval, card, rank)
 
     async def is_shown(self, approval: str) -> bool:
@@ -116,8 +120,8 @@ class Target:
         """The approval needs nobody any more: its card must not look live."""
         card = self._cards.get(approval.id)
         if card is not None and not card.is_under_way:  # what is under way sees to it at its end
-            self._runner.alarm.take_back(card.again)
-            card.again, card.is_under_way, card.again_in = None, True, AGAIN
+            card.take_back()
+            card.is_under_way, card.again_in = True, AGAIN
             self._start(self._retire, approval, card)
 
     def held(self) -> list[str]:
@@ -150,20 +154,20 @@ class Target:
     async def _show(self, approval: Approval, card: Card) -> None:
         """Post a card, or renew the one that is there."""
         if card.id is None and self.name in approval.shown:  # another process was faster
-            left = find_left(self._runner, approval).get(self.name)
+            left = self._host.find_left(approval).get(self.name)
             card.id = None if left is None else left.card
             card.is_noted = card.id is not None
         known = found = card.id
         if card.begun_at is not None:
             found = await self._look_for(approval, card.begun_at)
         if found is None and self.keeps_cards:
-            card.begun_at = self._runner.clock.now()
-            await self._note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
+            card.begun_at = self._host.now()
+            await self._host.note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
             card.is_noted = True
             if self._find_pending(approval) is None:  # decided meanwhile: it is not posted (A1)
                 card.begun_at = None
                 return
-        card.says = self._runner.blocked.mark(approval)
+        card.says = self._host.mark(approval)
         try:
             posted = await self._channel.post(card.says, found)
         except Exception as error:
@@ -172,27 +176,27 @@ class Target:
             raise
         card.id, card.begun_at, card.failure, card.again_in = posted, None, "", AGAIN
         if posted != known and self._channel.asks:
-            now, is_whole = self._runner.clock.now(), self._channel.shows_whole(approval)
+            now, is_whole = self._host.now(), self._channel.shows_whole(approval)
             posting = e.CardPosted(at=now, approval=approval.id, channel=self.name, card=posted, is_whole=is_whole)
-            await self._note(approval, posting)
+            await self._host.note(approval, posting)
             card.is_noted = True
 
     async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:
         log.warning("card.failed", channel=self.name, approval=approval.id, error=repr(error), again_in=card.again_in)
-        text, now = printable(f"{type(error).__name__}: {error}"), self._runner.clock.now()
+        text, now = printable(f"{type(error).__name__}: {error}"), self._host.now()
         if text == card.failure:
             return  # what this attempt has begun stays in the journal: a later process looks for it once
         card.failure = text
-        await self._note(approval, e.CardFailed(at=now, approval=approval.id, channel=self.name, error=text))
+        await self._host.note(approval, e.CardFailed(at=now, approval=approval.id, channel=self.name, error=text))
         if card.begun_at is not None:
-            await self._note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
+            await self._host.note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
         card.is_noted = card.id is not None or card.begun_at is not None
 
     async def _retire(self, approval: Approval, card: Card) -> None:
         """Retire a card; if that cannot be done now, later, which holds up nobody who leaves."""
         failure = None
         async with self._slots.taken(RETIRED):
-            now = self._read(approval) or approval
+            now = self._host.read(approval) or approval
             try:
                 with anyio.fail_after(self._channel.card_timeout):
                     found = card.id
@@ -214,16 +218,16 @@ class Target:
             card.again = self._later(card, partial(self._retire_again, approval, card))
             return
         if card.is_noted:
-            await self._note(now, e.CardRetired(at=self._runner.clock.now(), approval=approval.id, channel=self.name))
+            await self._host.note(now, e.CardRetired(at=self._host.now(), approval=approval.id, channel=self.name))
         self._cards.pop(approval.id, None)
 
     def _retire_again(self, approval: Approval, card: Card) -> None:
         card.again, card.is_under_way = None, True
         self._start(self._retire, approval, card)
 
-    def _later(self, card: Card, begin: Callable[[], None]) -> Appointment:
+    def _later(self, card: Card, begin: Callable[[], None]) -> Callable[[], None]:
         wait, card.again_in = card.again_in, min(SELDOM, 2 * card.again_in)
-        return self._runner.alarm.at(anyio.current_time() + wait, begin)
+        return self._host.after(wait, begin)
 
     async def _look_for(self, approval: Approval, begun_at: datetime) -> str | None:
         until = begun_at + timedelta(seconds=self._channel.card_timeout)
@@ -239,60 +243,13 @@ class Target:
         """Return whether the card says something else of its session or its reminder than holds now."""
         if (said := card.says) is None:
             return False
-        now = self._runner.blocked.mark(now)
+        now = self._host.mark(now)
         return (said.blocked, said.reminded_at) != (now.blocked, now.reminded_at)
 
     def _find_pending(self, approval: Approval) -> Approval | None:
         """Return an approval as it is now, None if it needs nobody any more."""
-        now = self._read(approval)
+        now = self._host.read(approval)
         return now if now is not None and now.status == "pending" else None
-
-    def _read(self, approval: Approval) -> Approval | None:
-        """Return an approval as it is now; as it was when it cannot be read: a card takes nobody down."""
-        try:
-            return self._runner.journal.store.get_approval(approval.id)
-        except StoreError as error:
-            log.error("approval.not_read", approval=approval.id, reason=str(error))
-            return approval
-
-    async def _note(self, approval: Approval, event: e.AnyEvent) -> None:
-        def plan(view: View) -> list[Entry]:
-            if view.find_session(approval.session) is None:
-                return []  # its tree was removed while a card of it could not be retired
-            return [(approval.session, event)]
-
-        try:
-            await self._runner.journal.append(plan)
-        except StoreError as error:
-            log.error("card.not_recorded", approval=approval.id, reason=str(error))
-
-
-class Left:
-    """What a journal says of one channel's card: it is there, may be there, or could not be posted."""
-
-    def __init__(self, card: str | None = None, begun_at: datetime | None = None, failure: str = "") -> None:
-        self.card = card
-        self.begun_at = begun_at
-        self.failure = failure
-
-
-def find_left(runner: Runner, approval: Approval) -> dict[str, Left]:
-    """Return what the journal says of an approval's cards, channel by channel."""
-    found: dict[str, Left] = {}
-    for row in runner.journal.store.journal(approval.session, approval.position):
-        match row.event:
-            case e.CardBegun(approval=approval.id) as begun:
-                found[begun.channel] = Left(begun_at=begun.at)
-            case e.CardPosted(approval=approval.id) as posted:
-                found[posted.channel] = Left(posted.card)
-            case e.CardFailed(approval=approval.id) as failed:
-                there = found.get(failed.channel)
-                found[failed.channel] = Left(None if there is None else there.card, failure=failed.error)
-            case e.CardRetired(approval=approval.id) as retired:
-                found.pop(retired.channel, None)
-            case _:
-                pass
-    return found
 
 
 def _may_be_there(error: Exception) -> bool:
