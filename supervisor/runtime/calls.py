@@ -130,16 +130,16 @@ class Call(ABC):
         return self.attempt.host.rules.of_call(view, state.facts, self.name, arguments, self.secret)
 
     def check_rules(self, view: View, state: SessionState) -> None:
-        """Raise Forbidden if the rules do not let the call begin now, whatever they said before (A8, A9)."""
+        """Raise Denied if the rules do not let the call begin now, whatever they said before (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
         ruled = self.ask_rules(view, state, record.arguments)
         policy = self.own_policy(record.arguments) if ruled is None else ruled[0]
         if policy == "deny":
-            raise Forbidden(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))
+            raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))
         has_rules = ruled is not None or record.request.rule is not None
         if policy == "ask" and record.decision is None and has_rules:  # what allowed it must still hold
-            raise Forbidden("the rules have changed since it was called, and nothing ran; call it again to ask")
+            raise Denied("the rules have changed since it was called, and nothing ran; call it again to ask")
 
     async def proceed(self, *, is_new: bool) -> None:
         """Bring the call, which nobody need be asked about any more, from wherever it is to its result."""
@@ -170,8 +170,8 @@ class Call(ABC):
         await self.attempt.pass_barrier()  # no effect before the agent has asked for all that its journal holds
         try:
             await self.perform(arguments, is_executing=is_executing)
-        except Forbidden as forbidden:
-            await self.finish("denied", str(forbidden), {"reason": "rule", "effect": "none"})
+        except Denied as denied:
+            await self.finish("denied", str(denied), {"reason": "rule", "effect": "none"})
 
     def _block(self, cause: str) -> NoReturn:
         """Stop the attempt: today's code would not do what a person was shown, and nothing of it is spent (R1)."""
@@ -242,7 +242,7 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
     return attempt.read(operation, lambda: result_of(result, call.value_type, f"the result of tool {call.name}"))
 
 
-class Forbidden(Exception):
+class Denied(Exception):
     """The rules do not let a call begin; raised before its effect, and becomes its result."""
 
 

@@ -61,7 +61,7 @@ async def begin_child(
 ) -> None:
     """Commit the session of the child that an operation begins, with the operation's own entry, and run it.
 
-    `entry` gets what the plan sees, the instant, the child's session, and the limit that forbids it, if one does: then
+    `entry` gets what the plan sees, the instant, the child's session, and the limit that refuses it, if one does: then
     there is no child.
     """
     await attempt.refuse_if_stopping()

@@ -66,10 +66,10 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     if asking is None or answer is None:
         return DecisionResult(kind="unknown", approval=approval)
     new = None if answer.rule is None else replace(answer.rule, id=runner.environment.new_rule_id())
-    won: list[tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered]] = []
+    accepted: list[tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered]] = []
 
     def plan(view: View) -> list[Entry]:
-        won.clear()
+        accepted.clear()
         session, operation = asking
         state = view.find_session(session)
         record = None if state is None else state.operations.get(operation)
@@ -80,14 +80,14 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
             return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))]
         rule = None if new is None else book(view).find_same(new) or new
         event = _event(record, answer, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
-        won.append((state, event))
+        accepted.append((state, event))
         added = () if rule is None else add(view, rule, by, now, approval)
         return [(session, event), *added, *runner.follow(state, event)]
 
     await runner.journal.append(plan)
-    if not won:
+    if not accepted:
         return _lost(store, approval, decision)
-    state, event = won[0]
+    state, event = accepted[0]
     return DecisionResult(
         kind="accepted",
         approval=approval,

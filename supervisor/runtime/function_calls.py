@@ -20,7 +20,7 @@ from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import NewJob, ProcessToolContext
 from supervisor.core.values import JobView, Policy, ToolResult
 from supervisor.runtime.attempt import Attempt
-from supervisor.runtime.calls import Call, Effect, Forbidden
+from supervisor.runtime.calls import Call, Denied, Effect
 from supervisor.runtime.environment import Body
 from supervisor.runtime.journal import View
 from supervisor.runtime.stray import is_own_doing
@@ -122,7 +122,7 @@ class FunctionCall(Call):
                 value = await self.attempt.host.environment.run_body(body)
         except ToolFailed as failure:
             await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
-        except (RunStopping, Forbidden):
+        except (RunStopping, Denied):
             raise
         except BaseException as error:  # a tool is the user's code: whatever it raises is its result
             if (cancelled := _cancellation_of(error)) is not None:
@@ -146,7 +146,7 @@ class FunctionCall(Call):
     async def commit_started(
         self, process: int | None, process_started_at: float | None, job: NewJob | None = None
     ) -> None:
-        """Commit `executing`, unless the run was told to stop meanwhile, or a rule forbids it; with the background job
+        """Commit `executing`, unless the run was told to stop meanwhile, or a rule denies it; with the background job
         that begins by it."""
         events: list[e.AnyEvent] = []
 

@@ -175,7 +175,7 @@ class AgentCall(Call):
         if self._child is None:
             await begin_child(attempt, self.operation, self._agent, arguments, self._entry)
         if (child := self._child) is None:
-            return  # a limit forbids it, and is the result
+            return  # a limit refuses it, and is the result
         await attempt.wait(self.operation, child, lambda: attempt.state.children[child] is not None)
         ended = attempt.state.children[child]
         assert ended is not None

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from scenes import ForkingStore, events, fork, names, opened, replayed
 
-from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, SqliteStore, agent, tool
+from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, SqliteStore, agent, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -93,8 +93,8 @@ async def test_a_message_that_nobody_could_hear_is_refused():
         (child,) = [view.id for view in supervisor.find_sessions() if view.parent]
         await supervisor.outcome("s")
         before = store.last_position()
-        for session in ("s", child, "nobody"):
-            with pytest.raises(InvalidInput):
+        for session, error in (("s", InvalidInput), (child, InvalidInput), ("nobody", NotFound)):
+            with pytest.raises(error):
                 await supervisor.send(session, "hello")
         with pytest.raises(InvalidInput):
             await supervisor.send("p", "hello", by=" ")

@@ -65,7 +65,7 @@ async def follows(store, root: str, *specs) -> bool:
     """Whether the agents' code follows what a fork has copied."""
     rows = [row for view in store.find_sessions(root=root) for row in store.journal(view.id)]
     found = await check_replay(sorted(rows, key=lambda row: row.position), {spec.name: spec for spec in specs})
-    return {each.verdict for each in found} <= {"follows"}
+    return {each.kind for each in found} <= {"follows"}
 
 
 async def left_decided(spec=release, decision=None, given=("prod",)) -> MemoryStore:

@@ -180,7 +180,7 @@ async def test_a_sub_agent_that_is_called_is_a_child_and_its_outcome_the_result(
     assert (cancelled.kind, cancelled.details["child"]) == ("interrupted", resting.id)
 
 
-async def test_a_limit_that_forbids_a_sub_agent_is_the_calls_result():
+async def test_a_limit_that_refuses_a_sub_agent_is_the_calls_result():
     """The agent's declaration bounds what its model may begin; there is no child, and the model reads why."""
 
     @agent(tools=[researcher], max_children=1)
@@ -211,7 +211,7 @@ async def test_a_called_sub_agent_goes_on_after_a_crash():
 
 
 async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
-    """R2: a decision wakes the child, its outcome the run that called it. No rule comes in time to forbid it then."""
+    """R2: a decision wakes the child, its outcome the run that called it. No rule comes in time to deny it then."""
     async with opened(MemoryStore(), passivate_after=60) as supervisor:
         run = await supervisor.start(main, [ToolCall("1", "researcher", {"question": "ask"})])
         approval = await anext(run.approvals())

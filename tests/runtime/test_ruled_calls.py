@@ -56,8 +56,8 @@ async def test_deny_beats_ask_beats_allow_and_a_denial_is_a_result():
     assert done == []
 
 
-async def test_what_never_asks_is_asked_for_where_a_rule_says_so():
-    """A7: ask stands above the tool's own policy."""
+async def test_what_is_allowed_is_asked_about_where_a_rule_says_so():
+    """A7: a rule stands above the tool's own policy."""
     _, look, done = make()
 
     @agent

@@ -94,13 +94,13 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
         async with anyio.create_task_group() as tasks:
             for scope in ["once", "session", "always"] * 5:
                 tasks.start_soon(click, supervisor, asked, scope)
-        ((winner, won),) = [(scope, verdict) for scope, verdict in verdicts if verdict.kind == "accepted"]
+        ((winner, first),) = [(scope, verdict) for scope, verdict in verdicts if verdict.kind == "accepted"]
         assert all(verdict.kind in ("accepted", "already") for scope, verdict in verdicts if scope == winner)
         assert all(verdict.kind == "conflict" for scope, verdict in verdicts if scope != winner)
-        assert {verdict.rule for _, verdict in verdicts} == {won.rule}
-        assert [rule.id for rule in supervisor.rules()] == ([] if winner == "once" else [won.rule])
+        assert {verdict.rule for _, verdict in verdicts} == {first.rule}
+        assert [rule.id for rule in supervisor.rules()] == ([] if winner == "once" else [first.rule])
         decided = supervisor.find_approvals(pending=False)[0]
-        assert (decided.scope, decided.rule) == (winner, won.rule)
+        assert (decided.scope, decided.rule) == (winner, first.rule)
         await run.result()
 
 
