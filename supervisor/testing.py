@@ -16,7 +16,9 @@ from typing import Any
 
 import trio.testing
 
-from supervisor.checking import Checked as Checked, check_replay as check_replay, read_export as read_export
+from supervisor.checking import Checked, check_replay, read_export
+
+__all__ = ["Checked", "check_replay", "read_export", "virtual_asyncio", "virtual_trio"]
 
 
 class _JumpingSelector(selectors.DefaultSelector):
