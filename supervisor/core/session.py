@@ -20,7 +20,6 @@ The module is longer than 400 lines because one fold takes in every event.
 """
 
 from collections.abc import Mapping, MutableMapping
-from copy import copy
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -139,14 +138,15 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     def draft(self) -> "SessionState":
         """Return a state to apply events to that leaves this one as it is."""
-        draft = copy(self)
-        draft.operations = map_over(self.operations)
-        draft.order = list_over(self.order)
-        draft.children = map_over(self.children)
-        draft.inbox = map_over(self.inbox)
-        draft.jobs = map_over(self.jobs)
-        draft.kept = map_over(self.kept)
-        return draft
+        return replace(
+            self,
+            operations=map_over(self.operations),
+            order=list_over(self.order),
+            children=map_over(self.children),
+            inbox=map_over(self.inbox),
+            jobs=map_over(self.jobs),
+            kept=map_over(self.kept),
+        )
 
     def land(self) -> None:
         """Take the changes of a draft into the maps that it was drafted over. The state below it is of no use any more:
