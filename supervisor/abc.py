@@ -181,10 +181,12 @@ class Context(ABC):
     async def send(self, text: str, /) -> None:
         """Say something to whoever watches the session, once."""
 
-    @property
     @abstractmethod
     def transcript(self) -> tuple[Message, ...]:
-        """What was said before this run began, each approval where it was asked, with its answer (A15)."""
+        """Return what was said before this run began, each approval where it was asked, with its answer (A15).
+
+        It is no operation: it reads the journal each time, and finds the same in every attempt.
+        """
 
     @abstractmethod
     def branch(self, name: str, /) -> "Context":

@@ -193,7 +193,6 @@ class LocalContext(Context):
     async def send(self, text: str, /) -> None:
         await say(self._attempt, self._branch, text)
 
-    @property
     def transcript(self) -> tuple[Message, ...]:
         attempt = self._attempt
         return transcript(shown(attempt.host.journal.store.journal(self.session)), attempt.run)

@@ -77,8 +77,8 @@ async def cheating(ctx: Context, words: list[str]) -> int | None:
 
 @agent
 async def chatting(ctx: Context, text: str) -> str:
-    imported = [message.text for message in ctx.transcript if message.imported]
-    return f"{text} after {len(imported)} of {len(ctx.transcript)}"
+    imported = [message.text for message in ctx.transcript() if message.imported]
+    return f"{text} after {len(imported)} of {len(ctx.transcript())}"
 
 
 @agent

@@ -36,7 +36,7 @@ async def asked(name: str) -> str:
 @agent
 async def chats(ctx: Context, text: str) -> str:
     """Says what it was told, and how much was said before."""
-    return f"{text} ({len(ctx.transcript)})"
+    return f"{text} ({len(ctx.transcript())})"
 
 
 @agent
@@ -216,7 +216,7 @@ async def test_the_transcript_is_the_same_in_every_attempt_of_a_turn():
 
     @agent
     async def remembers(ctx: Context, text: str) -> str:
-        seen.append([(one.kind, one.text.partition(" ")[0], one.by) for one in ctx.transcript])
+        seen.append([(one.kind, one.text.partition(" ")[0], one.by) for one in ctx.transcript()])
         await ctx.send("asking")
         await ctx.call(asked, text)
         return f"{text} done"
@@ -252,7 +252,7 @@ async def test_an_approval_in_the_transcript_says_what_became_of_it():
             async with ctx.move_on_after(5):
                 await ctx.call(asked, "three")
             await ctx.call(asked, "four")
-        return [(one.text.partition(": ")[2], one.by) for one in ctx.transcript if one.kind == "approval"]
+        return [(one.text.partition(": ")[2], one.by) for one in ctx.transcript() if one.kind == "approval"]
 
     async with opened() as supervisor:
         run = await supervisor.start(several, "hi", session="s")
@@ -275,7 +275,7 @@ async def test_an_edited_call_stands_in_the_transcript_as_it_ran(name):
     @agent
     async def calls(ctx: Context, text: str) -> list[str]:
         await ctx.call(asked, "one")
-        return [one.text for one in ctx.transcript if one.kind == "approval"]
+        return [one.text for one in ctx.transcript() if one.kind == "approval"]
 
     async with opened() as supervisor:
         run = await supervisor.start(calls, "hi", session="s")
@@ -298,7 +298,7 @@ async def test_a_message_is_in_the_transcript_where_the_agent_took_it():
     async def hears(ctx: Context, text: str) -> list[str]:
         if text == "hi":
             await ctx.receive()
-        return [one.text for one in ctx.transcript]
+        return [one.text for one in ctx.transcript()]
 
     async with opened() as supervisor:
         run = await supervisor.start(hears, "hi", session="s")

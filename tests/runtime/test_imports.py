@@ -15,7 +15,7 @@ ORIGIN = Origin("pi v3", "its-own-id", "/there.jsonl", "digest", "/project")
 
 @agent
 async def chats(ctx: Context, text: str) -> str:
-    return f"{text} {[one.kind for one in ctx.transcript]}"
+    return f"{text} {[one.kind for one in ctx.transcript()]}"
 
 
 @agent

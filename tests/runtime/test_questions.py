@@ -368,7 +368,7 @@ async def test_a_question_stands_in_the_transcript_where_it_was_asked_with_its_a
     @agent
     async def chats(ctx: Context, text: str) -> list[str]:
         answer = await ctx.ask("Really?", schema=bool) if text == "hi" else None
-        return [f"{each.kind} {each.text} {each.by}" for each in ctx.transcript] + [str(answer)]
+        return [f"{each.kind} {each.text} {each.by}" for each in ctx.transcript()] + [str(answer)]
 
     async with opened() as supervisor:
         run = await supervisor.start(chats, "hi", session="s", requester="bob")

@@ -52,8 +52,8 @@ async def login(user: str, token: str | None, settings: dict[str, list[str]] | N
 
 @agent(tools=[login])
 async def visitor(ctx: Context, text: str) -> str:
-    if ctx.transcript:
-        return "; ".join(message.text for message in ctx.transcript)
+    if ctx.transcript():
+        return "; ".join(message.text for message in ctx.transcript())
     return (await ctx.call(login, "ana", token=PLANTED, settings={"keys": [PLANTED]})).content
 
 

@@ -28,7 +28,7 @@ async def asking_many(ctx: Context, count: int) -> int:
 
 @agent
 async def chatting(ctx: Context, text: str) -> str:
-    return f"{len(ctx.transcript)} before {text}"
+    return f"{len(ctx.transcript())} before {text}"
 
 
 @agent
