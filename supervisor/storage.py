@@ -67,7 +67,7 @@ class Store(ABC):
 
     @abstractmethod
     def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
-        """Return all entries behind a position, up to another, in order, but for those named by `unreadable`."""
+        """Return all entries after a position, up to another, in order, but for those named by `unreadable`."""
 
     @abstractmethod
     def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
@@ -98,7 +98,7 @@ class Store(ABC):
         after: int = 0,
         limit: int | None = None,
     ) -> list[SessionRow]:
-        """Return sessions behind a position, parents before children. `is_awake`: open ones that are not passivated."""
+        """Return sessions after a position, parents before children. `is_awake`: open ones that are not passivated."""
 
     @abstractmethod
     def next_due(self) -> list[tuple[str, datetime]]:
@@ -123,7 +123,7 @@ class Store(ABC):
         after: int = 0,
         limit: int | None = None,
     ) -> list[Approval]:
-        """Return approvals behind a position, oldest first, `limit` at most."""
+        """Return approvals after a position, oldest first, `limit` at most."""
 
     @abstractmethod
     def find_shown(self) -> list[Approval]:

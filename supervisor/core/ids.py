@@ -5,7 +5,7 @@ Rules
   caller matches `[a-z0-9][a-z0-9._-]{0,63}` (A2). A child's is derived from its parent's and the operation
   that spawned it, so that a plan which runs twice makes one child.
 - An approval's id is 42 lower-case letters and digits. The first 16 are its route, a digest of its root session's id:
-  they say in which tree to look, and prove nothing. The other 26 are random, so that nobody guesses an id from another.
+  they say in which tree to look, and prove nothing. The other 26 are random, so that no id can be guessed from another.
   With a button's code it fits 64 bytes. Whatever reads an id takes APPROVAL_ID, for those that others make (A2).
 - An operation's id is the same in every attempt: its branch, kind, name, a digest of its arguments as passed, and
   the how-many-th identical one it is.

@@ -24,7 +24,7 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE | re.ASCII
 
 
 def read_store_url(text: str) -> str | None:
-    """Return the path of a store that somebody names, None for a store in memory. Raises InvalidInput."""
+    """Return the path of the store that a text names, None for a store in memory. Raises InvalidInput."""
     if text == MEMORY:
         return None
     if not text or "\0" in text:

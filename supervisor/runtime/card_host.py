@@ -1,12 +1,11 @@
-"""What posting cards needs of whoever keeps the approvals: the seam below runtime/poster.py and runtime/targets.py.
+"""The card host keeps approvals and what has happened to their cards: the seam below runtime/poster.py and targets.py.
 
-The store of this process is one implementation (runtime/posting.py). Another one keeps the approvals elsewhere, and its
-cards are posted, tried again and retired by the same code.
+The store of this process is one card host (runtime/posting.py). Another one keeps approvals elsewhere, and the same
+code posts, retries and retires its cards.
 
 Rules
-- An approval that the poster was given can be read at any time, without waiting: an implementation that is far from its
-  store keeps those that it gave.
-- What is noted is kept when `note` returns. If it cannot be kept, that is logged: a card takes nobody down.
+- `read` does not wait. A card host that is far from its store keeps a copy of the approvals that the poster shows.
+- When `note` returns, the event is kept. If that fails, the card host logs it and raises nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +19,7 @@ CardEvent = e.CardBegun | e.CardPosted | e.CardFailed | e.CardRetired
 
 
 class Left:
-    """What is kept of one channel's card: it is there, may be there, or could not be posted."""
+    """What earlier events say of one channel's card: it is there, may be there, or could not be posted."""
 
     def __init__(self, card: str | None = None, begun_at: datetime | None = None, failure: str = "") -> None:
         self.card = card
@@ -29,14 +28,15 @@ class Left:
 
 
 class CardHost(Protocol):
-    """What posting cards needs of whoever keeps the approvals."""
+    """Keeps approvals, and what has happened to their cards."""
 
     def now(self) -> datetime:
         """Return wall time, aware UTC."""
         ...
 
     def after(self, seconds: float, callback: Callable[[], None], /) -> Callable[[], None]:
-        """Call back after so many seconds, or later; returns what takes that back, and may be called at any time."""
+        """Call back after so many seconds, or later. Returns a function that cancels the call; it may be called at any
+        time."""
         ...
 
     def read(self, approval: Approval, /) -> Approval | None:

@@ -60,7 +60,7 @@ class Environment:
         return random.random()  # noqa: S311 # no secret
 
     def user(self) -> str:
-        """Return on whose behalf something is done here if nobody says so."""
+        """Return on whose behalf this process acts where a caller names no person."""
         return current_user()
 
     def working_directory(self) -> str:

@@ -1,8 +1,7 @@
 """The cards of approvals on all channels: each approval goes to the first channel that takes it, and a decision retires
 its cards everywhere.
 
-What is to be shown, and when, is not known here (runtime/posting.py); nor is who keeps the approvals
-(runtime/card_host.py).
+runtime/posting.py says which approvals are shown, and when. runtime/card_host.py is the seam to where they are kept.
 
 Rules
 - An approval is shown with the card that an earlier process left, so that the channel can renew it rather than leave it
@@ -45,11 +44,11 @@ class Poster:
         return bool(self._targets)
 
     def serve_in(self, tasks: TaskGroup) -> None:
-        """Own the tasks that talk to channels; whoever owns the task group ends them. None begins before."""
+        """Run the tasks that talk to channels in this task group, whose owner ends them. None starts before."""
         self._tasks = tasks
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Start no task any more."""
         self._tasks = None
 
     def show(self, approval: Approval) -> None:

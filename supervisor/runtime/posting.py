@@ -1,16 +1,16 @@
-"""Which approvals this process shows to people, and answers instead of people; runtime/poster.py shows them.
+"""Selects the approvals that this process shows to people, or answers instead of people; runtime/poster.py shows them.
 
-Runs beside the order of A1, after the approval's commit, and never delays it.
+It begins after the approval's commit, and never delays that (A1).
 
 Rules
 - All that are pending are posted when a tree is taken up (R3).
-- Approvals of trees that this process owns; where it adopts trees, also what another process asks that has shown it to
-  nobody for NOBODY_ELSE seconds.
-- Who leaves after the last answer retires its cards first, as long as one does not take longer than LEAVING. What is
-  left then a later start does (R3): of every tree where it adopts, of its own trees otherwise.
-- `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: where calls are
-  approved it is asked as ever, and where they are denied nobody is asked, which the agent is told (QuestionUnanswered).
-- Where nobody could ever answer, the call is denied and the reason says what would allow it (A6): the store dies with
+- It shows the approvals of trees that this process owns. A process that adopts trees also shows what another process
+  asks and has shown on no channel for NOBODY_ELSE seconds.
+- A process that leaves after the last answer retires its cards first, unless one takes longer than LEAVING. A later
+  process retires the rest (R3): of every tree if it adopts trees, else of its own ones.
+- `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: people are asked
+  it where calls are allowed. Where calls are denied it is not asked, and the agent is told so (QuestionUnanswered).
+- A call that no person could ever answer is denied, and the reason says what would allow it (A6): the store dies with
   the process, there is no channel, and the program waits for the outcome for NOBODY_AFTER without reading approvals.
 """
 
@@ -110,7 +110,7 @@ class Posting:
         *,
         sweep: bool = False,
     ) -> None:
-        """`sweep`: when it begins, retire what earlier processes left behind on these channels."""
+        """`sweep`: at the start, retire the cards that earlier processes left on these channels."""
         self._runner = runner
         self._reminding = Reminding(runner, reminders, self._show_again)
         self._supervisor = supervisor
@@ -152,7 +152,7 @@ class Posting:
                     self._leave_to_owner(approval)
 
     def serve_in(self, tasks: TaskGroup) -> None:
-        """Own the tasks that talk to channels; whoever owns the task group ends them with `run`."""
+        """Run the tasks that talk to channels in this task group, whose owner ends them together with `run`."""
         self._poster.serve_in(tasks)
 
     async def settle(self) -> None:
@@ -190,7 +190,7 @@ class Posting:
             self._look_for_somebody(approval.root_session)
 
     def _leave_to_owner(self, approval: Approval, wait: float = NOBODY_ELSE) -> None:
-        """Another process owns the tree, and shows what it asks; we do if that shows it to nobody."""
+        """Another process owns the tree and shows what it asks. If it does not, this process shows it."""
         store = self._supervisor.store
 
         def look() -> None:
@@ -198,7 +198,7 @@ class Posting:
             if now is None or now.status != "pending" or now.id in self._known:
                 return
             is_shown = now.shown or any(each.begun_at for each in self._cards.find_left(now).values())
-            if is_shown or store.get_owner(now.root_session) is None:  # whoever takes the tree up shows it
+            if is_shown or store.get_owner(now.root_session) is None:  # the process that takes the tree up shows it
                 self._leave_to_owner(now, min(SELDOM, max(NOBODY_ELSE, 2 * wait)))
             else:
                 self._known.add(now.id)
@@ -209,7 +209,7 @@ class Posting:
             self._cards.after(wait, look)
 
     async def _look_around(self) -> None:
-        """Find what was pending before this process began, and that another one owns and has shown to nobody."""
+        """Find what was pending before this process began, in trees of other processes that have not shown it."""
         after, store = 0, self._supervisor.store
         while found := store.find_approvals(after=after, limit=PAGE):
             for approval in found:
@@ -226,7 +226,7 @@ class Posting:
         return has_nobody and self._supervisor.store.is_durable
 
     def _look_for_somebody(self, root: str) -> None:
-        """A program that waits for an outcome, and reads no approvals, waits for nobody."""
+        """A program that waits for an outcome without reading approvals, and without a channel, gets no answer."""
         has_nobody = not self._poster.has_channels and not self._supervisor.store.is_durable
         if has_nobody and not isinstance(self._answer, Deny):
             self._cards.after(NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))

@@ -52,7 +52,7 @@ class Card:
         self.id: str | None = None
         """What finds it; None: it is not there, so far as is known."""
         self.begun_at: datetime | None = None
-        """Since when it may be there: it was about to be posted, and nobody said whether it was."""
+        """Since when it may be there: it was about to be posted, and it is not known whether it was."""
         self.is_noted = False
         """Whether the journal says that it is there, or may be."""
         self.says: Approval | None = None
@@ -63,7 +63,7 @@ class Card:
         self.again: Callable[[], None] | None = None
         """Takes back that it is tried again."""
         self.settled = anyio.Event()
-        """Whoever waits for this card goes on."""
+        """Set when the card was shown, or could not be."""
         self.is_under_way = False
 
     def take_back(self) -> None:
@@ -117,7 +117,7 @@ class Target:
         return approval in self._cards and bool(self._cards[approval].failure)
 
     def retire(self, approval: Approval) -> None:
-        """The approval needs nobody any more: its card must not look live."""
+        """The approval needs no decision any more: its card must not look live."""
         card = self._cards.get(approval.id)
         if card is not None and not card.is_under_way:  # what is under way sees to it at its end
             card.take_back()
@@ -193,7 +193,7 @@ class Target:
         card.is_noted = card.id is not None or card.begun_at is not None
 
     async def _retire(self, approval: Approval, card: Card) -> None:
-        """Retire a card; if that cannot be done now, later, which holds up nobody who leaves."""
+        """Retire a card; if that cannot be done now, later. A process that leaves does not wait for that."""
         failure = None
         async with self._slots.taken(RETIRED):
             now = self._host.read(approval) or approval
@@ -247,7 +247,7 @@ class Target:
         return (said.blocked, said.reminded_at) != (now.blocked, now.reminded_at)
 
     def _find_pending(self, approval: Approval) -> Approval | None:
-        """Return an approval as it is now, None if it needs nobody any more."""
+        """Return an approval as it is now, None if it needs no decision any more."""
         now = self._host.read(approval)
         return now if now is not None and now.status == "pending" else None
 

@@ -21,7 +21,7 @@ INSERT OR IGNORE INTO head (text) SELECT ? WHERE (SELECT coalesce(max(number), 0
 -- head_text: what a number stands for
 SELECT text FROM head WHERE number = ?;
 
--- rows: every entry behind a position, up to another
+-- rows: every entry after a position, up to another
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? AND e.position <= ? ORDER BY e.position;
 
@@ -29,7 +29,7 @@ SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN e
 SELECT e.position, f.id, e.head, e.approval, e.body FROM event AS e CROSS JOIN event AS f ON f.position = e.session
  WHERE e.position > ? ORDER BY e.position LIMIT 1000;
 
--- journal: one session's entries behind a position
+-- journal: one session's entries after a position
 SELECT position, head, approval, body FROM event
  WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? ORDER BY position;
 
@@ -86,20 +86,20 @@ SELECT c.id, r.body FROM event AS r CROSS JOIN event AS c ON c.position = r.sess
 -- approval: one approval for people
 SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE approval = ?);
 
--- approvals: all approvals behind a position
+-- approvals: all approvals after a position
 SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
 
--- approvals_pending: the inbox behind a position, without what decided it; each column counts where there are many
+-- approvals_pending: the inbox after a position, without what decided it; each column counts where there are many
 SELECT id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body
   FROM approval_full WHERE status IS NULL AND asked > ? ORDER BY asked;
 
 -- approvals_shown: those that are not pending, but that a card may still show so; asked once, when a daemon starts
 SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER BY asked;
 
--- approvals_of_session: those of one session, behind a position
+-- approvals_of_session: those of one session, after a position
 SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
 
--- approvals_of_tree: those of a root and all below it, behind a position
+-- approvals_of_tree: those of a root and all below it, after a position
 SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.number
  WHERE t.root = (SELECT position FROM event WHERE id = ?) AND a.asked > ? ORDER BY a.asked;
 
