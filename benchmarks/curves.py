@@ -85,14 +85,14 @@ async def _measure(folder: Path, count: int, passivate_after: float) -> dict[str
             gc.collect()
             found["KiB each"] = (_resident() - before) / count
             begun = perf_counter()
-            approvals = supervisor.find_approvals()
+            approvals = await supervisor.find_approvals()
             found["seconds to list"] = perf_counter() - begun
             connection = plain_sqlite(folder / "plain.db")
             ratios = []
             for approval in approvals[:: max(1, len(approvals) // 20)][:20]:
                 plain, begun = commit(connection), perf_counter()
                 await supervisor.decide(approval.id, Approve(by="a"))
-                await supervisor.outcome(approval.session)
+                await (await supervisor.get_run(approval.session)).outcome()
                 ratios.append((agents.effects[approval.arguments["note"]] - begun) / plain)
             found["commits to effect"] = statistics.median(ratios)
             raise Left

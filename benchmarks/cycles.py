@@ -57,7 +57,7 @@ async def cycles(folder: Path, count: int, kind: type[SqliteStore] = SqliteStore
             begun = perf_counter()
             await start(supervisor, range(count), PAYLOAD, at_once=count)
             async with anyio.create_task_group() as tasks:
-                for approval in supervisor.find_approvals():
+                for approval in await supervisor.find_approvals():
                     tasks.start_soon(_decide, supervisor, approval.id, approval.session)
             raise Left(count / (perf_counter() - begun))
     except Left as left:
@@ -66,4 +66,4 @@ async def cycles(folder: Path, count: int, kind: type[SqliteStore] = SqliteStore
 
 async def _decide(supervisor: LocalSupervisor, approval: str, session: str) -> None:
     await supervisor.decide(approval, Approve(by="a"))
-    assert (await supervisor.outcome(session)).kind == "succeeded"
+    assert (await (await supervisor.get_run(session)).outcome()).kind == "succeeded"

@@ -86,7 +86,7 @@ async def _decide(folder: Path, count: int, is_busy: bool, kind: str) -> Latenci
             begun[note] = perf_counter()
             await supervisor.decide(approval.id, Approve(by="a") if kind == "approve" else Deny(by="a", reason="no"))
             await agents.news[0].wait()
-            await supervisor.outcome(approval.session)
+            await (await supervisor.get_run(approval.session)).outcome()
         tasks.cancel_scope.cancel()
     connection.close()
     effects = [agents.effects[note] - at for note, at in begun.items() if note in agents.effects]

@@ -67,7 +67,7 @@ async def _lag(folder: Path, count: int) -> tuple[list[float], list[float], floa
         begun = perf_counter()
         for approval in approvals[1:]:
             await supervisor.decide(approval.id, Approve(by="a"))
-            await supervisor.outcome(approval.session)
+            await (await supervisor.get_run(approval.session)).outcome()
         took = (perf_counter() - begun) / (count - 1)
         tasks.cancel_scope.cancel()
         store.delay = 0.0

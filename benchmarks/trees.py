@@ -67,7 +67,7 @@ async def _cancel(folder: Path, top: Any, input_: Any, pending: int) -> tuple[fl
             await run_.cancel("enough")
             assert (await run_.outcome()).kind == "cancelled"
             took = perf_counter() - begun
-            assert not supervisor.find_sessions(is_open=True)
+            assert not await supervisor.find_sessions(is_open=True)
             raise Left(took, plain)
     except Left as left:
         return left.args[0], left.args[1]

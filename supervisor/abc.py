@@ -10,7 +10,7 @@ The module is longer than 400 lines because half of it says what each seam promi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,14 +27,13 @@ from supervisor.core.values import (
     DecisionResult,
     Fork,
     Message,
-    Outcome,
     SendResult,
     SessionView,
     ToolCall,
     ToolResult,
 )
 from supervisor.core.words import ChatResult
-from supervisor.handles import Activities, ChildRun, InboxWatch, Run, TaskGroup, Timer
+from supervisor.handles import ActivityWatch, ChildRun, Run, TaskGroup, Timer, Watch
 from supervisor.storage import Store
 
 P = ParamSpec("P")
@@ -43,12 +42,11 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 __all__ = [
-    "Activities",
+    "ActivityWatch",
     "Channel",
     "ChildRun",
     "Context",
     "Counts",
-    "InboxWatch",
     "JournalEntry",
     "Owner",
     "Run",
@@ -58,6 +56,7 @@ __all__ = [
     "TaskGroup",
     "Timer",
     "ToolContext",
+    "Watch",
     "Webhook",
     "WebhookReply",
 ]
@@ -289,8 +288,13 @@ class Channel(ABC):
 class Supervisor(ABC):
     """What channels, commands and programs talk to. Every method may be called from any task, in any process that has
     the store open; what needs the tree's owner is recorded and says so.
+
+    `get_x` raises NotFound, `find_xs` returns what there is. What one call returns is of one instant; what two calls
+    return is not. A `watch_x` is opened by `async with`.
     """
 
+    where: str
+    """Which store it is, for messages: a path or a URL."""
     decided: Mapping[str, int]
     """How many decisions people have made through this process since it opened the store, by `DecisionResult.kind`."""
 
@@ -304,21 +308,33 @@ class Supervisor(ABC):
     async def start(
         self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
     ) -> Run[R]: ...
+    @overload
     @abstractmethod
     async def start(
-        self, agent: AgentSpec[..., R], /, *args: Any, session: str | None = None, requester: str | None = None
+        self, agent: str, input: Any = ..., /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[Any]: ...
+    @abstractmethod
+    async def start(
+        self, agent: AgentSpec[..., R] | str, /, *args: Any, session: str | None = None, requester: str | None = None
     ) -> Run[R]:
         """Start an agent, or go on with a session: idempotent by its id. A finished one gives its outcome.
 
-        Raises SessionConflict for another agent or input, TreeOwned if another process runs it.
+        `agent`: its declaration, or the name of one that the supervisor was opened with; the input of a name is plain
+        JSON, and so is its result. Raises UnknownAgent for any other name, InvalidInput for an input that does not fit,
+        SessionConflict for another agent or input, TreeOwned if another process runs it.
         """
 
     @abstractmethod
-    async def resume(self, session: str | None = None) -> list[Run[Any]]:
-        """Take up one tree, or every open tree that nobody owns; returns their roots' runs.
+    async def resume(self, session: str) -> Run[Any]:
+        """Take up the tree of a session; returns its root's run. Raises NotFound, TreeOwned."""
 
-        Raises NotFound; with a session also TreeOwned.
-        """
+    @abstractmethod
+    async def resume_all(self) -> list[Run[Any]]:
+        """Take up every open tree that nobody owns; returns their roots' runs."""
+
+    @abstractmethod
+    async def get_run(self, session: str) -> Run[Any]:
+        """Return the latest run of a session. Raises NotFound."""
 
     @abstractmethod
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
@@ -333,14 +349,14 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
+    async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         """Note in the audit trail that a channel has refused somebody's decision; nothing else changes (A15).
 
         Once for each person and approval, however often they try.
         """
 
     @abstractmethod
-    async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
+    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
         """Add a standing rule, for calls that begin from now on, in every process; returns it with its id.
 
         One of the same meaning that stands already is returned instead. `rule.session`: a session, for its whole tree.
@@ -348,14 +364,14 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def revoke(self, rule: str, by: str | None = None) -> None:
-        """Take back a rule of the store, by its id; it does not cover what begins from now on.
+    async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
+        """Take back a rule of the store, by its id, and return it; it does not cover what begins from now on.
 
         Raises NotFound; NotEntitled as `add_rule`.
         """
 
     @abstractmethod
-    async def retry(self, session: str, by: str | None = None) -> Run[Any]:
+    async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         """Begin a new run of a root session at rest whose latest run failed, stalled or was abandoned, with that run's
         memory and version (R10). What led to the end is done again, and what the end cut off without effect: approvals
         are asked anew, sub-agents that were cancelled go on. All other results stay. One append, in the audit trail.
@@ -382,11 +398,11 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
+    async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
         """Cancel a session and everything below it (W8); returns once that is on disk. Raises NotFound."""
 
     @abstractmethod
-    async def send(self, session: str, text: str, by: str | None = None) -> SendResult:
+    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         """Say something to a session in any state; it is delivered, kept, or begins a turn, and the receipt says which.
         As with `decide`, a program that has declared the agent runs the session if nobody does (R2).
 
@@ -394,13 +410,13 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def hear(
+    async def chat(
         self,
         session: str,
         text: str,
-        by: str,
-        shown_before: datetime,
         *,
+        by: str | None = None,
+        shown_before: datetime | None = None,
         channel: str | None = None,
         shown: Collection[str] | None = None,
     ) -> ChatResult:
@@ -408,78 +424,84 @@ class Supervisor(ABC):
 
         A bare "yes" or "no" decides what alone waits for them in the session or below it, and "approve all" the calls
         that wait for them there, if they had been shown it before they said so: by a card that was posted before
-        `shown_before`, on `channel` if that is given. `shown`: ids of the approvals that the caller itself showed them;
-        with a `channel` only those of its cards count, without one these count whatever cards there are. Raises as
-        `decide` and `send` do.
+        `shown_before` (None: now), on `channel` if that is given. `shown`: ids of the approvals that the caller itself
+        showed them; with a `channel` only those of its cards count, without one these count whatever cards there are.
+        Raises as `decide` and `send` do.
         """
 
     @abstractmethod
-    async def outcome(self, session: str) -> Outcome[Any]:
-        """Wait for how a session's run ends. Raises NotFound."""
-
-    @abstractmethod
-    def get_session(self, session: str) -> SessionView:
+    async def get_session(self, session: str) -> SessionView:
         """Return a session as it is now. Raises NotFound."""
 
     @abstractmethod
-    def find_sessions(
-        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[SessionView]:
-        """Return sessions, open or ended ones, of one tree, parents before children. `after`: behind this position."""
-
-    @abstractmethod
-    def get_approval(self, approval: str) -> Approval:
+    async def get_approval(self, approval: str) -> Approval:
         """Return an approval in whatever state it is. Raises NotFound."""
 
     @abstractmethod
-    def find_approvals(
-        self, *, pending: bool = True, root: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Approval]:
-        """Return approvals, oldest first: the pending ones, or all; of one tree; behind a position."""
-
-    @abstractmethod
-    def rules(self) -> list[Rule]:
-        """Return the rules that stand: this program's, then the store's, oldest first. Raises StoreUnreadable."""
-
-    @abstractmethod
-    def approvals(self) -> AsyncIterator[Approval]:
-        """Iterate over pending approvals, those of now first; never ends."""
-
-    @abstractmethod
-    def watch_inbox(self, after: int | None = None) -> "InboxWatch":
-        """Iterate over a snapshot of what is pending, then over every approval that is asked, decided or withdrawn.
-
-        `after`: the cursor of an earlier watch; then over what has changed since, without a snapshot.
-        """
-
-    @abstractmethod
-    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[JournalEntry]:
-        """Iterate over a session's journal behind a cursor, without gaps; ends with the run, unless told to stay."""
-
-    @abstractmethod
-    def last_position(self) -> int:
-        """Return a cursor behind everything that has happened so far, for `watch_inbox` and `watch`."""
-
-    @abstractmethod
-    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
-        """Return what a session's journal holds now behind a cursor. Raises NotFound."""
-
-    @abstractmethod
-    def transcript(self, session: str) -> tuple[Message, ...]:
+    async def get_transcript(self, session: str) -> tuple[Message, ...]:
         """Return what was said in a session, each approval where it was asked. Raises NotFound."""
 
     @abstractmethod
-    def counts(self) -> Counts:
+    async def get_counts(self) -> Counts:
         """Return how much there is, from the index alone. Cheap."""
 
     @abstractmethod
-    def check(self) -> None:
-        """Raise StoreError if the store cannot be read, or has died for this process."""
+    async def find_sessions(
+        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[SessionView]:
+        """Return sessions, open or ended ones, of one tree, parents before children. `after`: from this position on."""
 
     @abstractmethod
-    def watch_activity(self, roots: Collection[str] | None = None) -> Activities:
-        """Look at the trees of these root sessions, or at every tree that is open. Costs nothing between two looks."""
+    async def find_approvals(
+        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Approval]:
+        """Return approvals, oldest first: the pending ones, or all; of a session and all below it; after a position.
+
+        Raises NotFound for an unknown session.
+        """
 
     @abstractmethod
-    def audit(self) -> list[JournalEntry]:
+    async def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
+        """Return what a session's journal holds now, after a position. Raises NotFound."""
+
+    @abstractmethod
+    async def find_audit(self) -> list[JournalEntry]:
         """Return what was asked, shown, decided, withdrawn and run, and rules as they came and went, in order (A15)."""
+
+    @abstractmethod
+    async def find_rules(self) -> list[Rule]:
+        """Return the rules that stand: this program's, then the store's, oldest first. Raises StoreUnreadable."""
+
+    @abstractmethod
+    async def find_owners(self) -> list[Owner]:
+        """Return the living processes that have owned trees of this store."""
+
+    @abstractmethod
+    def watch_inbox(self, *, after: int | None = None) -> Watch[Approval]:
+        """Watch a snapshot of what is pending, then every approval that is asked, decided or withdrawn.
+
+        `after`: the cursor of an earlier watch; then what has changed since, without a snapshot.
+        """
+
+    @abstractmethod
+    def watch_approvals(self) -> Watch[Approval]:
+        """Watch pending approvals, each once, those of now first."""
+
+    @abstractmethod
+    def watch_session(self, session: str, *, after: int = 0, stay: bool = False) -> Watch[JournalEntry]:
+        """Watch a session's journal after a cursor, without gaps; ends with the run, unless told to stay.
+
+        Opening it raises NotFound.
+        """
+
+    @abstractmethod
+    def watch_activity(self, session: str | None = None) -> ActivityWatch:
+        """Look at the tree of a session, or at every tree that is open. Opening it raises NotFound."""
+
+    @abstractmethod
+    async def last_position(self) -> int:
+        """Return a cursor after everything that has happened so far, for `watch_inbox` and `watch_session`."""
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Raise StoreError if the store cannot be read, or has died for this process."""

@@ -9,11 +9,13 @@ waits for the attempts, and ends the writer last.
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from typing import Any
 
 import anyio
 
 from supervisor.abc import Channel, Store
-from supervisor.core.errors import StoreDied, StoreError
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.people import People
 from supervisor.core.reminders import Reminders
 from supervisor.core.rules import Rule
@@ -44,6 +46,7 @@ UNWIND_TIMEOUT = 5.0  # seconds after that in which what was cancelled ends; wha
 async def open_supervisor(
     store: str | os.PathLike[str] | Store,
     *,
+    agents: Sequence[AgentSpec[..., Any]] = (),
     channels: Sequence[Channel] = (),
     unattended: Policy = "ask",
     rules: Sequence[Rule] = (),
@@ -60,6 +63,7 @@ async def open_supervisor(
 
     `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), by a path or a text as
     `sqlite:///srv/a/state.db`; `memory:`; or a Store.
+    `agents`: those that `start` finds by their names. Raises InvalidInput if two have one name.
     `channels`: where people are asked; the first that takes an approval shows it (A11).
     `unattended`: "allow" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask (A7).
@@ -82,11 +86,12 @@ async def open_supervisor(
     while a function holds the loop; a program that has to end even so runs under `stopping.run_until_stopped`.
     """
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
+    by_name = named_agents(agents)
     opened = store if isinstance(store, Store) else _make_store(store, create=create)
     opened.open()
     try:
         runner = Runner(opened, passivate_after, rules=rules, survivors=Survivors(end_survivor), jobs=JobWatch)
-        supervisor = LocalSupervisor(runner, people)
+        supervisor = LocalSupervisor(runner, people, by_name)
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
         posting = Posting(runner, supervisor, channels, unattended, reminders, sweep=adopt)
@@ -96,6 +101,15 @@ async def open_supervisor(
                 yield supervisor
     finally:
         opened.close()
+
+
+def named_agents(agents: Sequence[AgentSpec[..., Any]]) -> dict[str, AgentSpec[..., Any]]:
+    """Return agents by their names. Raises InvalidInput if two have one name."""
+    found: dict[str, AgentSpec[..., Any]] = {}
+    for spec in agents:
+        if found.setdefault(spec.name, spec) is not spec:
+            raise InvalidInput(f"two agents are named {spec.name}: rename one with @agent(name=...)")
+    return found
 
 
 def _make_store(named: str | os.PathLike[str], *, create: bool) -> Store:
@@ -131,7 +145,7 @@ async def serving(
             try:
                 await runner.jobs.leave()
             finally:
-                end_streams(supervisor)
+                end_streams(supervisor.reader)
                 leaving.set()
     runner.journal.catch_up()  # a store that was replaced a moment ago is said to be, not that it lacks a session
     if body is not None:

@@ -170,13 +170,13 @@ def make_project(folder: Path, *, only_if_gone: bool = False) -> None:
 
 async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
     """Go on with the demonstration that a store holds unfinished, or start a new one; returns it and its folder."""
-    known = {view.id: view for view in supervisor.find_sessions() if view.parent is None}
+    known = {view.id: view for view in await supervisor.find_sessions() if view.parent is None}
     reference = f"{caretaker.__module__}:{caretaker.__qualname__}"
     for view in known.values():
-        if view.outcome is None and (given := _input(supervisor, view.id, reference)) is not None:
+        if view.outcome is None and (given := await _input(supervisor, view.id, reference)) is not None:
             folder = Path(msgspec.json.decode(given, type=str))
             make_project(folder, only_if_gone=True)  # a reboot empties the folder for temporary files
-            return (await supervisor.resume(view.id))[0], folder
+            return await supervisor.resume(view.id), folder
     folder = Path(tempfile.mkdtemp(prefix="supervisor-demo-"))
     make_project(folder)
     names = (SESSION if number == 1 else f"{SESSION}-{number}" for number in range(1, len(known) + 2))
@@ -184,9 +184,9 @@ async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
     return await supervisor.start(caretaker, str(folder), session=session), folder
 
 
-def _input(supervisor: "LocalSupervisor", session: str, reference: str) -> msgspec.Raw | None:
+async def _input(supervisor: "LocalSupervisor", session: str, reference: str) -> msgspec.Raw | None:
     """Return what a session was begun with, None if another agent did."""
-    match [row.event for row in supervisor.journal(session)[:2]]:
+    match [row.event for row in (await supervisor.find_entries(session))[:2]]:
         case [SessionCreated(agent=agent), RunStarted(input=given)] if agent == reference:
             return given
     return None

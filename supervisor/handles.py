@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from supervisor.core.activity import Activity
 from supervisor.core.values import Approval, Outcome
 
+T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -38,17 +41,18 @@ class ChildRun(ABC, Generic[R_co]):
 class Run(ChildRun[R_co]):
     """A run as the program that started or resumed it sees it. Stays valid while the run is passivated."""
 
+    number: int
+    """Which run of its session it is, counted from 1."""
     is_new: bool = False
     """Whether this `Supervisor.start` has made the session, rather than found it. Of several at once one has."""
 
-    @property
     @abstractmethod
-    def is_finished(self) -> bool:
-        """Whether the outcome is written."""
+    async def find_outcome(self) -> Outcome[R_co] | None:
+        """Return how it ended, None while it has not."""
 
     @abstractmethod
-    def approvals(self) -> AsyncIterator[Approval]:
-        """Iterate over what it and its sub-agents ask; ends when the run does."""
+    def watch_approvals(self) -> "Watch[Approval]":
+        """Watch what it and its sub-agents ask; ends when the run does."""
 
 
 class TaskGroup(Protocol):
@@ -66,17 +70,40 @@ class Timer(Protocol):
         """Whether the time was over before the block was left; the same in every attempt."""
 
 
-class InboxWatch(AsyncIterator[Approval], ABC):
-    """Approvals as they change; `cursor` is where to go on from behind the last one that it gave."""
+class Watch(AsyncIterator[T_co], AbstractAsyncContextManager["Watch[T_co]"], ABC):
+    """What comes, one after the other; ends when the supervisor is left.
+
+    async with supervisor.watch_inbox() as watch:
+        async for approval in watch: ...
+    """
 
     cursor: int
-
-
-class Activities(ABC):
-    """What the sessions of some trees are doing now, for whoever draws them."""
+    """Where to go on from, after the last one that it gave."""
 
     @abstractmethod
-    def look(self, *, wholly: bool = False) -> list[Activity]:
+    async def __aenter__(self) -> "Watch[T_co]":
+        """Open it: from here on it misses nothing. Raises as the method that gave it says."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+
+class ActivityWatch(AbstractAsyncContextManager["ActivityWatch"], ABC):
+    """What the sessions of some trees are doing now. Costs nothing between two looks; to be opened by `async with`."""
+
+    @abstractmethod
+    async def __aenter__(self) -> "ActivityWatch":
+        """Open it. Raises as the method that gave it says."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+    @abstractmethod
+    async def look(self, *, wholly: bool = False) -> list[Activity]:
         """Return every session of the trees, parents before children. Each look reads on where the last one ended.
 
         A look is bounded: of many sessions, some are known at a later one only. `wholly`: all of them now.

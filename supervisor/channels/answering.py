@@ -96,7 +96,7 @@ class Answering:
     async def why_not_say(self, supervisor: Supervisor, session: str, text: str, identity: str) -> str | None:
         """Return what to tell somebody who may not say this to a session; None if they may. A word that would decide is
         a refused decision, in the audit trail. Raises StoreError."""
-        pending, person = supervisor.get_session(session).pending_approvals, self.find_person(identity)
+        pending, person = (await supervisor.get_session(session)).pending_approvals, self.find_person(identity)
         if isinstance(person, str):
             who, why = f"{self._channel} {identity}", person
         elif (refusal := self._people.why_not_say(person.name, text, pending)) is not None:
@@ -118,18 +118,18 @@ class Answering:
     async def find_entitled(self, supervisor: Supervisor, approval_id: str, identity: str) -> Entitled | str:
         """Return who acts on which approval, or what to tell somebody who may not. Raises StoreError."""
         try:
-            approval = supervisor.get_approval(approval_id)
+            approval = await supervisor.get_approval(approval_id)
         except NotFound:
             return "This supervisor's store holds no such approval: it was removed, or it is another store's."
         person = self.find_person(identity)
         if isinstance(person, str):
             stranger = f"{self._channel} {identity}"
-            await supervisor.refuse_decision(
-                approval.id, stranger, "not among the people of this supervisor", self._channel
+            await supervisor.note_refusal(
+                approval.id, by=stranger, reason="not among the people of this supervisor", channel=self._channel
             )
             return f"Not counted. {person}"
         if (why := self._people.why_not_decide(person.name, approval)) is not None:
-            await supervisor.refuse_decision(approval.id, person.name, why, self._channel)
+            await supervisor.note_refusal(approval.id, by=person.name, reason=why, channel=self._channel)
             return f"Not counted: {visible(why)}. It waits for somebody who may."
         return Entitled(approval, person.name)
 
@@ -147,7 +147,7 @@ class Answering:
         with anyio.move_on_after(RECORDED):
             while approval.status == "pending" and self._channel not in approval.shown:
                 await anyio.sleep(0.02)
-                approval = supervisor.get_approval(approval.id)
+                approval = await supervisor.get_approval(approval.id)
 
     async def decide(self, supervisor: Supervisor, who: Entitled, code: str, text: str | None, now: datetime) -> Result:
         """Decide what a press means; `text`: what was written into its form. Raises StoreError."""
@@ -155,7 +155,7 @@ class Answering:
             decision = decision_of(code, who.approval, who.name, text)
             why = self._people.why_not_decide(who.name, who.approval, decision)
             if why is not None:  # whatever supervisor is behind the channel (A4)
-                await supervisor.refuse_decision(who.approval.id, who.name, why, self._channel)
+                await supervisor.note_refusal(who.approval.id, by=who.name, reason=why, channel=self._channel)
                 raise InvalidInput(why)
             result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
         except (InvalidInput, NotEntitled) as error:
@@ -166,7 +166,7 @@ class Answering:
     async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:
         """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it (R3)."""
         try:
-            await channel.retire(supervisor.get_approval(approval), card)
+            await channel.retire(await supervisor.get_approval(approval), card)
         except (SupervisorError, OSError) as error:
             log.warning("card.not_retired", channel=self._channel, approval=approval, error=repr(error))
 
@@ -178,7 +178,7 @@ class Answering:
         verb, _, rest = text.strip().partition(" ")
         approval_id, _, words = rest.strip().partition(" ")
         if verb.lower() in ("", "pending"):
-            return self._pending(supervisor, identity, now, room)
+            return await self._pending(supervisor, identity, now, room)
         code = _VERBS.get(verb.lower())
         if code is None or not approval_id:
             return "Say: pending, approve ID, deny ID REASON, or answer ID TEXT. pending lists what waits, with ids."
@@ -193,12 +193,12 @@ class Answering:
             return f"Nothing was decided: say {verb.lower()} and the id alone. What takes words is deny, and answer."
         return (await self.decide(supervisor, found, code, words.strip(), now)).text
 
-    def _pending(self, supervisor: Supervisor, identity: str, now: datetime, room: int) -> str:
+    async def _pending(self, supervisor: Supervisor, identity: str, now: datetime, room: int) -> str:
         person = self.find_person(identity)
         if isinstance(person, str):
             return person
-        waiting = supervisor.find_approvals(limit=LISTED)
-        count = len(waiting) if len(waiting) < LISTED else supervisor.counts().pending_approvals
+        waiting = await supervisor.find_approvals(limit=LISTED)
+        count = len(waiting) if len(waiting) < LISTED else (await supervisor.get_counts()).pending_approvals
         lines = (self._line(approval, person, now) for approval in waiting)
         return fit_lines(lines, count, room) or "Nothing waits for a person."
 
@@ -216,7 +216,8 @@ async def note_refused_words(
         return
     for each in pending:
         if word.approval in (None, each.id):
-            await supervisor.refuse_decision(each.id, who, people.why_not_decide(who, each) or why, channel)
+            reason = people.why_not_decide(who, each) or why
+            await supervisor.note_refusal(each.id, by=who, reason=reason, channel=channel)
 
 
 LISTED: Final = 200

@@ -136,11 +136,11 @@ def cancel(
         from supervisor.app import open_supervisor
 
         async with open_supervisor(place.path, create=False) as supervisor:
-            before = get_session(supervisor, session)
+            before = await get_session(supervisor, session)
             if before.outcome is None:
-                await supervisor.cancel(session, reason, by if by is not None else login_name())
-                await supervisor.outcome(session)
-            views[:] = [before, supervisor.get_session(session)]
+                await supervisor.cancel(session, reason=reason, by=by if by is not None else login_name())
+                await (await supervisor.get_run(session)).outcome()
+            views[:] = [before, await supervisor.get_session(session)]
 
     stopped = run_until_stopped(body, "asyncio")
     if not views:
@@ -174,9 +174,9 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
             supervisor.refuse_inside("deciding")
             found = supervisor.store.get_approval(approval)
             if found is None:
-                raise _unknown(supervisor, approval)
+                raise await _unknown(supervisor, approval)
             result = await supervisor.decide(approval, decision(name, found), channel="command line")
-            return result, supervisor.get_approval(approval)
+            return result, await supervisor.get_approval(approval)
 
     result, found = anyio.run(decide)
     if as_json:
@@ -192,9 +192,9 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 
-def _unknown(supervisor: "LocalSupervisor", approval: str) -> NotFound:
+async def _unknown(supervisor: "LocalSupervisor", approval: str) -> NotFound:
     """Return what to say of an id that no approval has; a session's id is a common slip."""
-    everything = supervisor.find_approvals(pending=False)
+    everything = await supervisor.find_approvals(pending=False)
     here = [other.id for other in everything if approval in (other.session, other.root_session)]
     if here:
         return NotFound(f"{visible(approval)} is a session, not an approval; it asked {', '.join(here)}")

@@ -70,10 +70,10 @@ async def _read(place: Place, session: str) -> "list[JournalEntry]":
     async with reading(place) as supervisor:
         if supervisor is None:
             raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
-        root = get_session(supervisor, session).root
+        root = (await get_session(supervisor, session)).root
         end = supervisor.store.last_position()  # what is committed while we read is no part of it
-        tree = [view.id for view in supervisor.find_sessions() if view.root == root]
-        rows = [row for each in tree for row in supervisor.journal(each) if row.position <= end]
+        tree = [view.id for view in await supervisor.find_sessions() if view.root == root]
+        rows = [row for each in tree for row in await supervisor.find_entries(each) if row.position <= end]
         return sorted(rows, key=lambda row: row.position)
 
 

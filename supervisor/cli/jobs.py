@@ -51,7 +51,7 @@ async def _look_at_all(supervisor: "LocalSupervisor") -> list[dict[str, Any]]:
     from supervisor.tools.session_jobs import view_of
 
     began: dict[str, tuple[str, Job]] = {}
-    for row in supervisor.audit():
+    for row in await supervisor.find_audit():
         match row.event:
             case JobStarted(job=job):
                 began[job] = (row.session, Job(started=row.event))

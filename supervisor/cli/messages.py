@@ -89,9 +89,9 @@ async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[ChatRe
 
     async with open_supervisor(place.path, create=False) as supervisor:
         supervisor.refuse_inside("sending")
-        get_session(supervisor, session)
-        heard = await supervisor.hear(session, text, by, datetime.now(UTC))
-        return heard, supervisor.get_session(session)
+        await get_session(supervisor, session)
+        heard = await supervisor.chat(session, text, by=by, shown_before=datetime.now(UTC))
+        return heard, await supervisor.get_session(session)
 
 
 def _report(receipt: SendResult, view: "SessionView", place: Place) -> None:

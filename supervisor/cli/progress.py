@@ -67,10 +67,11 @@ class _Telling:
 
     async def watch(self, session: str) -> None:
         with suppress(StoreError):  # the store was closed, or died: whoever runs the tree says so
-            async for row in self._supervisor.watch(session, stay=session == self._root):
-                if isinstance(row.event, OperationFinished) and row.event.kind == "spawn" and row.event.child:
-                    self._tasks.start_soon(self.watch, row.event.child)
-                self._tell(row)
+            async with self._supervisor.watch_session(session, stay=session == self._root) as watch:
+                async for row in watch:
+                    if isinstance(row.event, OperationFinished) and row.event.kind == "spawn" and row.event.child:
+                        self._tasks.start_soon(self.watch, row.event.child)
+                    self._tell(row)
 
     def _tell(self, row: JournalEntry) -> None:
         event, now = row.event, datetime.now().astimezone()

@@ -114,7 +114,7 @@ async def _look(place: Place, before: datetime) -> Forecast:
 
         trees, kept = supervisor.pruning(before).find()
         roots = {tree.session for tree in trees}
-        root_of = {view.id: view.root for view in supervisor.find_sessions()}
+        root_of = {view.id: view.root for view in await supervisor.find_sessions()}
         folders = [
             folder
             for session, folder in job_folders(supervisor.store.jobs_folder)

@@ -138,31 +138,31 @@ async def reading(place: Place) -> "AsyncIterator[LocalSupervisor | None]":
 
 
 async def _sessions(supervisor: "LocalSupervisor", *, only_open: bool) -> list[SessionView]:
-    return supervisor.find_sessions(is_open=True if only_open else None)
+    return await supervisor.find_sessions(is_open=True if only_open else None)
 
 
 async def _approvals(supervisor: "LocalSupervisor", *, pending: bool) -> list[Approval]:
-    return supervisor.find_approvals(pending=pending)
+    return await supervisor.find_approvals(pending=pending)
 
 
 async def _audit(supervisor: "LocalSupervisor") -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
-    return supervisor.audit(), {view.id: view.path for view in supervisor.find_sessions()}
+    return await supervisor.find_audit(), {view.id: view.path for view in await supervisor.find_sessions()}
 
 
 async def _show(
     supervisor: "LocalSupervisor", session: str
 ) -> "tuple[SessionView, list[JournalEntry], list[SessionView]]":
-    view = get_session(supervisor, session)
-    every = supervisor.find_sessions()
-    return view, supervisor.journal(session), [other for other in every if other.parent == session]
+    view = await get_session(supervisor, session)
+    every = await supervisor.find_sessions()
+    return view, await supervisor.find_entries(session), [other for other in every if other.parent == session]
 
 
-def get_session(supervisor: "LocalSupervisor", session: str) -> SessionView:
+async def get_session(supervisor: "LocalSupervisor", session: str) -> SessionView:
     """Return a session, or raise NotFound with the closest ids there are."""
     try:
-        return supervisor.get_session(session)
+        return await supervisor.get_session(session)
     except NotFound:
-        raise not_found("session", session, [view.id for view in supervisor.find_sessions()]) from None
+        raise not_found("session", session, [view.id for view in await supervisor.find_sessions()]) from None
 
 
 def _print_sessions(views: list[SessionView]) -> None:

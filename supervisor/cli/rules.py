@@ -38,7 +38,7 @@ def rules(*, store: StoreOption = None, json: JsonOption = False) -> int:
 
     async def read() -> list[Rule]:
         async with reading(place) as supervisor:
-            return [] if supervisor is None else supervisor.rules()
+            return [] if supervisor is None else await supervisor.find_rules()
 
     found = anyio.run(read)
     if json:
@@ -138,11 +138,11 @@ def revoke(rule: str, /, *, by: ByOption = None, store: StoreOption = None, json
         raise NotFound(f"no rule {visible(rule)}: there is no store at {place.path}")
 
     async def body(supervisor: "LocalSupervisor", name: str) -> Rule:
-        known = {each.id: each for each in supervisor.rules() if each.id is not None}
-        if rule not in known:
-            raise not_found("rule", rule, known)
-        await supervisor.revoke(rule, name)
-        return known[rule]
+        try:
+            return await supervisor.revoke_rule(rule, by=name)
+        except NotFound:
+            known = [each.id for each in await supervisor.find_rules() if each.id is not None]
+            raise not_found("rule", rule, known) from None
 
     taken = _change(place, by, body, create=False)
     if json:
@@ -154,7 +154,7 @@ def revoke(rule: str, /, *, by: ByOption = None, store: StoreOption = None, json
 
 def _add(rule: Rule, by: str | None, place: Place, *, as_json: bool) -> int:
     async def body(supervisor: "LocalSupervisor", name: str) -> Rule:
-        return await supervisor.add_rule(rule, name)
+        return await supervisor.add_rule(rule, by=name)
 
     added = _change(place, by, body, create=True)
     if as_json:

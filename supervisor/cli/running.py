@@ -8,6 +8,7 @@ said, with the commands that decide it, and the exit code is 3.
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -118,9 +119,10 @@ def resume(
         return _report(settings, [], as_list=True)
 
     async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
-        if session is not None:
-            _check_agent(supervisor, get_session(supervisor, session).root)
-        return await supervisor.resume(session)
+        if session is None:
+            return await supervisor.resume_all()
+        await _check_agent(supervisor, (await get_session(supervisor, session)).root)
+        return [await supervisor.resume(session)]
 
     if session is not None:
         return _one(settings, begin)
@@ -150,7 +152,7 @@ def retry(
         raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
 
     async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
-        _check_agent(supervisor, get_session(supervisor, session).root)
+        await _check_agent(supervisor, (await get_session(supervisor, session)).root)
         return [await supervisor.retry(session)]
 
     return _one(settings, begin)
@@ -183,14 +185,14 @@ def fork(
         raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
 
     async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
-        _load_agent_of(supervisor, get_session(supervisor, session).root)
+        await _load_agent_of(supervisor, (await get_session(supervisor, session)).root)
         made = await supervisor.fork(session, before=before, new=new, version=version)
         say(f"{made.session} is a fork of {visible(made.source)} before its entry {made.before}.")
         if made.later_calls:
             say(f"Calls of {visible(made.source)} that it does not know: what they did stands, and may happen again.")
         for call in made.later_calls:
             say(f"  entry {call.entry} of {visible(call.session)}: {call_text(call.tool, call.arguments)}")
-        return [supervisor.get_run(made.session)]
+        return [await supervisor.get_run(made.session)]
 
     return _one(settings, begin)
 
@@ -224,17 +226,17 @@ def load(agent: str) -> AgentSpec[Any, Any]:
     return load_agent(agent)
 
 
-def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
+async def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
     """Raise UnknownAgent, before anything is taken up, if an open session's agent cannot be run here."""
-    if supervisor.get_session(root).outcome is None:
-        _load_agent_of(supervisor, root)
+    if (await supervisor.get_session(root)).outcome is None:
+        await _load_agent_of(supervisor, root)
 
 
-def _load_agent_of(supervisor: "LocalSupervisor", root: str) -> None:
+async def _load_agent_of(supervisor: "LocalSupervisor", root: str) -> None:
     from supervisor.core.events import SessionCreated
     from supervisor.runtime.loading import load_agent
 
-    facts = supervisor.journal(root)[0].event
+    facts = (await supervisor.find_entries(root))[0].event
     if isinstance(facts, SessionCreated) and facts.agent:
         load_agent(facts.agent, facts.file)
 
@@ -265,7 +267,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
         from supervisor.app import open_supervisor
 
         opened_at = datetime.now().astimezone()
-        async with anyio.create_task_group() as onlookers:
+        async with AsyncExitStack() as shown, anyio.create_task_group() as onlookers:
             async with open_supervisor(
                 settings.place.path,
                 channels=[terminal] if is_asking or has_tree else [],
@@ -277,7 +279,8 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 runs = await begin(supervisor)
                 roots.extend(run.session for run in runs)
                 if has_tree:
-                    terminal.show_tree(supervisor.watch_activity(roots))
+                    activities = supervisor.watch_activity(roots[0] if len(roots) == 1 else None)
+                    terminal.show_tree(await shown.enter_async_context(activities), roots)
                 tell = partial(follow, say=terminal.say, wants=wants, prints_result=is_alone)
                 for root in roots:
                     onlookers.start_soon(tell, supervisor, root, opened_at)
@@ -305,8 +308,8 @@ async def _stay(supervisor: "LocalSupervisor", run: Run[Any]) -> None:
     report."""
     try:
         await run.outcome()
-        while supervisor.get_row(run.session).outcome is None:  # what somebody said has begun the next turn
-            await supervisor.outcome(run.session)
+        while (await supervisor.get_session(run.session)).outcome is None:  # what somebody said has begun the next turn
+            await (await supervisor.get_run(run.session)).outcome()
     except RunBlocked:
         return
     except SupervisorError:
@@ -324,8 +327,9 @@ def _look(settings: Settings, roots: list[str], refused: Mapping[str, str]) -> l
 
         async with open_supervisor(settings.place.path, create=False) as supervisor:
             for session, reason in refused.items():
-                settings.refusals.setdefault(supervisor.get_row(session).root, {})[session] = reason
-            return [supervisor.get_session(root) for root in roots]
+                root = (await supervisor.get_session(session)).root
+                settings.refusals.setdefault(root, {})[session] = reason
+            return [await supervisor.get_session(root) for root in roots]
 
     return anyio.run(look)
 

@@ -12,7 +12,6 @@ Rules
 import os
 import signal
 import sys
-from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from supervisor.abc import Activities
+    from supervisor.abc import ActivityWatch
     from supervisor.channels.terminal.keys import KeyMode
     from supervisor.core.activity import Activity
 
@@ -74,8 +73,10 @@ async def _look_once(place: Place, session: str | None) -> "list[Activity]":
     async with reading(place) as supervisor:
         if supervisor is None:
             return []
-        roots = None if session is None else [get_session(supervisor, session).root]
-        return supervisor.watch_activity(roots).look(wholly=True)
+        if session is not None:
+            await get_session(supervisor, session)  # it names the closest ids there are
+        async with supervisor.watch_activity(session) as activities:
+            return await activities.look(wholly=True)
 
 
 def _print(found: "list[Activity]", place: Place, *, as_json: bool) -> int:
@@ -112,13 +113,11 @@ class _Top:
         async with reading(self._place) as supervisor:
             if supervisor is None:
                 return _print([], self._place, as_json=False)
-            roots: Collection[str] | None = None
             if self._session is not None:
-                roots = [get_session(supervisor, self._session).root]
-            activities = supervisor.watch_activity(roots)
+                await get_session(supervisor, self._session)
             mode = KeyMode(sys.stdin.fileno())
             try:
-                async with anyio.create_task_group() as tasks:
+                async with supervisor.watch_activity(self._session) as activities, anyio.create_task_group() as tasks:
                     await tasks.start(self._hear_signals, mode, tasks.cancel_scope)
                     mode.enter()
                     tasks.start_soon(self._hear_keys, tasks.cancel_scope)
@@ -157,12 +156,12 @@ class _Top:
                     self._painted = []
                     self._paint()
 
-    async def _keep_fresh(self, activities: "Activities") -> None:
+    async def _keep_fresh(self, activities: "ActivityWatch") -> None:
         from supervisor.channels.terminal.channel import pause_after
 
         while True:
             began = anyio.current_time()
-            self._found = activities.look()
+            self._found = await activities.look()
             self._paint()
             await anyio.sleep(pause_after(anyio.current_time() - began))
 

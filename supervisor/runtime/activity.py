@@ -12,14 +12,15 @@ Rules
 
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
+import anyio
 import msgspec
 
-from supervisor.abc import Activities, JournalEntry, SessionRow
+from supervisor.abc import ActivityWatch, JournalEntry, SessionRow
 from supervisor.core import events as e
 from supervisor.core.activity import Activity, Clock, Doing
-from supervisor.core.errors import IllegalEvent, StoreError
+from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.masking import mask
 from supervisor.core.session import Operation, SessionState, replay
 from supervisor.core.values import OutcomeKind
@@ -48,22 +49,32 @@ class _Known(msgspec.Struct):
     """What it does by its state; None if that has to be worked out (again)."""
 
 
-class LocalActivities(Activities):
-    """The trees of these roots, or every tree that is open or begins while it is looked at."""
+class LocalActivityWatch(ActivityWatch):
+    """The tree of a session, or every tree that is open or begins while it is looked at."""
 
-    def __init__(self, runner: "Runner", roots: Collection[str] | None) -> None:
+    def __init__(self, runner: "Runner", session: str | None) -> None:
         self._runner = runner
         self._store = runner.journal.store
-        self._is_all = roots is None
+        self._session = session
+        self._is_all = session is None
         self._known: dict[str, _Known] = {}
-        self._cursor = self._store.last_position()
-        if roots is None:
-            roots = dict.fromkeys(row.root for row in self._store.find_sessions(is_open=True))
+        self._cursor = 0
         self._roots: set[str] = set()
-        for root in roots:
-            self._watch(root)
 
-    def look(self, *, wholly: bool = False) -> list[Activity]:
+    async def __aenter__(self) -> Self:
+        await anyio.lowlevel.checkpoint()
+        self._cursor = self._store.last_position()
+        if self._session is None:
+            for root in dict.fromkeys(row.root for row in self._store.find_sessions(is_open=True)):
+                self._watch(root)
+        elif (row := self._store.get_session(self._session)) is not None:
+            self._watch(row.root)
+        else:
+            raise NotFound(f"there is no session {self._session} in {self._store.name}")
+        return self
+
+    async def look(self, *, wholly: bool = False) -> list[Activity]:
+        await anyio.lowlevel.checkpoint()
         if self._store.last_position() > self._cursor:
             for row in self._store.rows(self._cursor):
                 self._cursor = row.position

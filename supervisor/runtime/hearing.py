@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """What a person had been shown when they said something; see Supervisor.hear."""
+    """What a person had been shown when they said something; see Supervisor.chat."""
 
     before: datetime
     channel: str | None = None
@@ -48,13 +48,14 @@ class Seen(NamedTuple):
         )
 
 
-async def hear(supervisor: "LocalSupervisor", session: str, text: str, by: str, seen: Seen) -> ChatResult:
-    """Decide, list, or send; see Supervisor.hear."""
+async def chat(supervisor: "LocalSupervisor", session: str, text: str, by: str, seen: Seen) -> ChatResult:
+    """Decide, list, or send; see Supervisor.chat."""
     word, where = read_word(text), seen.channel or "message"
     if word is None:
-        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by))
-    root = supervisor.get_row(session).root
-    people, here = supervisor.people, supervisor.pending_below(session, root)
+        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
+    root = supervisor.reader.get_row(session).root
+    here = supervisor.reader.find_approvals(session=session)
+    people = supervisor.people
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
         may_allow = people is None or people.why_not_rule(by) is None
@@ -62,7 +63,7 @@ async def hear(supervisor: "LocalSupervisor", session: str, text: str, by: str, 
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
-        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by))
+        return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
     if len(waiting) > 1 or not seen.has(supervisor, waiting[0], whole=word.is_yes):
         return ChatResult(kind="listed", approvals=waiting)
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
@@ -74,7 +75,7 @@ async def _decide_one(
     """Decide what is named, if it was asked here; who may not, is told by `decide`, and it is in the audit trail."""
     assert word.approval is not None
     found = supervisor.store.get_approval(word.approval)
-    if found is None or not supervisor.is_below(found.session, session):
+    if found is None or not supervisor.reader.is_below(found.session, session):
         return ChatResult(
             kind="listed", approvals=waiting, results=(DecisionResult(kind="unknown", approval=word.approval),)
         )
@@ -118,7 +119,7 @@ async def _approve_all(
     tools = dict.fromkeys(each.tool for each, result in zip(calls, results, strict=True) if result.is_accepted)
     rules: list[Rule] = []
     if may_allow:
-        rules = [await supervisor.add_rule(make_rule("allow", tool, None, "decision", root), by) for tool in tools]
+        rules = [await supervisor.add_rule(make_rule("allow", tool, None, "decision", root), by=by) for tool in tools]
     return ChatResult(
         kind="decided",
         approvals=calls,

@@ -9,31 +9,28 @@ The module is longer than 400 lines because it is one seam: a short method for e
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar, overload
-from weakref import WeakSet
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
+from anyio.lowlevel import checkpoint
 
-from supervisor.abc import Activities, Counts, JournalEntry, Owner, Run, SessionRow, Store, Supervisor
+from supervisor.abc import ActivityWatch, Counts, JournalEntry, Owner, Run, Store, Supervisor, Watch
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.encoding import printable
+from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
     NotEntitled,
     NotFound,
-    RunBlocked,
     SessionConflict,
     StoreDied,
     StoreError,
-    SupervisorError,
     UnknownAgent,
 )
 from supervisor.core.ids import check_session_id
-from supervisor.core.masking import shown
 from supervisor.core.people import People
 from supervisor.core.rules import Rule, checked, inherit
 from supervisor.core.values import (
@@ -42,24 +39,24 @@ from supervisor.core.values import (
     DecisionResult,
     Fork,
     Message,
-    Outcome,
     SendResult,
     SessionView,
     check_identity,
 )
 from supervisor.core.words import ChatResult
 from supervisor.logs import FactLog
-from supervisor.runtime.activity import LocalActivities
+from supervisor.runtime.activity import LocalActivityWatch
 from supervisor.runtime.beginning import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
 from supervisor.runtime.forking import Forking
-from supervisor.runtime.hearing import Seen, hear
+from supervisor.runtime.hearing import Seen, chat
 from supervisor.runtime.importing import Import, Origin
 from supervisor.runtime.journal import Entry, View
 from supervisor.runtime.loading import find_declared, load_agent, locate
 from supervisor.runtime.messages import transcript
 from supervisor.runtime.pruning import Pruning
+from supervisor.runtime.reader import Reader
 from supervisor.runtime.refusals import Refusals
 from supervisor.runtime.retrying import retry_events
 from supervisor.runtime.ruling import add, book, revoke
@@ -68,7 +65,6 @@ from supervisor.runtime.runs import LocalRun
 from supervisor.runtime.signals import Signal
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
-from supervisor.runtime.views import block_of, session_views
 from supervisor.system.identity import attempt_started
 from supervisor.system.inside import Inside
 
@@ -77,21 +73,20 @@ log = FactLog(__name__)
 R = TypeVar("R")
 T = TypeVar("T")
 
-AUDITED: Final = e.having("audited")
-"""Who asked, who was shown what, who decided what, and what then ran (A15)."""
-
 
 class LocalSupervisor(Supervisor):
-    def __init__(self, runner: Runner, people: People | None = None) -> None:
+    def __init__(
+        self, runner: Runner, people: People | None = None, agents: Mapping[str, AgentSpec[..., Any]] | None = None
+    ) -> None:
         self._runner = runner
         self._refusals = Refusals(runner)
+        self.reader = Reader(runner)
         self.store: Store = runner.journal.store
-        self.hub = runner.hub
+        self.where = self.store.name
+        self.agents = agents or {}
+        """The agents that are found by name."""
         self.has_readers = False
         """Whether this program has looked at approvals: then somebody may answer even where no channel is (A6)."""
-        self.watching: WeakSet[SessionJournal] = WeakSet()
-        self.is_left = False
-        """Whether the store is about to be closed: nothing can be read from it any more."""
         self.awaited: Counter[str] = Counter()
         """Roots of the trees whose outcomes this program waits for now."""
         self.people = people
@@ -111,15 +106,17 @@ class LocalSupervisor(Supervisor):
     async def start(
         self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
     ) -> Run[R]: ...
+    @overload
     async def start(
-        self, agent: AgentSpec[..., R], /, *args: Any, session: str | None = None, requester: str | None = None
+        self, agent: str, input: Any = ..., /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[Any]: ...
+    async def start(
+        self, agent: AgentSpec[..., R] | str, /, *args: Any, session: str | None = None, requester: str | None = None
     ) -> Run[R]:
-        if not isinstance(agent, AgentSpec):
-            raise InvalidInput(f"start takes an agent, not {agent!r}: declare it with @agent")
-        given = agent.encode_input(args, {}) if args else agent.default_input()
+        spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
-        references = self._references(root, agent)
-        version: list[str | None] = [agent.version]
+        references = self._references(root, spec)
+        version: list[str | None] = [spec.version]
         has_begun: list[str] = []
 
         def plan(view: View) -> list[Entry]:
@@ -139,39 +136,47 @@ class LocalSupervisor(Supervisor):
             by = printable(requester or self._runner.environment.user())
             now, cwd = self._runner.clock.now(), self._runner.environment.working_directory()
             # What this program denies and asks for, a resumed run keeps (R4); what it allows is allowed by it alone.
-            rules = (*inherit((), self._runner.rules.from_code), *agent.rules)
-            facts = {"path": (agent.name,), "root": root, "requester": by, "cwd": cwd, "rules": rules}
-            first = first_events(agent, given, attempt_started(agent.version, now), **facts)
+            rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
+            facts = {"path": (spec.name,), "root": root, "requester": by, "cwd": cwd, "rules": rules}
+            first = first_events(spec, given, attempt_started(spec.version, now), **facts)
             return [(root, event) for event in first]
 
         try:
             await self._runner.journal.append(plan)
         finally:  # a cancellation that knows no shields may come with the commit
             if has_begun and root in self._runner.journal.states:
-                self._runner.begin(root, agent)
+                self._runner.begin(root, spec)
             elif has_begun:
                 self._runner.forget(root)
         if not has_begun:
             await self._runner.launcher.take_up(root)
-        ran = agent.at_version(version[0]) if version[0] in (agent.version, *agent.versions) else agent
-        # Turns that followed are runs of their own.
-        return LocalRun(self, root, ran, 1, is_new=bool(has_begun))
+        ran = spec.at_version(version[0]) if version[0] in (spec.version, *spec.versions) else spec
+        # Turns that followed are runs of their own. What was started by name has a result of plain JSON.
+        return LocalRun(self, root, None if isinstance(agent, str) else ran, 1, is_new=bool(has_begun))
+
+    def _with_input(
+        self, agent: AgentSpec[..., R] | str, args: tuple[Any, ...]
+    ) -> tuple[AgentSpec[..., R], msgspec.Raw]:
+        """Return an agent, looked up by its name if need be, and its input."""
+        if isinstance(agent, AgentSpec):
+            return agent, agent.encode_input(args, {}) if args else agent.default_input()
+        if not isinstance(agent, str):
+            raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
+        if (found := self.agents.get(agent)) is None:
+            offered = ", ".join(sorted(self.agents)) or "none"
+            raise UnknownAgent(f"no agent {agent!r} is offered here; there is {offered}")
+        values = found.check_input(to_json(args[0], "the input") if args else found.default_input())
+        return found, found.encode_input(values, {})
 
     def _references(self, root: str, agent: AgentSpec[Any, Any]) -> set[str]:
         """Return the names under which a session may know an agent: its own, and the one that the session recorded, if
         the agent has moved and left that name behind."""
         references = {locate(agent)[0]}
-        if (created := self._created(root)) is not None and created.agent not in references:
+        if (created := self.reader.find_created(root)) is not None and created.agent not in references:
             with suppress(UnknownAgent):
                 if load_agent(created.agent, created.file) is agent:
                     references.add(created.agent)
         return references
-
-    def _created(self, session: str) -> e.SessionCreated | None:
-        """Return how a session was created, without reading its journal."""
-        row = self.store.get_session(session)
-        entries = self.store.rows(row.position - 1, row.position) if row is not None else ()
-        return next((entry.event for entry in entries if isinstance(entry.event, e.SessionCreated)), None)
 
     def _check_same(
         self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, references: set[str], given: msgspec.Raw
@@ -189,15 +194,15 @@ class LocalSupervisor(Supervisor):
                 "choose another id, or the same input to go on"
             )
 
-    async def resume(self, session: str | None = None) -> list[Run[Any]]:
-        if session is not None:
-            roots = [self.get_row(session).root]
-        else:
-            roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
-            roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
-            await self._runner.claims.take(self._runner.claims.find_with_jobs())
-        taken = await self._runner.claims.take(roots, only_one=session is not None)
-        return [self.get_run(root) for root in taken]
+    async def resume(self, session: str) -> Run[Any]:
+        (root,) = await self._runner.claims.take([self.reader.get_row(session).root], only_one=True)
+        return self._run(root)
+
+    async def resume_all(self) -> list[Run[Any]]:
+        roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
+        roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
+        await self._runner.claims.take(self._runner.claims.find_with_jobs())
+        return [self._run(root) for root in await self._runner.claims.take(roots)]
 
     def refuse_inside(self, what: str) -> None:
         """Raise NotEntitled if this process belongs to a supervised call: what that runs is no person's word (A4)."""
@@ -211,11 +216,11 @@ class LocalSupervisor(Supervisor):
             check_identity(decision.by)
             why = self.people.why_not_decide(decision.by, found, decision)
             if why is not None:
-                await self.refuse_decision(approval, decision.by, why, channel)
+                await self.note_refusal(approval, by=decision.by, reason=why, channel=channel)
                 raise NotEntitled(why)
         result = await decide(self._runner, approval, decision, channel)
         if not result.running and result.kind in ("accepted", "already"):
-            root = self.get_row(self.get_approval(approval).session).root
+            root = self.reader.get_row(self.reader.get_approval(approval).session).root
             result = msgspec.structs.replace(result, running=await self._take_up_declared(root))
         self.decided[result.kind] += 1
         return result
@@ -225,7 +230,7 @@ class LocalSupervisor(Supervisor):
         now. What came for it is on disk already, so that a tree which cannot be taken up costs nobody an answer."""
         if self.store.owns(root) or self.store.get_owner(root) is not None:
             return True
-        created = self._created(root)
+        created = self.reader.find_created(root)
         if self._runner.is_closed or created is None or find_declared(created.agent) is None:
             return False
         try:
@@ -245,10 +250,10 @@ class LocalSupervisor(Supervisor):
             raise NotEntitled(why)
         return printable(who)
 
-    async def add_rule(self, rule: Rule, by: str | None = None) -> Rule:
+    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
         who = self._name_of_ruler(by)
         if rule.session is not None:
-            rule = msgspec.structs.replace(rule, session=self.get_row(rule.session).root)
+            rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
         new = msgspec.structs.replace(checked(rule), id=self._runner.environment.new_rule_id())
         await self._runner.journal.append(lambda view: list(add(view, new, who, self._runner.clock.now())))
         found = book(self._runner.journal.look()).find_same(new)
@@ -256,29 +261,39 @@ class LocalSupervisor(Supervisor):
             raise NotFound(f"rule {new.id} was added, and revoked at once by somebody else")
         return found
 
-    async def revoke(self, rule: str, by: str | None = None) -> None:
+    async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
         who = self._name_of_ruler(by)
-        await self._runner.journal.append(lambda view: list(revoke(view, rule, who, self._runner.clock.now())))
+        taken: list[Rule] = []
 
-    async def hear(
+        def plan(view: View) -> list[Entry]:
+            found, entries = revoke(view, rule, who, self._runner.clock.now())
+            taken[:] = [found]
+            return entries
+
+        await self._runner.journal.append(plan)
+        return taken[0]
+
+    async def chat(
         self,
         session: str,
         text: str,
-        by: str,
-        shown_before: datetime,
         *,
+        by: str | None = None,
+        shown_before: datetime | None = None,
         channel: str | None = None,
         shown: Collection[str] | None = None,
     ) -> ChatResult:
-        return await hear(self, session, text, check_identity(by), Seen(shown_before, channel, shown))
+        who = check_identity(by if by is not None else self._runner.environment.user())
+        seen = Seen(shown_before if shown_before is not None else self._runner.clock.now(), channel, shown)
+        return await chat(self, session, text, who, seen)
 
-    async def refuse_decision(self, approval: str, by: str, reason: str, channel: str | None = None) -> None:
+    async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         await self._refusals.note(approval, by, reason, channel)
 
-    async def send(self, session: str, text: str, by: str | None = None) -> SendResult:
+    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
         self.refuse_inside("sending")
         who = printable(check_identity(by if by is not None else self._runner.environment.user()))
-        root = self.get_row(session).root
+        root = self.reader.get_row(session).root
         message, kinds = self._runner.environment.new_session_id(), list[Literal["delivered", "kept", "begun"]]()
 
         def plan(view: View) -> list[Entry]:
@@ -295,7 +310,7 @@ class LocalSupervisor(Supervisor):
             return [(session, received), (session, turn(oldest, now))]
 
         await self._runner.journal.append(plan)
-        pending = () if kinds[0] == "begun" else self.pending_below(session, root)
+        pending = () if kinds[0] == "begun" else tuple(self.reader.find_approvals(session=session))
         running = await self._take_up_declared(root)
         return SendResult(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
 
@@ -303,9 +318,9 @@ class LocalSupervisor(Supervisor):
         """Return an import of a session that took place elsewhere, to be entered. Raises InvalidInput."""
         return Import(self._runner, session, origin, agent)
 
-    async def retry(self, session: str, by: str | None = None) -> Run[Any]:
+    async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         who = self._name_of_ruler(by, "retrying")
-        root = self.get_row(session).id
+        root = self.reader.get_row(session).id
 
         def plan(view: View) -> list[Entry]:
             found = list(retry_events(view, root, who, self._runner.clock.now()))
@@ -314,15 +329,15 @@ class LocalSupervisor(Supervisor):
 
         await self._runner.journal.append(plan)
         await self._runner.launcher.take_up(root)
-        return self.get_run(root)
+        return self._run(root)
 
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
         who = self._name_of_ruler(by, "forking")
-        root = self.get_row(session).root
+        root = self.reader.get_row(session).root
         fork = check_session_id(new) if new is not None else self._runner.environment.new_session_id()
-        if version is not None and (created := self._created(root)) is not None:
+        if version is not None and (created := self.reader.find_created(root)) is not None:
             self._runner.find_agent(created).at_version(version)
         forking = Forking(self.store, root, session, before, fork)
 
@@ -335,9 +350,9 @@ class LocalSupervisor(Supervisor):
         await self._runner.launcher.take_up(fork)
         return forking.fork
 
-    async def cancel(self, session: str, reason: str | None = None, by: str | None = None) -> None:
+    async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
         who = check_identity(by if by is not None else self._runner.environment.user())
-        root = self.get_row(session).root
+        root = self.reader.get_row(session).root
 
         def plan(view: View) -> list[Entry]:
             if not view.session(session).is_open:
@@ -352,13 +367,10 @@ class LocalSupervisor(Supervisor):
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
-    async def outcome(self, session: str) -> Outcome[Any]:
-        return await self.get_run(session).outcome()
-
     @contextmanager
     def awaiting(self, session: str) -> Iterator[None]:
         """Note that this program waits for an outcome of this tree."""
-        root = self.root_of(session)
+        root = self.reader.root_of(session)
         self.awaited[root] += 1
         self.began_to_wait.send(root)
         try:
@@ -368,29 +380,6 @@ class LocalSupervisor(Supervisor):
             if not self.awaited[root]:
                 del self.awaited[root]
 
-    def check_running(self, session: str | None) -> None:
-        """Raise if waiting is of no use: the store has died, or the session cannot be run here."""
-        if (death := self._runner.journal.death) is not None:
-            raise StoreDied(str(death))
-        refusals = self._runner.attempts.refusals
-        if session is None or not refusals:
-            return
-        refused = refusals.get(session) or refusals.get(self.root_of(session))
-        if refused is not None:
-            raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost, resume it afterwards")
-
-    def check_not_blocked(self, session: str) -> None:
-        """Raise RunBlocked if a session or one below it is blocked, and no attempt is trying it here now (R1)."""
-        root, blocked = self.root_of(session), self._runner.blocked
-        if self.store.owns(root):
-            found = [self.get_row(each) for each in sorted(blocked.known & blocked.tried)]
-        else:
-            found = [row for row in self.store.find_sessions(root=root, is_open=True) if row.blocked is not None]
-        for row in found:
-            block = block_of(self.store, row) if row.root == root and self.is_below(row.id, session) else None
-            if block is not None and not block.is_presumed:
-                raise RunBlocked(row.id, block)
-
     @property
     def refusals(self) -> Mapping[str, str]:
         """Why sessions that this process was asked to run are not running."""
@@ -399,122 +388,90 @@ class LocalSupervisor(Supervisor):
     async def wait_until_it_dies(self) -> None:
         """Wait for as long as the store can be trusted. Raises StoreDied."""
         await self._runner.attempts.wait_until(lambda: self._runner.journal.death is not None)
-        self.check_running(None)
+        self.reader.check_running(None)
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    def get_row(self, session: str) -> SessionRow:
-        row = self.store.get_session(session)
-        if row is None:
-            raise NotFound(f"there is no session {session} in {self.store.name}")
-        return row
-
-    def root_of(self, session: str) -> str:
-        """Return the root of a session's tree, from memory where the session is in it. Raises NotFound."""
-        live = self._runner.journal.states.get(session)
-        return live.facts.root if live is not None else self.get_row(session).root
-
-    def runs_at(self, session: str, number: int) -> int | None:
-        """Return the position behind which a run's end will be, where memory says that it has not ended."""
-        journal = self._runner.journal
-        live = journal.states.get(session)
-        return journal.position if live is not None and live.runs == number and live.is_open else None
-
-    def get_run(self, session: str) -> Run[Any]:
-        """Return the latest run of a session. Raises NotFound."""
-        live = self._runner.journal.states.get(session)
-        number = live.runs if live is not None else self._count_runs(self.get_row(session).id)
-        return LocalRun(self, session, None, number)
+    def _run(self, session: str) -> LocalRun[Any]:
+        return LocalRun(self, session, None, self.reader.latest_run(session))
 
     def raised_by(self, session: str, number: int) -> Raised:
         """Return where the exception of a run is kept, for as long as the caller keeps it."""
         return self._runner.raised.setdefault((session, number), Raised())
 
-    def _count_runs(self, session: str) -> int:
-        return sum(type(row.event) in e.BEGINS_RUN for row in self.store.journal(session))
+    # -- reading: one checkpoint, then one synchronous read -----------------------------------------------------------
 
-    def is_below(self, session: str, top: str | None) -> bool:
-        """Whether `session` is `top` or somewhere below it."""
-        row = self.store.get_session(session)
-        while row is not None and row.id != top:
-            row = self.store.get_session(row.parent) if row.parent is not None else None
-        return row is not None
+    async def get_run(self, session: str) -> Run[Any]:
+        await checkpoint()
+        return self._run(session)
 
-    def pending_below(self, session: str, root: str) -> tuple[Approval, ...]:
-        """Return what a session and those below it ask people, without reading the other sessions of their tree."""
-        found = self.store.find_approvals(root=root)
-        return tuple(approval for approval in found if self.is_below(approval.session, session))
+    async def get_session(self, session: str) -> SessionView:
+        await checkpoint()
+        return self.reader.get_session(session)
 
-    def get_session(self, session: str) -> SessionView:
-        root = self.get_row(session).root
-        return next(view for view in session_views(self.store, root=root) if view.id == session)
+    async def get_approval(self, approval: str) -> Approval:
+        await checkpoint()
+        return self.reader.get_approval(approval)
 
-    def find_sessions(
+    async def get_transcript(self, session: str) -> tuple[Message, ...]:
+        await checkpoint()
+        return transcript(self.reader.find_entries(session), runs=0)
+
+    async def get_counts(self) -> Counts:
+        await checkpoint()
+        return self.store.counts()
+
+    async def find_sessions(
         self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
     ) -> list[SessionView]:
-        return session_views(self.store, is_open=is_open, root=root, after=after, limit=limit)
+        await checkpoint()
+        return self.reader.find_sessions(is_open=is_open, root=root, after=after, limit=limit)
 
-    def get_approval(self, approval: str) -> Approval:
-        found = self.store.get_approval(approval)
-        if found is None:
-            raise NotFound(f"there is no approval {approval} in {self.store.name}")
-        return self._runner.blocked.mark(found)
-
-    def find_approvals(
-        self, *, pending: bool = True, root: str | None = None, after: int = 0, limit: int | None = None
+    async def find_approvals(
+        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
     ) -> list[Approval]:
         self.has_readers = True
-        found = self.store.find_approvals(pending=pending, root=root, after=after, limit=limit)
-        return [self._runner.blocked.mark(each) for each in found] if self._runner.blocked.known else found
+        await checkpoint()
+        return self.reader.find_approvals(pending=pending, session=session, after=after, limit=limit)
 
-    def rules(self) -> list[Rule]:
+    async def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
+        await checkpoint()
+        return self.reader.find_entries(session, after=after)
+
+    async def find_audit(self) -> list[JournalEntry]:
+        await checkpoint()
+        return self.reader.find_audit()
+
+    async def find_rules(self) -> list[Rule]:
+        await checkpoint()
         self._runner.journal.catch_up()
         return self._runner.rules.find(self._runner.journal.look())
 
-    def approvals(self) -> AsyncIterator[Approval]:
-        self.has_readers = True
-        return PendingApprovals(self)
+    async def find_owners(self) -> list[Owner]:
+        await checkpoint()
+        return self.store.owners()
 
-    def watch_inbox(self, after: int | None = None) -> Inbox:
-        self.has_readers = True
-        return Inbox(self, after)
-
-    def watch(self, session: str, after: int = 0, *, stay: bool = False) -> AsyncIterator[JournalEntry]:
-        return SessionJournal(self, self.get_row(session).id, after, stay=stay)
-
-    def last_position(self) -> int:
+    async def last_position(self) -> int:
+        await checkpoint()
         return self.store.last_position()
 
-    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
-        return shown(self.store.journal(self.get_row(session).id, after))
-
-    def transcript(self, session: str) -> tuple[Message, ...]:
-        return transcript(self.journal(session), runs=0)
-
-    def counts(self) -> Counts:
-        return self.store.counts()
-
-    def check(self) -> None:
-        self.check_running(None)
+    async def check(self) -> None:
+        await checkpoint()
+        self.reader.check_running(None)
         self.store.last_position()
 
-    def watch_activity(self, roots: Collection[str] | None = None) -> Activities:
-        return LocalActivities(self._runner, roots)
+    def watch_inbox(self, *, after: int | None = None) -> Watch[Approval]:
+        self.has_readers = True
+        return Inbox(self.reader, after)
+
+    def watch_approvals(self) -> Watch[Approval]:
+        self.has_readers = True
+        return PendingApprovals(self.reader)
+
+    def watch_session(self, session: str, *, after: int = 0, stay: bool = False) -> Watch[JournalEntry]:
+        return SessionJournal(self.reader, session, after, stay=stay)
+
+    def watch_activity(self, session: str | None = None) -> ActivityWatch:
+        return LocalActivityWatch(self._runner, session)
 
     def pruning(self, before: datetime) -> Pruning:
         """Return what finds and removes trees that have ended and were silent since an instant."""
         return Pruning(self._runner, before)
-
-    def audit(self) -> list[JournalEntry]:
-        rows = self.store.rows(0)
-        copied_to = {row.session: row.position for row in rows if isinstance(row.event, e.SessionForked)}
-        facts = (row for row in rows if row.position > copied_to.get(row.session, 0))
-        return shown(row for row in facts if type(row.event) in AUDITED or _is_retry(row.event))
-
-    def owners(self) -> Sequence[Owner]:
-        """Return the living processes that have owned trees of this store."""
-        return self.store.owners()
-
-
-def _is_retry(event: e.AnyEvent) -> bool:
-    return isinstance(event, e.RunStarted) and event.again is not None

@@ -137,19 +137,19 @@ class Posting:
         """Show what is asked, and retire what is decided."""
         if self._is_idle:
             await anyio.sleep_forever()
-        changes = Inbox(self._supervisor, self._supervisor.store.last_position())
-        for stale in self._supervisor.store.find_shown() if self._sweep else ():
-            self._retire(stale)
-        if self._sweep and self._poster.has_channels:
-            self._cards.after(NOBODY_ELSE, partial(self._poster.start, self._look_around))
-        async for approval in changes:
-            if approval.status != "pending":
-                self._retire(approval)
-            elif approval.id not in self._known:
-                if self._supervisor.store.owns(approval.root_session):
-                    self._take(approval)
-                elif self._sweep:
-                    self._leave_to_owner(approval)
+        async with Inbox(self._supervisor.reader, self._supervisor.store.last_position()) as changes:
+            for stale in self._supervisor.store.find_shown() if self._sweep else ():
+                self._retire(stale)
+            if self._sweep and self._poster.has_channels:
+                self._cards.after(NOBODY_ELSE, partial(self._poster.start, self._look_around))
+            async for approval in changes:
+                if approval.status != "pending":
+                    self._retire(approval)
+                elif approval.id not in self._known:
+                    if self._supervisor.store.owns(approval.root_session):
+                        self._take(approval)
+                    elif self._sweep:
+                        self._leave_to_owner(approval)
 
     def serve_in(self, tasks: TaskGroup) -> None:
         """Run the tasks that talk to channels in this task group, whose owner ends them together with `run`."""

@@ -76,11 +76,11 @@ def add(view: View, rule: Rule, by: str, now: datetime, approval: str | None = N
         yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
 
 
-def revoke(view: View, rule: str, by: str, now: datetime) -> Iterator[Entry]:
-    """Return what is journaled when a rule is taken back. Raises NotFound."""
-    if rule not in book(view).standing:
+def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[Rule, list[Entry]]:
+    """Return a rule, and what is journaled when it is taken back. Raises NotFound."""
+    if (found := book(view).standing.get(rule)) is None:
         raise NotFound(f"no rule {rule} stands in this store: it was revoked already, or is one in code")
-    yield RULES, e.RuleRevoked(at=now, rule=rule, by=by)
+    return found, [(RULES, e.RuleRevoked(at=now, rule=rule, by=by))]
 
 
 def granted(approval: Approval, decision: Approve) -> Rule | None:

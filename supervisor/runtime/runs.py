@@ -5,10 +5,11 @@ the journal, from its own cursor, and takes the one that belongs to its run. Whi
 says that it has not ended, and nothing is read.
 """
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from supervisor.abc import Run
+import anyio
+
+from supervisor.abc import Run, Watch
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import RunError, SupervisorError
@@ -37,9 +38,10 @@ class LocalRun(Run[R]):
     ) -> None:
         self.session = session
         self.is_new = is_new
+        self.number = number
         self._supervisor = supervisor
+        self._reader = supervisor.reader
         self._spec = spec
-        self._number = number
         self._left = number
         """How many outcomes of the session's journal are still to be passed, the run's own included."""
         self._cursor = 0
@@ -47,22 +49,22 @@ class LocalRun(Run[R]):
         self._raised = supervisor.raised_by(session, number)
 
     def __repr__(self) -> str:
-        return f"<run on {self.session}, {'finished' if self.is_finished else 'open'}>"
+        return f"<run {self.number} of {self.session}>"
 
-    @property
-    def is_finished(self) -> bool:
-        return self._look() is not None
+    async def find_outcome(self) -> Outcome[R] | None:
+        await anyio.lowlevel.checkpoint()
+        return self._read()
 
     async def outcome(self) -> Outcome[R]:
         with self._supervisor.awaiting(self.session):
             while True:
-                if self._ended is None and self._supervisor.is_left:
+                if self._ended is None and self._reader.is_left:
                     raise SupervisorError(f"the supervisor was left; open the store again and resume {self.session}")
-                if (ended := self._look()) is not None:
-                    return outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
-                self._supervisor.check_running(self.session)
-                self._supervisor.check_not_blocked(self.session)
-                await self._supervisor.hub.news(end_key(self.session)).wait()
+                if (found := self._read()) is not None:
+                    return found
+                self._reader.check_running(self.session)
+                self._reader.check_not_blocked(self.session)
+                await self._reader.hub.news(end_key(self.session)).wait()
 
     async def result(self) -> R:
         outcome = await self.outcome()
@@ -72,19 +74,23 @@ class LocalRun(Run[R]):
             raise failed from self._raised.error
 
     async def cancel(self, reason: str | None = None) -> None:
-        if not self.is_finished:
-            await self._supervisor.cancel(self.session, reason)
+        if self._look() is None:
+            await self._supervisor.cancel(self.session, reason=reason)
 
-    def approvals(self) -> AsyncIterator[Approval]:
+    def watch_approvals(self) -> Watch[Approval]:
         self._supervisor.has_readers = True
-        return PendingApprovals(self._supervisor, self.session, lambda: self.is_finished)
+        return PendingApprovals(self._reader, self.session, lambda: self._look() is not None)
+
+    def _read(self) -> Outcome[R] | None:
+        ended = self._look()
+        return None if ended is None else outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
 
     def _look(self) -> e.RunFinished | None:
         """Read on in the journal until the run's own outcome."""
-        if (position := self._supervisor.runs_at(self.session, self._number)) is not None:
+        if (position := self._reader.open_run_at(self.session, self.number)) is not None:
             self._cursor, self._left = position, 1
         elif self._ended is None:
-            for row in self._supervisor.store.journal(self.session, self._cursor):
+            for row in self._reader.store.journal(self.session, self._cursor):
                 self._cursor = row.position
                 if isinstance(row.event, e.RunFinished | e.ImportStarted):
                     self._left -= 1

@@ -109,10 +109,11 @@ async def listen() -> str:
 async def answer(supervisor: Supervisor, run: Run[Any], job: Job) -> None:
     """Answer what a tree asks until it has ended; she remembers what she was shown, and what she was told."""
     async with anyio.create_task_group() as tasks:
-        async for approval in run.approvals():
-            record(f"{approval.session} {approval.operation} {approval.id}", "shown")
-            if scenario.answer_to(approval) is not None:
-                tasks.start_soon(_decide, supervisor, approval, job)
+        async with run.watch_approvals() as watch:
+            async for approval in watch:
+                record(f"{approval.session} {approval.operation} {approval.id}", "shown")
+                if scenario.answer_to(approval) is not None:
+                    tasks.start_soon(_decide, supervisor, approval, job)
         tasks.cancel_scope.cancel()
 
 
@@ -129,9 +130,10 @@ async def _decide(supervisor: Supervisor, approval: Approval, job: Job) -> None:
 
 
 async def _until_asleep(supervisor: Any, session: str) -> None:
-    async for _ in supervisor.watch(session):
-        if supervisor.store.get_session(session).is_asleep:
-            return
+    async with supervisor.watch_session(session) as watch:
+        async for _ in watch:
+            if supervisor.store.get_session(session).is_asleep:
+                return
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
@@ -146,8 +148,7 @@ async def run(job: Job) -> None:
 async def resume(job: Job) -> None:
     """Go on with a tree, by nothing but its id, and answer to its end."""
     async with opened(job) as supervisor:
-        for resumed in await supervisor.resume(job.session):
-            await answer(supervisor, resumed, job)
+        await answer(supervisor, await supervisor.resume(job.session), job)
 
 
 async def cancel_midway(job: Job) -> None:
@@ -161,7 +162,7 @@ async def cancel_midway(job: Job) -> None:
 
     async def cancel(supervisor: Supervisor) -> None:
         await due.wait()
-        await supervisor.cancel(job.session, "enough", by="ana")
+        await supervisor.cancel(job.session, reason="enough", by="ana")
         record("accepted", "cancel")
 
     store.act, store.doom = act, ("after", job.n)
@@ -182,7 +183,7 @@ def _call_in_loop(fn: Callable[[], None]) -> None:
 async def cancel(job: Job) -> None:
     """Cancel a tree from outside."""
     async with opened(job) as supervisor:
-        await supervisor.cancel(job.session, "enough", by="bob")
+        await supervisor.cancel(job.session, reason="enough", by="bob")
 
 
 async def begin_and_leave(job: Job) -> None:
@@ -200,12 +201,12 @@ async def own(job: Job) -> None:
 async def _own(supervisor: Supervisor, job: Job) -> None:
     given = INPUTS.get(job.session, ())
     run = await supervisor.start(AGENTS[job.session], *given, session=job.session)
-    questions = run.approvals()
-    for _ in range(given[0] if given else 1):
-        await anext(questions)
-    tell(said="asked")
-    outcome = await run.outcome()
-    tell(said=outcome.value)
+    async with run.watch_approvals() as questions:
+        for _ in range(given[0] if given else 1):
+            await anext(questions)
+        tell(said="asked")
+        outcome = await run.outcome()
+        tell(said=outcome.value)
 
 
 async def own_twice(job: Job) -> None:
@@ -218,7 +219,7 @@ async def own_twice(job: Job) -> None:
 async def decide_and_finish(job: Job) -> None:
     """Decide what a tree has asked, again if it is decided already, and go on with the tree to its end."""
     async with opened(job) as supervisor:
-        (approval,) = supervisor.find_approvals(pending=False)
+        (approval,) = await supervisor.find_approvals(pending=False)
         assert (await supervisor.decide(approval.id, _decision(job))).kind in ("accepted", "already")
     await finish(job)
 
@@ -226,7 +227,7 @@ async def decide_and_finish(job: Job) -> None:
 async def finish(job: Job) -> None:
     """Resume a tree and stay until it has ended, answering nothing."""
     async with opened(job) as supervisor:
-        (run,) = await supervisor.resume(job.session)
+        run = await supervisor.resume(job.session)
         await run.outcome()
 
 
@@ -248,7 +249,7 @@ async def run_and_take_over(job: Job) -> None:
     async with opened(job) as supervisor:
         await answer(supervisor, await supervisor.start(scenario.top, job.session, session=job.session), job)
         tell(said="finished")
-        (other,) = await supervisor.resume(json.loads(await listen()))
+        other = await supervisor.resume(json.loads(await listen()))
         await answer(supervisor, other, job)
 
 
@@ -261,7 +262,7 @@ async def decide_all(job: Job) -> None:
     """Decide every approval, one after another, each when told so, and say what came of it."""
     know_no_agents()
     async with opened(job) as supervisor:
-        for approval in supervisor.find_approvals():
+        for approval in await supervisor.find_approvals():
             tell(said=approval.id)
             await listen()
             tell(said=_words(await supervisor.decide(approval.id, _decision(job))))
@@ -270,7 +271,7 @@ async def decide_all(job: Job) -> None:
 async def decide_one(job: Job) -> None:
     know_no_agents()
     async with opened(job) as supervisor:
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         tell(said=_words(await supervisor.decide(approval.id, _decision(job))))
 
 
@@ -289,12 +290,14 @@ async def wait_to_be_killed(job: Job) -> None:
     async with opened(job) as supervisor:
         before = supervisor.store.last_position()
         run = await supervisor.start(scenario.asker, session=job.session)
-        async for approval in run.approvals():
-            record(approval.id, "shown")
-            break
-        async for row in supervisor.watch(job.session, after=before):
-            if type(row.event).__name__ == job.when:
-                os.kill(os.getpid(), signal.SIGKILL)
+        async with run.watch_approvals() as watch:
+            async for approval in watch:
+                record(approval.id, "shown")
+                break
+        async with supervisor.watch_session(job.session, after=before) as watch:
+            async for row in watch:
+                if type(row.event).__name__ == job.when:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
 
 AGENTS: dict[str, Any] = {

@@ -44,7 +44,7 @@ async def main() -> None:
     async with open_supervisor("state.db", unattended="allow") as supervisor:
         await (await supervisor.start(parent, session="s")).result()
     async with open_supervisor(KillingStore("state.db"), unattended="allow") as supervisor:
-        length = len(supervisor.journal("s"))
+        length = len(await supervisor.find_entries("s"))
         await supervisor.fork("s", before=length, new="f")
 
 anyio.run(main, backend=sys.argv[1])

@@ -23,8 +23,8 @@ def _script(*turns) -> str:
 async def _pending(store: Path, count: int) -> list[str]:
     """Return the ids of so many approvals, once they wait."""
     found: list[str] = []
-    async with open_supervisor(store, create=False) as supervisor:
-        async for approval in supervisor.approvals():
+    async with open_supervisor(store, create=False) as supervisor, supervisor.watch_approvals() as watch:
+        async for approval in watch:
             found.append(approval.id)
             if len(found) == count:
                 break

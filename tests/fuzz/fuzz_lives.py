@@ -153,9 +153,9 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
 
 async def _end_all(supervisor: Any) -> None:
     """End what else was begun by what was said."""
-    await supervisor.resume()
-    while open_ones := supervisor.find_sessions(is_open=True):
-        await supervisor.outcome(open_ones[0].id)
+    await supervisor.resume_all()
+    while open_ones := await supervisor.find_sessions(is_open=True):
+        await (await supervisor.get_run(open_ones[0].id)).outcome()
 
 
 async def _until_end(run: Any, life: dict[str, Any]) -> None:
@@ -226,7 +226,7 @@ async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> N
     seen: set[str] = set()
     async with anyio.create_task_group() as tasks:
         while True:
-            for approval in supervisor.find_approvals():
+            for approval in await supervisor.find_approvals():
                 if approval.id not in seen:
                     seen.add(approval.id)
                     tasks.start_soon(_decide, supervisor, approval, chance.uniform(0.0, 2.0) * hesitates)
@@ -238,7 +238,7 @@ async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> N
 def _listeners(supervisor: Any) -> list[str]:
     """Sessions that wait for a message now, and have none."""
     found = []
-    for view in supervisor.find_sessions(is_open=True):
+    for view in supervisor.reader.find_sessions(is_open=True):
         if attempt := supervisor._runner.attempts.live.get(view.id):
             is_waiting = "message" in attempt.waiting and not attempt.state.inbox
         else:
@@ -292,7 +292,7 @@ async def _other(folder: str, do: str, chance: random.Random) -> None:
         with anyio.CancelScope() as scope:
             async with open_supervisor(store, passivate_after=0.01, adopt=do == "adopt") as supervisor:
                 runner[0] = supervisor._runner
-                if not (views := supervisor.find_sessions()):
+                if not (views := await supervisor.find_sessions()):
                     return
                 await _do(supervisor, do, views, chance)
                 scope.cancel()
@@ -303,7 +303,7 @@ async def _other(folder: str, do: str, chance: random.Random) -> None:
 async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random) -> None:
     match do:
         case "decide":
-            pending = supervisor.find_approvals()
+            pending = await supervisor.find_approvals()
             for approval in chance.sample(pending, len(pending) * 2 // 3 or len(pending)):
                 await _decide(supervisor, approval, 0.0)
         case "send":
@@ -312,7 +312,7 @@ async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random)
             await _send(supervisor, TALK)
         case "cancel":
             session = chance.choice(views).id
-            await supervisor.cancel(session, "enough", by="bob")
+            await supervisor.cancel(session, reason="enough", by="bob")
             _tell("cancelled", session)
         case "adopt":
             with anyio.move_on_after(0.4):

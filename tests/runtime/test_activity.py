@@ -62,11 +62,11 @@ async def parent(ctx: Context) -> None:
         await child.outcome()
 
 
-def told(activities):
+async def told(activities):
     """Return (kinds of what it does, clock, seconds left of its budget) by agent."""
     return {
         each.agent: ([doing.kind for doing in each.doing], each.clock, each.budget_left and round(each.budget_left))
-        for each in activities.look(wholly=True)
+        for each in await activities.look(wholly=True)
     }
 
 
@@ -74,27 +74,27 @@ async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_le
     """The clock stands while it waits (W2); a model call has the longer budget (W5); secrets are masked."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
-        activities = supervisor.watch_activity([run.session])
-        await anyio.sleep(10)
-        assert told(activities) == {
-            "parent": (["children"], "paused", None),
-            "asks": (["approval"], "paused", None),
-            "thinks": (["step"], "running", 50),
-            "talks": (["model_call"], "running", 590),
-            "sleeps": (["timer"], "paused", None),
-            "listens": (["message"], "paused", None),
-            "fails": (["back_off"], "asleep", None),
-        }
-        (approval,) = supervisor.find_approvals()
-        await supervisor.decide(approval.id, Approve(by="ann"))
-        await anyio.sleep(5)
-        (calling,) = [each for each in activities.look() if each.agent == "asks"]
-        assert [(doing.kind, doing.name, doing.arguments) for doing in calling.doing] == [
-            ("call", "deploy", {"target": "here", "token": MASK})
-        ]
-        await supervisor.cancel(run.session)
-        await run.outcome()
-        assert {each.outcome for each in activities.look() if each.agent != "fails"} == {"cancelled"}
+        async with supervisor.watch_activity(run.session) as activities:
+            await anyio.sleep(10)
+            assert await told(activities) == {
+                "parent": (["children"], "paused", None),
+                "asks": (["approval"], "paused", None),
+                "thinks": (["step"], "running", 50),
+                "talks": (["model_call"], "running", 590),
+                "sleeps": (["timer"], "paused", None),
+                "listens": (["message"], "paused", None),
+                "fails": (["back_off"], "asleep", None),
+            }
+            (approval,) = await supervisor.find_approvals()
+            await supervisor.decide(approval.id, Approve(by="ann"))
+            await anyio.sleep(5)
+            (calling,) = [each for each in await activities.look() if each.agent == "asks"]
+            assert [(doing.kind, doing.name, doing.arguments) for doing in calling.doing] == [
+                ("call", "deploy", {"target": "here", "token": MASK})
+            ]
+            await supervisor.cancel(run.session)
+            await run.outcome()
+            assert {each.outcome for each in await activities.look() if each.agent != "fails"} == {"cancelled"}
 
 
 async def test_of_runs_elsewhere_it_is_told_what_the_journal_says_and_no_more():
@@ -103,14 +103,13 @@ async def test_of_runs_elsewhere_it_is_told_what_the_journal_says_and_no_more():
     async with opened(store) as owner:
         run = await owner.start(parent)
         await anyio.sleep(10)
-        async with opened(store) as onlooker:
-            activities = onlooker.watch_activity()
-            before = told(activities)
+        async with opened(store) as onlooker, onlooker.watch_activity() as activities:
+            before = await told(activities)
             assert before["asks"] == (["approval"], "unknown", None)
             assert before["sleeps"] == (["timer"], "unknown", None)
             assert before["thinks"] == before["talks"] == (["unknown"], "unknown", None)
             await anyio.sleep(200)
-            after = told(activities)
+            after = await told(activities)
             assert after["asks"] == (["approval"], "asleep", None)
             assert after["listens"] == (["message"], "asleep", None)
             assert after["thinks"] == ([], "unknown", None)
@@ -127,10 +126,13 @@ async def test_a_tree_at_rest_is_there_again_when_a_turn_begins():
     """Whoever looks at everything that is open misses nothing that opens meanwhile."""
     async with opened() as supervisor:
         await (await supervisor.start(chats, "hello", session="talk")).result()
-        activities = supervisor.watch_activity()
-        assert activities.look() == []
-        await supervisor.send("talk", "again", by="ann")
-        await anyio.sleep(10)
-        assert told(activities) == {"chats": (["timer"], "paused", None)}
-        await (await supervisor.start(thinks, session="other")).result()
-        assert {each.session: each.outcome for each in activities.look()} == {"talk": None, "other": "succeeded"}
+        async with supervisor.watch_activity() as activities:
+            assert await activities.look() == []
+            await supervisor.send("talk", "again", by="ann")
+            await anyio.sleep(10)
+            assert await told(activities) == {"chats": (["timer"], "paused", None)}
+            await (await supervisor.start(thinks, session="other")).result()
+            assert {each.session: each.outcome for each in await activities.look()} == {
+                "talk": None,
+                "other": "succeeded",
+            }

@@ -94,9 +94,9 @@ async def test_a_daemon_takes_up_what_nobody_runs():
     ran.clear()
     store = await left_by_another_process(worker, "once")
     async with opened(store, adopt=True) as supervisor:
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         await supervisor.decide(asked.id, Approve(by="ana"))
-        assert (await supervisor.outcome("left")).value == "once"
+        assert (await (await supervisor.get_run("left")).outcome()).value == "once"
     assert ran == ["once"]
 
 
@@ -115,7 +115,7 @@ async def _send_to_what_nobody_owns(store, *, adopt):
         receipt = await supervisor.send("left", "hello", by="ana")
         await anyio.sleep(LOOK * 2)
         assert receipt.kind in ("kept", "delivered")
-        assert (supervisor.get_session("left").outcome is not None) == adopt
+        assert ((await supervisor.get_session("left")).outcome is not None) == adopt
 
 
 async def test_a_message_to_a_session_at_rest_begins_a_turn_in_a_daemon():
@@ -128,7 +128,7 @@ async def test_a_message_to_a_session_at_rest_begins_a_turn_in_a_daemon():
         await anyio.sleep(LOOK * 2)
         await supervisor.send("left", "two", by="ana")
         with anyio.fail_after(5 * LOOK):
-            assert (await supervisor.outcome("left")).value == "two"
+            assert (await (await supervisor.get_run("left")).outcome()).value == "two"
 
 
 async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
@@ -137,11 +137,11 @@ async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
     store = await left_by_another_process(worker, "decided")
     with knowing_no_agents():
         async with opened(store) as supervisor:
-            (asked,) = supervisor.find_approvals()
+            (asked,) = await supervisor.find_approvals()
             assert (await supervisor.decide(asked.id, Approve(by="ana"))).running is False
     assert ran == []
     async with opened(store, adopt=True) as supervisor:
-        assert (await supervisor.outcome("left")).value == "decided"
+        assert (await (await supervisor.get_run("left")).outcome()).value == "decided"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ async def test_what_is_silent_is_left_alone_unless_something_is_pending(spec, va
     async with opened(store, adopt=True) as supervisor:
         await anyio.sleep(LOOK)
         assert store.owns("left") == is_taken
-        await supervisor.resume()
+        await supervisor.resume_all()
         assert store.owns("left")
         await supervisor.cancel("left")
 
@@ -165,12 +165,12 @@ async def test_what_was_decided_is_acted_upon_however_long_ago():
     store = await left_by_another_process(worker, "decided")
     with knowing_no_agents():
         async with opened(store) as supervisor:
-            (asked,) = supervisor.find_approvals()
+            (asked,) = await supervisor.find_approvals()
             await supervisor.decide(asked.id, Approve(by="ana"))
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
         with anyio.fail_after(5 * LOOK):
-            assert (await supervisor.outcome("left")).value == "decided"
+            assert (await (await supervisor.get_run("left")).outcome()).value == "decided"
     assert ran == ["decided"]
 
 
@@ -182,7 +182,7 @@ async def test_a_restart_that_was_due_is_made_however_long_ago():
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
         with anyio.fail_after(5 * LOOK):
-            assert (await supervisor.outcome("left")).value == "mended"
+            assert (await (await supervisor.get_run("left")).outcome()).value == "mended"
 
 
 async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_ago():
@@ -195,7 +195,7 @@ async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_a
     await anyio.sleep(SILENT.total_seconds() * 2)
     async with opened(store, adopt=True) as supervisor:
         with anyio.fail_after(5 * LOOK):
-            assert (await supervisor.outcome("left")).kind == "cancelled"
+            assert (await (await supervisor.get_run("left")).outcome()).kind == "cancelled"
     assert len(events(store, "left", e.RunFinished)) == 1
 
 
@@ -236,4 +236,4 @@ async def test_what_a_daemon_cannot_take_up_at_once_it_takes_up_later(fault):
         await anyio.sleep(100)
         assert len(events(store, "left", e.AttemptStarted)) == 2
         store.is_faulty = False
-        assert (await supervisor.outcome("left")).value == "awake"
+        assert (await (await supervisor.get_run("left")).outcome()).value == "awake"

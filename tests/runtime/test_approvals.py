@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import anyio
 import pytest
 from scenes import HeldStore, events, fork, names, opened
+from watching import next_of
 
 from supervisor import (
     Approve,
@@ -72,7 +73,7 @@ async def test_each_stage_of_a_call_is_in_the_journal_before_the_next_begins():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(looker)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         seen.append(names(store, run.session)[-1])
         verdict = await supervisor.decide(approval.id, Approve(by="ana"))
         assert verdict.kind == "accepted"
@@ -86,13 +87,13 @@ async def test_an_approval_is_found_by_its_id_whatever_became_of_it():
     """A2: a click carries nothing but the id, days later."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        approval = await anext(run.approvals())
-        assert supervisor.get_approval(approval.id) == approval
+        approval = await next_of(run.watch_approvals())
+        assert await supervisor.get_approval(approval.id) == approval
         await supervisor.decide(approval.id, Deny(by="ana"))
         await run.outcome()
-        assert supervisor.get_approval(approval.id).status == "denied"
+        assert (await supervisor.get_approval(approval.id)).status == "denied"
         with pytest.raises(NotFound):
-            supervisor.get_approval("0" * 26)
+            await supervisor.get_approval("0" * 26)
 
 
 async def test_ids_are_what_every_surface_can_carry():
@@ -101,15 +102,15 @@ async def test_ids_are_what_every_surface_can_carry():
     async with opened() as supervisor:
         for _ in range(2):
             await supervisor.start(grandparent)
-        reader = supervisor.approvals()
-        approvals = [await anext(reader) for _ in range(2)]
-        sessions = [view.id for view in supervisor.find_sessions()]
-        assert len({*sessions}) == 6
-        assert all(len(name) == 22 and set(name) <= alphabet for name in sessions)
-        assert len({approval.id for approval in approvals}) == 2
-        assert all(len(approval.id) == 42 and set(approval.id) <= alphabet for approval in approvals)
-        roots = {view.id for view in supervisor.find_sessions() if view.parent is None}
-        assert {approval.id[:16] for approval in approvals} == {approval_route(root) for root in roots}
+        async with supervisor.watch_approvals() as reader:
+            approvals = [await anext(reader) for _ in range(2)]
+            sessions = [view.id for view in await supervisor.find_sessions()]
+            assert len({*sessions}) == 6
+            assert all(len(name) == 22 and set(name) <= alphabet for name in sessions)
+            assert len({approval.id for approval in approvals}) == 2
+            assert all(len(approval.id) == 42 and set(approval.id) <= alphabet for approval in approvals)
+            roots = {view.id for view in await supervisor.find_sessions() if view.parent is None}
+            assert {approval.id[:16] for approval in approvals} == {approval_route(root) for root in roots}
 
 
 @pytest.mark.parametrize("name", ["", "A", "-x", "a/b", "x" * 65, "ä", "a b"])
@@ -125,8 +126,8 @@ async def test_an_approval_is_bound_to_what_was_asked():
     """A2: it names session, operation, tool, arguments with defaults, digest, cwd, requester, options, path."""
     async with opened() as supervisor:
         run = await supervisor.start(parent, requester="bob")
-        approval = await anext(run.approvals())
-        child = supervisor.find_sessions()[1]
+        approval = await next_of(run.watch_approvals())
+        child = (await supervisor.find_sessions())[1]
         assert (approval.session, approval.root_session) == (child.id, run.session)
         assert approval.path == ("parent", "deployer")
         assert (approval.tool, approval.arguments) == ("deploy", {"target": "x", "count": 1})
@@ -141,7 +142,7 @@ async def test_the_first_decision_wins_and_every_later_one_is_told():
     """A3: the same again is fine, another is a conflict, an unknown id is said to be unknown."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         decisions = [Approve(by="ana"), Approve(by="bob"), Deny(by="bob"), Approve(by="bob", arguments=_args("y"))]
         verdicts = [await supervisor.decide(asked, decision) for decision in decisions]
         assert [verdict.kind for verdict in verdicts] == ["accepted", "already", "conflict", "conflict"]
@@ -164,7 +165,7 @@ async def test_of_fifty_decisions_at_once_one_wins():
 
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         async with anyio.create_task_group() as tasks:
             for n in range(50):
                 tasks.start_soon(click, supervisor, asked, n)
@@ -179,7 +180,7 @@ async def test_a_withdrawn_approval_is_gone():
     """A3: a late click is told so and runs nothing."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         await run.cancel()
         assert (await supervisor.decide(asked, Approve(by="ana"))).kind == "closed"
         assert (await run.outcome()).kind == "cancelled"
@@ -190,11 +191,11 @@ async def test_an_empty_identity_decides_nothing():
     """A4: a decision needs the name of who makes it."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         for decision in (Approve(by=""), Deny(by="  ")):
             with pytest.raises(InvalidInput):
                 await supervisor.decide(asked, decision)
-        assert [approval.id for approval in supervisor.find_approvals()] == [asked]
+        assert [approval.id for approval in await supervisor.find_approvals()] == [asked]
 
 
 async def test_a_decision_that_cannot_be_committed_does_not_count():
@@ -209,11 +210,11 @@ async def test_a_decision_that_cannot_be_committed_does_not_count():
 
     async with opened(Full()) as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         full.append(True)
         with pytest.raises(StoreRefused):
             await supervisor.decide(asked, Approve(by="ana"))
-        assert supervisor.find_approvals()[0].status == "pending"
+        assert (await supervisor.find_approvals())[0].status == "pending"
         await anyio.sleep(5)
         assert ran == []
         full.clear()
@@ -237,7 +238,7 @@ async def test_a_policy_that_raises_asks():
 
     async with opened() as supervisor:
         run = await supervisor.start(uses)
-        await supervisor.decide((await anext(run.approvals())).id, Deny(by="ana"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Deny(by="ana"))
         assert await run.result() == "denied"
         assert ran == []
 
@@ -256,12 +257,12 @@ async def test_where_the_program_reads_approvals_a_call_waits():
     """A6: whoever reads approvals may answer, later."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
-        reader = run.approvals()
-        with anyio.move_on_after(86_400):
-            await run.outcome()
-        approval = await anext(reader)
-        await supervisor.decide(approval.id, Approve(by="ana"))
-        assert (await run.result())[0] == "ok"
+        async with run.watch_approvals() as reader:
+            with anyio.move_on_after(86_400):
+                await run.outcome()
+            approval = await anext(reader)
+            await supervisor.decide(approval.id, Approve(by="ana"))
+            assert (await run.result())[0] == "ok"
 
 
 async def test_a_durable_store_can_always_be_answered_later(tmp_path):
@@ -272,7 +273,7 @@ async def test_a_durable_store_can_always_be_answered_later(tmp_path):
             await run.outcome()
         (approval,) = supervisor.store.find_approvals()
     async with opened(SqliteStore(tmp_path / "state.db")) as supervisor:
-        (found,) = supervisor.find_approvals()
+        (found,) = await supervisor.find_approvals()
         assert (found.id, found.status) == (approval.id, "pending")
 
 
@@ -283,7 +284,7 @@ async def test_what_the_caller_said_beforehand_answers_and_is_decided_and_audite
     async with opened(store, unattended=unattended) as supervisor:
         run = await supervisor.start(parent)
         assert (await run.result())[0] == kind
-        (approval,) = supervisor.find_approvals(pending=False)
+        (approval,) = await supervisor.find_approvals(pending=False)
         assert approval.by.startswith("--unattended")
         assert len(events(store, approval.session, e.ApprovalDecided)) == 1
 
@@ -292,18 +293,18 @@ async def test_an_edited_call_runs_with_the_approvers_arguments():
     """A8: the edit replaces the whole object, and is what the journal and the tool see."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         assert (await supervisor.decide(asked, Approve(by="ana", arguments=_args("y", 3)))).kind == "accepted"
         assert (await run.result())[1] == "deployed y"
         assert ran == [("y", 3)]
-        assert supervisor.find_approvals(pending=False)[0].arguments == _args("y", 3)
+        assert (await supervisor.find_approvals(pending=False))[0].arguments == _args("y", 3)
 
 
 async def test_whoever_approves_what_another_has_edited_is_told_that_it_is_another_decision():
     """A3: arguments count, whoever leaves them out means those that were asked for."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         edits = (_args("y", 3), _args("y", 3), None, _args("x", 1))
         kinds = [(await supervisor.decide(asked, Approve(by="ana", arguments=edit))).kind for edit in edits]
         assert kinds == ["accepted", "already", "conflict", "conflict"]
@@ -314,17 +315,17 @@ async def test_an_edit_that_is_not_the_whole_object_is_refused_when_it_is_decide
     """A8: missing and unknown names decide nothing; the approval stays pending."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         with pytest.raises(InvalidInput):
             await supervisor.decide(asked, Approve(by="ana", arguments=edit))
-        assert [approval.id for approval in supervisor.find_approvals()] == [asked]
+        assert [approval.id for approval in await supervisor.find_approvals()] == [asked]
 
 
 async def test_an_edit_of_the_wrong_type_becomes_an_error_without_effect():
     """A8: edited arguments are validated again before the effect."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         await supervisor.decide(asked, Approve(by="ana", arguments={"target": "y", "count": "many"}))
         kind, _, reason, effect = await run.result()
         assert (kind, reason, effect) == ("error", "invalid_arguments", "none")
@@ -353,7 +354,7 @@ async def test_a_misspelt_name_deep_in_an_edit_becomes_an_error_without_effect()
 
     async with opened() as supervisor:
         run = await supervisor.start(reaching)
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         await supervisor.decide(asked, Approve(by="ana", arguments={"target": {"host": "a", "prot": 2222}}))
         assert await run.result() == ["error", "invalid_arguments", "none"]
         assert ran == []
@@ -363,7 +364,7 @@ async def test_a_denial_is_a_result_that_says_who_and_why():
     """A8: the agent sees the reason as the call's result, and goes on."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
-        await supervisor.decide((await anext(run.approvals())).id, Deny(by="ana", reason="not on a Friday"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Deny(by="ana", reason="not on a Friday"))
         kind, content, _, effect = await run.result()
         assert (kind, effect) == ("denied", "none")
         assert "ana" in content
@@ -388,17 +389,17 @@ async def test_a_call_whose_defaults_changed_after_it_was_approved_is_blocked():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(uses, session="s")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
     tools[0] = deploy_to_all
     async with opened(store) as supervisor:
         await supervisor.decide(asked, Approve(by="ana"))
         with pytest.raises(RunBlocked) as caught:
-            await supervisor.outcome("s")
+            await (await supervisor.get_run("s")).outcome()
         assert caught.value.block.why == "call"
     assert ran == []
     tools[0] = deploy
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == ["ok", "done"]
     assert len(ran) == 1
 
@@ -407,7 +408,7 @@ async def test_a_cancel_between_decision_and_effect_runs_nothing():
     """A9: the run's life is checked again in the plan that commits `executing`; the two are on disk in one commit."""
     async with opened(HeldStore()) as supervisor, anyio.create_task_group() as tasks:
         run = await supervisor.start(deployer, "x")
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         supervisor.store.is_held = True
         tasks.start_soon(supervisor.decide, asked, Approve(by="ana"))
         await anyio.sleep(1)
@@ -435,29 +436,29 @@ async def test_of_two_calls_that_wait_each_proceeds_when_its_own_is_decided():
 
     async with opened() as supervisor:
         run = await supervisor.start(two)
-        reader = run.approvals()
-        ids = {approval.arguments["target"]: approval.id for approval in [await anext(reader), await anext(reader)]}
-        await supervisor.decide(ids["b"], Approve(by="ana"))
-        await anyio.sleep(5)
-        assert finished == [("b", "ok")]
-        await supervisor.decide(ids["a"], Deny(by="ana"))
-        await run.outcome()
-        assert finished == [("b", "ok"), ("a", "denied")]
+        async with run.watch_approvals() as reader:
+            ids = {approval.arguments["target"]: approval.id for approval in [await anext(reader), await anext(reader)]}
+            await supervisor.decide(ids["b"], Approve(by="ana"))
+            await anyio.sleep(5)
+            assert finished == [("b", "ok")]
+            await supervisor.decide(ids["a"], Deny(by="ana"))
+            await run.outcome()
+            assert finished == [("b", "ok"), ("a", "denied")]
 
 
 async def test_what_a_grandchild_asks_is_seen_and_decided_at_the_root():
     """A14: the root's run shows it with its path, and so do the views of all that are above it."""
     async with opened() as supervisor:
         run = await supervisor.start(grandparent)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         assert approval.path == ("grandparent", "parent", "deployer")
         assert approval.root_session == run.session
-        views = supervisor.find_sessions()
+        views = await supervisor.find_sessions()
         assert [view.status for view in views] == ["waiting_approval"] * 3
         assert [[pending.id for pending in view.pending_approvals] for view in views] == [[approval.id]] * 3
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert (await run.result())[0] == "ok"
-        assert [view.status for view in supervisor.find_sessions()] == ["completed"] * 3
+        assert [view.status for view in await supervisor.find_sessions()] == ["completed"] * 3
 
 
 async def test_the_approvals_of_a_run_are_its_own_and_those_below_it_and_end_with_it():
@@ -466,9 +467,10 @@ async def test_the_approvals_of_a_run_are_its_own_and_those_below_it_and_end_wit
         first, second = await supervisor.start(parent), await supervisor.start(parent)
         for run in (first, second):
             seen = []
-            async for approval in run.approvals():
-                seen.append(approval.root_session)
-                await supervisor.decide(approval.id, Approve(by="ana"))
+            async with run.watch_approvals() as watch:
+                async for approval in watch:
+                    seen.append(approval.root_session)
+                    await supervisor.decide(approval.id, Approve(by="ana"))
             assert seen == [run.session]
 
 
@@ -476,10 +478,10 @@ async def test_the_audit_says_who_asked_who_decided_and_what_then_ran():
     """A15: in order, for the whole store."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
-        asked = (await anext(run.approvals())).id
+        asked = (await next_of(run.watch_approvals())).id
         await supervisor.decide(asked, Approve(by="ana", arguments=_args("y")))
         await run.outcome()
-        trail = [row.event for row in supervisor.audit()]
+        trail = [row.event for row in await supervisor.find_audit()]
         assert [type(event) for event in trail] == [
             e.ToolCallRequested,
             e.ApprovalDecided,
@@ -495,19 +497,19 @@ async def test_every_state_in_which_an_approval_can_be_found_is_found_again_by_t
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(parent, session="s")
-        asked = (await anext(supervisor.approvals())).id
+        asked = (await next_of(supervisor.watch_approvals())).id
         pending = fork(store)
         await supervisor.decide(asked, Approve(by="ana"))
         decided = fork(store)
         assert ran == []
     ran.clear()
     async with opened(decided) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert (await run.result())[0] == "ok"
         assert ran == [("x", 1)]
     async with opened(pending) as supervisor:
-        (run,) = await supervisor.resume()
-        assert (await anext(run.approvals())).id == asked
+        (run,) = await supervisor.resume_all()
+        assert (await next_of(run.watch_approvals())).id == asked
 
 
 def _args(target: str, count: int = 1) -> dict:

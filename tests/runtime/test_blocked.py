@@ -52,7 +52,7 @@ async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
     store = MemoryStore()
     async with opened(store, **options) as supervisor:
         await supervisor.start(spec, *given, session="s")
-        while len(supervisor.find_approvals()) < asks:
+        while len(await supervisor.find_approvals()) < asks:
             await anyio.sleep(0.01)
         await anyio.sleep(0.01)
         killed = fork(store)
@@ -63,19 +63,19 @@ async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
 async def blocked(store, session="s"):
     """Resume, and return why the session is blocked."""
     async with opened(store) as supervisor:
-        supervisor.find_approvals()  # somebody reads them: nothing is denied for want of people
-        (run,) = await supervisor.resume("s")
+        await supervisor.find_approvals()  # somebody reads them: nothing is denied for want of people
+        run = await supervisor.resume("s")
         with pytest.raises(RunBlocked) as caught:
             await run.outcome()
         assert caught.value.session == session
-        assert supervisor.get_session("s").status == "blocked"
+        assert (await supervisor.get_session("s")).status == "blocked"
         return caught.value.block
 
 
 async def finished(store):
     """Resume with code that follows, approve everything, and return what comes of it."""
     async with opened(store, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         return await run.result()
 
 
@@ -205,7 +205,7 @@ async def test_no_effect_begins_before_the_whole_journal_was_asked_for(deployed)
     store = await left_waiting(deployed(beside), asks=2)
     deployed(one_is_gone)
     async with opened(store) as supervisor:
-        for approval in supervisor.find_approvals():
+        for approval in await supervisor.find_approvals():
             await supervisor.decide(approval.id, Approve(by="ana"))
     assert '"right"' in (await blocked(store)).held
     assert effects == []
@@ -289,7 +289,7 @@ async def test_an_open_call_whose_tool_is_gone_blocks(deployed):
     store = await left_waiting(deployed(emits, tools=[deploy]))
     deployed(emits, tools=[effect])
     async with opened(store) as supervisor:
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "accepted"
     assert (await blocked(store)).why == "call"
     deployed(emits, tools=[deploy])
@@ -302,15 +302,15 @@ async def test_an_agent_that_is_gone_blocks_and_is_looked_for_again(deployed):
     store = await left_waiting(deployed(original))
     deployed(None)
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await anyio.sleep(1)
-        assert supervisor.get_session("s").blocked.why == "agent"
+        assert (await supervisor.get_session("s")).blocked.why == "agent"
         with pytest.raises(RunBlocked):
             await run.result()
         deployed(original)
         await anyio.sleep(LOOK_AGAIN + 1)
-        assert supervisor.get_session("s").status == "waiting_approval"
-        (asked,) = supervisor.find_approvals()
+        assert (await supervisor.get_session("s")).status == "waiting_approval"
+        (asked,) = await supervisor.find_approvals()
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "prod 8 after"
 
@@ -323,11 +323,11 @@ async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
     store = await left_waiting(deployed(original))
     deployed(returns)
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         with pytest.raises(RunBlocked):
             await run.outcome()
         attempts = names(store, "s").count("AttemptStarted")
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         assert (await supervisor.decide(asked.id, Deny(by="ana"))).kind == "accepted"
         assert (await supervisor.send("s", "hello", by="ana")).kind == "kept"
         await anyio.sleep(DAY)
@@ -345,12 +345,14 @@ async def test_lists_trees_and_pages_say_that_it_is_blocked(deployed):
     async with opened(store) as supervisor:
         await supervisor.resume("s")
         await anyio.sleep(1)
-        doing = {each.agent: [one.kind for one in each.doing] for each in supervisor.watch_activity().look(wholly=True)}
+        async with supervisor.watch_activity() as activities:
+            seen = await activities.look(wholly=True)
+        doing = {each.agent: [one.kind for one in each.doing] for each in seen}
         assert "blocked" in doing["child"]
-        said = {view.agent: words(view) for view in supervisor.find_sessions()}
+        said = {view.agent: words(view) for view in await supervisor.find_sessions()}
         assert said["child"].startswith("blocked: the agent returned")
         assert said["gives_up"].startswith("blocked")
-        assert {tone(view) for view in supervisor.find_sessions()} == {"error"}
+        assert {tone(view) for view in await supervisor.find_sessions()} == {"error"}
         await supervisor.cancel("s")
 
 
@@ -359,7 +361,7 @@ async def test_expiry_instants_hold_while_it_is_blocked(deployed):
     store = await left_waiting(deployed(original, approval_expires_in=3600))
     deployed(returns, approval_expires_in=3600)
     async with opened(store) as supervisor:
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         await supervisor.resume("s")
         await anyio.sleep(2 * 3600)
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
@@ -385,9 +387,9 @@ async def test_a_parent_may_cancel_a_blocked_child(deployed):
     async with opened(store) as supervisor:
         await supervisor.resume("s")
         await anyio.sleep(60)
-        assert supervisor.get_session("s").status == "blocked"
+        assert (await supervisor.get_session("s")).status == "blocked"
         await anyio.sleep(3600)
-        assert (await supervisor.outcome("s")).value == "True cancelled"
+        assert (await (await supervisor.get_run("s")).outcome()).value == "True cancelled"
     assert effects == []
 
 
@@ -406,10 +408,10 @@ async def test_a_model_call_in_which_something_waits_for_the_replay_is_no_work(d
     store = await left_waiting(deployed(calls("a")))
     deployed(calls("b"))
     async with opened(store) as supervisor:
-        supervisor.find_approvals()
+        await supervisor.find_approvals()
         await supervisor.resume("s")
         await anyio.sleep(10)
-        assert supervisor.get_session("s").status == "blocked"
+        assert (await supervisor.get_session("s")).status == "blocked"
         await supervisor.cancel("s")
 
 
@@ -440,9 +442,9 @@ async def test_the_card_says_that_its_session_is_blocked_and_when_it_is_not_any_
         await supervisor.resume("s")
         await anyio.sleep(1)
         assert [*wall.cards.values()] == [True]
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         assert asked.blocked
-        assert supervisor.get_approval(asked.id).blocked
+        assert (await supervisor.get_approval(asked.id)).blocked
         assert "blocked" in dict(origin(asked, asked.created_at))
     async with opened(fork(store)) as supervisor:
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).blocked
@@ -479,7 +481,7 @@ async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deplo
     async with opened(store) as supervisor:
         for session in sessions:
             await supervisor.start(spec, session=session)
-        while len(supervisor.find_approvals()) < len(sessions):
+        while len(await supervisor.find_approvals()) < len(sessions):
             await anyio.sleep(0.01)
         killed = fork(store)
     deployed(returns)
@@ -487,16 +489,16 @@ async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deplo
         await anyio.sleep(2 * SILENT.total_seconds())  # however old
         async with opened(killed, adopt=True) as supervisor:
             await anyio.sleep(100)
-            assert {view.status for view in supervisor.find_sessions()} == {"blocked"}
-            assert supervisor.counts().blocked_sessions == len(sessions)
+            assert {view.status for view in await supervisor.find_sessions()} == {"blocked"}
+            assert (await supervisor.get_counts()).blocked_sessions == len(sessions)
             with pytest.raises(RunBlocked):
-                await supervisor.outcome("s7")
+                await (await supervisor.get_run("s7")).outcome()
     assert {names(killed, session).count("RunBlocked") for session in sessions} == {1}
     assert {names(killed, session).count("AttemptStarted") for session in sessions} == {11}
     deployed(original)
     async with opened(killed, unattended="allow") as supervisor:
-        await supervisor.resume()
-        assert {(await supervisor.outcome(session)).value for session in sessions} == {"prod 8 after"}
+        await supervisor.resume_all()
+        assert {(await (await supervisor.get_run(session)).outcome()).value for session in sessions} == {"prod 8 after"}
 
 
 async def test_a_blocked_child_shows_above_and_its_parent_waits(deployed):
@@ -506,15 +508,15 @@ async def test_a_blocked_child_shows_above_and_its_parent_waits(deployed):
     store = await left_waiting(parent, asks=2)
     deployed(returns)
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         with pytest.raises(RunBlocked):
             await run.outcome()
-        views = {view.path[-1]: view.status for view in supervisor.find_sessions()}
+        views = {view.path[-1]: view.status for view in await supervisor.find_sessions()}
         assert views == {"parent": "blocked", "original": "blocked", "waits": "waiting_approval"}
-        sibling = next(each for each in supervisor.find_approvals() if each.agent == "waits")
+        sibling = next(each for each in await supervisor.find_approvals() if each.agent == "waits")
         await supervisor.decide(sibling.id, Approve(by="ana"))
         await anyio.sleep(DAY)
-        views = {view.path[-1]: view.status for view in supervisor.find_sessions()}
+        views = {view.path[-1]: view.status for view in await supervisor.find_sessions()}
         assert views == {"parent": "blocked", "original": "blocked", "waits": "completed"}
 
 
@@ -548,12 +550,12 @@ async def test_slow_unchanged_code_is_presumed_blocked_and_goes_on(deployed):
     async with opened(store, passivate_after=DAY) as supervisor:
         await supervisor.start(spec, session="s")
         await anyio.sleep(30)
-        first = next(each for each in supervisor.find_approvals() if "first" in str(each.arguments))
+        first = next(each for each in await supervisor.find_approvals() if "first" in str(each.arguments))
         await supervisor.decide(first.id, Approve(by="ana"))
         await anyio.sleep(1)
         killed = fork(store)
     async with opened(killed, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await anyio.sleep(10)
         assert await run.result() == "done"
     assert effects.count("thought") == effects.count("second") == 1

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import events, fork, opened
+from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, ToolContext, ToolFailed, ToolResult, agent, tool
 from supervisor.core import events as e
@@ -132,7 +133,7 @@ async def test_the_deadline_counts_from_the_effect_and_not_from_the_question():
 
     async with opened(passivate_after=1e9) as supervisor:
         run = await supervisor.start(waits)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(86_400)
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "ok"
@@ -211,7 +212,7 @@ async def test_a_call_that_was_lost_in_a_crash_is_answered_or_runs_again_if_it_s
         killed = fork(store)
         await run.cancel()
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         expected = ["ok", "None", "done"] if is_idempotent else ["interrupted", "lost", "maybe"]
         assert await run.result() == expected
         assert len(runs) == (2 if is_idempotent else 1)

@@ -1,8 +1,11 @@
 """W8: a cancel ends a session and everything below it, once, for good."""
 
+from functools import partial
+
 import anyio
 import pytest
 from scenes import ForkingStore, HeldStore, deploy, effects, events, fork, opened, sessions_in_memory
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, NotFound, RunStopping, agent, tool
 from supervisor.core import events as e
@@ -45,8 +48,8 @@ async def top(ctx: Context) -> list[str]:
 
 
 async def _asked(run, count: int) -> list:
-    reader = run.approvals()
-    return [await anext(reader) for _ in range(count)]
+    async with run.watch_approvals() as reader:
+        return [await anext(reader) for _ in range(count)]
 
 
 async def test_a_cancel_takes_the_session_and_all_below_it_deepest_first():
@@ -56,13 +59,13 @@ async def test_a_cancel_takes_the_session_and_all_below_it_deepest_first():
         run = await supervisor.start(top)
         found = await _asked(run, 4)
         cancelled = anyio.current_time()
-        await supervisor.cancel(run.session, "enough", by="ana")
+        await supervisor.cancel(run.session, reason="enough", by="ana")
         outcome = await run.outcome()
         assert anyio.current_time() - cancelled < 1
         assert outcome.kind == "cancelled"
         assert "ana" in outcome.cause
         assert "enough" in outcome.cause
-        views = supervisor.find_sessions()
+        views = await supervisor.find_sessions()
         assert [view.outcome["kind"] for view in views] == ["cancelled"] * 7
         parents = {view.id: view.parent for view in views}
         ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
@@ -112,7 +115,7 @@ async def test_a_cancel_never_takes_parent_or_siblings():
     async with opened(unattended="ask") as supervisor:
         run = await supervisor.start(top)
         found = await _asked(run, 4)
-        first = next(view for view in supervisor.find_sessions() if view.path == ("top", "middle"))
+        first = next(view for view in await supervisor.find_sessions() if view.path == ("top", "middle"))
         await supervisor.cancel(first.id)
         for approval in found:
             await supervisor.decide(approval.id, Approve(by="ana"))
@@ -128,7 +131,7 @@ async def test_cancelling_twice_or_what_has_ended_changes_nothing():
         await _asked(run, 4)
         async with anyio.create_task_group() as tasks:
             for n in range(10):
-                tasks.start_soon(supervisor.cancel, run.session, f"reason {n}")
+                tasks.start_soon(partial(supervisor.cancel, run.session, reason=f"reason {n}"))
         assert (await run.outcome()).kind == "cancelled"
         await run.cancel("again")
         assert len(events(store, run.session, e.CancelRequested)) == 1
@@ -161,7 +164,7 @@ async def test_nothing_that_needs_a_person_or_a_child_begins_during_a_cancel():
         assert (await run.outcome()).kind == "cancelled"
         assert raised == [RunStopping] * 2
         assert effects == ["cleaned"]
-        assert len(supervisor.find_sessions()) == 1
+        assert len(await supervisor.find_sessions()) == 1
 
 
 @tool(policy="allow", timeout=None)
@@ -204,7 +207,7 @@ async def test_no_sub_agent_begins_whose_entry_comes_after_the_stop():
         supervisor._runner.attempts.live["s"].stop(Fate("stalled", "a test"))
         store.is_held = False
         assert (await run.outcome()).kind == "stalled"
-        assert [view.id for view in supervisor.find_sessions()] == ["s"]
+        assert [view.id for view in await supervisor.find_sessions()] == ["s"]
 
 
 async def test_a_run_that_is_being_cancelled_is_not_put_to_sleep(caplog):
@@ -259,10 +262,10 @@ async def test_a_cancel_that_was_accepted_is_finished_by_the_next_life():
     assert len(accepted) >= 2
     for copy in accepted:
         async with opened(copy) as supervisor:
-            await supervisor.resume()
-            assert (await supervisor.outcome("s")).kind == "cancelled"
-            assert {view.outcome["kind"] for view in supervisor.find_sessions()} == {"cancelled"}
-            assert supervisor.find_approvals() == []
+            await supervisor.resume_all()
+            assert (await (await supervisor.get_run("s")).outcome()).kind == "cancelled"
+            assert {view.outcome["kind"] for view in await supervisor.find_sessions()} == {"cancelled"}
+            assert await supervisor.find_approvals() == []
     assert effects == []
 
 
@@ -279,7 +282,7 @@ async def test_a_cancel_of_a_tree_that_nobody_runs_ends_it():
     effects.clear()
     async with opened(killed) as supervisor:
         await supervisor.cancel("s", by="ana")
-        assert {view.outcome["kind"] for view in supervisor.find_sessions()} == {"cancelled"}
+        assert {view.outcome["kind"] for view in await supervisor.find_sessions()} == {"cancelled"}
     assert effects == []
 
 
@@ -364,11 +367,11 @@ async def test_a_clean_up_of_a_run_that_is_cancelled_while_it_is_run_again_waits
 
     store = MemoryStore()
     async with opened(store) as supervisor:
-        await anext((await supervisor.start(tidies, session="s")).approvals())
+        await next_of((await supervisor.start(tidies, session="s")).watch_approvals())
         store = fork(store)  # killed here
     effects.clear()
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         while len(events(store, "s", e.AttemptStarted)) < 2:
             await anyio.lowlevel.checkpoint()
         cancelled = anyio.current_time()

@@ -5,6 +5,7 @@ import itertools
 import anyio
 import pytest
 from scenes import HeldStore, events, fork, opened
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
 from supervisor.channels import Channel
@@ -77,11 +78,11 @@ async def test_a_card_that_was_refused_comes_when_its_channel_takes_it_again(err
     async with opened(channels=[board, inbox]) as supervisor:
         run = await supervisor.start(deployer, "x")
         await anyio.sleep(3600)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         assert (approval.shown, len(board.cards)) == (("inbox",), 0)
         board.error = None
         await anyio.sleep(3600)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         assert (set(approval.shown), len(board.cards), len(inbox.cards)) == ({"inbox", "board"}, 1, 1)
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "ok"
@@ -101,7 +102,7 @@ async def test_it_is_tried_after_twice_as_long_each_time_and_no_more_when_it_is_
         assert waits == ([5, 10, 20, 40, 80, 160, 320] + [600] * 20)[: len(waits)]
         assert len(waits) > 12
         assert len(events(supervisor.store, run.session, e.CardFailed)) == 1
-        await supervisor.decide(supervisor.find_approvals()[0].id, Deny(by="ana"))
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Deny(by="ana"))
         count = len(board.tried)
         await anyio.sleep(3600)
         assert (len(board.tried), board.looked, supervisor.store.find_shown()) == (count, [], [])
@@ -139,7 +140,7 @@ async def test_a_card_that_came_although_nobody_was_told_is_found_when_it_is_tri
         await anyio.sleep(100)
         board.is_said, board.error = True, None
         await anyio.sleep(1000)
-        assert (len(board.cards), "board" in supervisor.find_approvals()[0].shown) == (1, True)
+        assert (len(board.cards), "board" in (await supervisor.find_approvals())[0].shown) == (1, True)
         await supervisor.cancel("s")
         await anyio.sleep(1)
     assert board.live == set()
@@ -179,11 +180,11 @@ async def test_a_new_card_does_not_wait_for_old_ones_to_be_renewed():
         await anyio.sleep(1)
         asked = anyio.current_time()
         run = await supervisor.start(deployer, "new", session="new")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         while approval.id not in board.cards.values():
             await anyio.sleep(1)
         assert anyio.current_time() - asked < 30
-        for view in supervisor.find_sessions(is_open=True):
+        for view in await supervisor.find_sessions(is_open=True):
             await supervisor.cancel(view.id)
 
 
@@ -192,8 +193,8 @@ async def test_who_leaves_after_the_last_answer_retires_its_cards_first():
     store, board = MemoryStore(), Board()
     async with opened(store, channels=[board]) as supervisor:
         run = await supervisor.start(deployer, "x")
-        approval = await anext(run.approvals())
-        while not supervisor.get_approval(approval.id).shown:
+        approval = await next_of(run.watch_approvals())
+        while not (await supervisor.get_approval(approval.id)).shown:
             await anyio.sleep(1)
         board.takes = 10.0
         await supervisor.decide(approval.id, Approve(by="ana"))
@@ -206,7 +207,7 @@ async def test_who_leaves_waits_no_longer_than_cards_get_done():
     store, board = MemoryStore(), Board()
     async with opened(store, channels=[board]) as supervisor:
         run = await supervisor.start(deployer, "x", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(1)
         board.takes = 1e9
         await supervisor.decide(approval.id, Approve(by="ana"))
@@ -236,7 +237,7 @@ async def test_a_daemon_shows_what_another_process_had_shown_to_nobody_when_it_b
         await anyio.sleep(60)
         async with opened(tmp_path / "state.db", channels=[board], adopt=True) as daemon:
             await anyio.sleep(60)
-            (approval,) = daemon.find_approvals()
+            (approval,) = await daemon.find_approvals()
             assert (approval.shown, len(board.tried)) == (("board",), 1)
             await daemon.decide(approval.id, Approve(by="ana"))
             assert await run.result() == "ok"
@@ -253,7 +254,7 @@ async def test_a_daemon_shows_what_another_process_shows_to_nobody(tmp_path, mon
         async with opened(tmp_path / "state.db", channels=[here]) as program:
             run = await program.start(deployer, "x")
             await anyio.sleep(60)
-            (approval,) = daemon.find_approvals()
+            (approval,) = await daemon.find_approvals()
             assert approval.shown == (("wall",) if is_asked_there else ("board",))
             assert (len(here.cards), len(there.cards)) == (1, not is_asked_there)
             await daemon.decide(approval.id, Approve(by="ana"))
@@ -268,7 +269,7 @@ async def test_what_is_said_where_nobody_can_answer_goes_to_the_next_channel_as_
     async with opened(channels=[printer, board]) as supervisor:
         run = await supervisor.start(deployer, "x")
         await anyio.sleep(1)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         assert (approval.shown, len(printer.cards), len(board.cards)) == (("board",), 1, 1)
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "ok"
@@ -290,7 +291,7 @@ async def test_what_is_decided_while_its_card_is_about_to_be_posted_is_not_poste
     store, board = HeldWhenAsked(), Board()
     async with opened(store, channels=[board]) as supervisor, anyio.create_task_group() as tasks:
         run = await supervisor.start(deployer, "x")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(1)
         tasks.start_soon(supervisor.decide, approval.id, Approve(by="ana"))
         await anyio.sleep(1)
@@ -313,7 +314,7 @@ async def test_a_card_that_cannot_be_retired_is_tried_after_twice_as_long_each_t
     async with opened(channels=[Away()]) as supervisor:
         run = await supervisor.start(deployer, "x")
         await anyio.sleep(1)
-        await supervisor.decide(supervisor.find_approvals()[0].id, Approve(by="ana"))
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Approve(by="ana"))
         assert await run.result() == "ok"
         await anyio.sleep(3600)
     waits = [round(after - before) for before, after in itertools.pairwise(times)]

@@ -5,6 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 from scenes import events, fork, opened
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
 from supervisor.channels import Channel
@@ -72,7 +73,7 @@ async def test_a_card_that_cannot_be_posted_goes_to_the_next_channel(broken):
         while not second.posted:
             await second.news.wait()
         await anyio.sleep(1)
-        assert supervisor.find_approvals()[0].shown == ("second",)
+        assert (await supervisor.find_approvals())[0].shown == ("second",)
         assert [failed.channel for failed in events(store, run.session, e.CardFailed)] == ["first"]
         assert (await supervisor.decide(second.posted[0][0], Approve(by="ana"))).kind == "accepted"
         assert await run.result() == "ok"
@@ -85,7 +86,7 @@ async def test_with_no_channel_left_a_call_stays_pending_and_that_is_said():
         run = await supervisor.start(deployer, "x")
         with anyio.move_on_after(3600):
             await run.outcome()
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         assert (approval.status, approval.shown) == ("pending", ())
         assert [failed.channel for failed in events(store, run.session, e.CardFailed)] == ["a", "b"]
         await supervisor.decide(approval.id, Approve(by="ana"))
@@ -124,7 +125,7 @@ async def test_posting_never_delays_a_decision():
     hangs, second = Wall("hangs", hangs=True), Wall("second")
     async with opened(channels=[hangs, second]) as supervisor:
         run = await supervisor.start(deployer, "x")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         asked = anyio.current_time()
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "ok"
@@ -145,7 +146,7 @@ async def test_after_a_restart_what_is_pending_is_posted_again():
         await supervisor.decide(first, Approve(by="ana"))
     again = Wall("wall")
     async with opened(store, channels=[again]) as supervisor:
-        await supervisor.resume()
+        await supervisor.resume_all()
         await again.news.wait()
         await anyio.sleep(5)
         assert [asked for asked, _ in again.posted] == [second]
@@ -183,7 +184,7 @@ async def test_a_card_that_an_earlier_process_left_is_renewed():
     other, chat = Wall("other"), Wall("chat")
     async with opened(store, channels=[other, chat], adopt=True) as supervisor:
         await anyio.sleep(1)
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         assert (chat.posted, other.posted) == ([(asked.id, "card of chat")], [])
         await supervisor.decide(asked.id, Approve(by="ana"))
     assert chat.retired == [("approved", "card of chat")]
@@ -194,9 +195,9 @@ async def test_a_card_of_a_tree_that_was_removed_meanwhile_is_retired_and_takes_
     """R3: the channel was away for long, and somebody has made room in the store."""
     store, chat = await shown_and_left(Wall("chat")), Wall("chat")
     async with opened(store) as supervisor:
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         await supervisor.decide(asked.id, Deny(by="ana"))
-        (run,) = await supervisor.resume("left")
+        run = await supervisor.resume("left")
         await run.outcome()
     chat.is_away = True
     async with opened(store, channels=[chat], adopt=True) as supervisor:
@@ -212,7 +213,7 @@ async def test_what_was_decided_while_nobody_showed_it_does_not_look_live():
     """R3: a decision from a shell while the daemon was down; its start retires the old card, once."""
     store = await shown_and_left(Wall("chat"))
     async with opened(store) as supervisor:
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         await supervisor.decide(asked.id, Deny(by="ana"))
     for retired in ([("denied", "card of chat")], []):
         chat = Wall("chat")
@@ -227,7 +228,7 @@ async def test_a_decision_anywhere_retires_every_card():
     chat, page = Wall("chat", fails=True), Wall("page")
     async with opened(store, channels=[chat, page], adopt=True) as supervisor:
         await anyio.sleep(1)
-        (asked,) = supervisor.find_approvals()
+        (asked,) = await supervisor.find_approvals()
         assert asked.shown == ("chat", "page")
         await supervisor.decide(asked.id, Deny(by="ana"))
         await anyio.sleep(1)
@@ -343,7 +344,7 @@ async def test_a_card_of_which_nobody_knows_is_retired_as_soon_as_it_can_be_look
         await anyio.sleep(1)
     async with opened(store, channels=[platform, Wall("next")], adopt=True) as supervisor:
         await anyio.sleep(1)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         assert "next" in approval.shown
         await supervisor.decide(approval.id, Approve(by="ana"))
         await anyio.sleep(3600)
@@ -361,7 +362,7 @@ async def test_what_was_never_sent_is_not_looked_for():
     async with opened(store, channels=[platform, Wall("next")]) as supervisor:
         run = await supervisor.start(deployer, "x")
         await anyio.sleep(1)
-        await supervisor.decide(supervisor.find_approvals()[0].id, Approve(by="ana"))
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Approve(by="ana"))
         assert await run.result() == "ok"
         await anyio.sleep(3600)
     assert platform.looked == 0

@@ -52,7 +52,7 @@ async def store_left() -> list:
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(release, "prod", session="s")
-        while len(supervisor.find_approvals()) < 2:
+        while len(await supervisor.find_approvals()) < 2:
             await anyio.sleep(0.01)
         effects.clear()
         return store.rows(0)

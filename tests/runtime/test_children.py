@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import deploy, effects, events, fork, names, only_asyncio, opened
+from watching import next_of
 
 from supervisor import (
     Approve,
@@ -70,7 +71,7 @@ async def test_an_agent_that_returns_waits_for_its_children():
         run = await supervisor.start(returns)
         assert await run.result() == "returned"
         assert anyio.current_time() - started >= 499.9
-        assert [view.outcome["kind"] for view in supervisor.find_sessions()] == ["succeeded"] * 2
+        assert [view.outcome["kind"] for view in await supervisor.find_sessions()] == ["succeeded"] * 2
 
 
 @pytest.mark.parametrize("how", ["fails", "stalls"])
@@ -90,13 +91,13 @@ async def test_an_agent_that_does_not_succeed_cancels_its_children(how):
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(top)
-        assert supervisor.find_approvals() == []  # whoever reads them could answer
+        assert await supervisor.find_approvals() == []  # whoever reads them could answer
         assert (await run.outcome()).kind == ("failed" if how == "fails" else "stalled")
-        kinds = [view.outcome["kind"] for view in supervisor.find_sessions()]
+        kinds = [view.outcome["kind"] for view in await supervisor.find_sessions()]
         assert kinds[1:] == ["cancelled"] * 2
-        assert supervisor.find_approvals() == []
+        assert await supervisor.find_approvals() == []
         ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
-        assert ended == [view.id for view in supervisor.find_sessions()][::-1]
+        assert ended == [view.id for view in await supervisor.find_sessions()][::-1]
 
 
 async def test_children_awaited_in_turn_that_end_in_reverse_order():
@@ -112,14 +113,14 @@ async def test_children_awaited_in_turn_that_end_in_reverse_order():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     for life in (store, killed):
         async with opened(life) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             await supervisor.decide(approval.id, Approve(by="ana"))
             assert await run.result() == [5.0, 4.0, 3.0, 2.0, 1.0]
-            assert len(supervisor.find_sessions()) == 6
+            assert len(await supervisor.find_sessions()) == 6
 
 
 async def test_children_awaited_at_once_are_collected_in_the_same_order_in_a_re_run():
@@ -142,12 +143,12 @@ async def test_children_awaited_at_once_are_collected_in_the_same_order_in_a_re_
     for _ in range(20):
         async with opened(store) as supervisor:
             run = await supervisor.start(parent, session="s")
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
             await anyio.sleep(1)  # an attempt that has come to wait is no crash loop
             killed = fork(store)
         store = killed
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == [1.0, 2.0, 3.0]
     assert effects == ["[1.0, 2.0, 3.0]"]
@@ -198,14 +199,14 @@ async def test_a_parent_learns_of_a_child_that_ended_while_it_slept_or_was_dead(
     store = MemoryStore()
     async with opened(store, passivate_after=5) as supervisor:
         run = await supervisor.start(parent, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(1)
         dead = fork(store)
         await anyio.sleep(500)
         asleep = fork(store)
     for life in (dead, asleep):
         async with opened(life) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             await supervisor.decide(approval.id, Approve(by="ana"))
             assert await run.result() == "succeeded"
             assert len(events(life, "s", e.ChildEnded)) == 1
@@ -225,15 +226,15 @@ async def test_a_parent_that_cancels_a_child_learns_that_it_was_cancelled():
 
     async with opened() as supervisor:
         run = await supervisor.start(parent)
-        reader = run.approvals()
-        found = {approval.arguments["target"]: approval for approval in [await anext(reader), await anext(reader)]}
-        await anyio.sleep(5)
-        assert (await supervisor.decide(found["a"].id, Approve(by="ana"))).kind == "closed"
-        await supervisor.decide(found["b"].id, Approve(by="ana"))
-        cause, second = await run.result()
-        assert "too slow" in cause
-        assert second == "b"
-        assert effects == ["b"]
+        async with run.watch_approvals() as reader:
+            found = {approval.arguments["target"]: approval for approval in [await anext(reader), await anext(reader)]}
+            await anyio.sleep(5)
+            assert (await supervisor.decide(found["a"].id, Approve(by="ana"))).kind == "closed"
+            await supervisor.decide(found["b"].id, Approve(by="ana"))
+            cause, second = await run.result()
+            assert "too slow" in cause
+            assert second == "b"
+            assert effects == ["b"]
 
 
 @pytest.mark.parametrize(("options", "allowed"), [({"max_children": 2}, 2), ({"max_live_children": 2}, 2)])
@@ -255,13 +256,13 @@ async def test_a_limit_is_the_same_in_every_attempt(options, allowed):
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(prolific, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == allowed
-        assert len(supervisor.find_sessions()) == 1 + allowed
+        assert len(await supervisor.find_sessions()) == 1 + allowed
     assert effects == ["refused"] * 4 + ["x"]
 
 
@@ -320,5 +321,5 @@ async def test_a_spawn_that_asyncio_cancels_natively_loses_no_child():
     async with opened(store) as supervisor:
         run = await supervisor.start(spawns)
         assert await run.result() == "returned"
-        assert [view.outcome["kind"] for view in supervisor.find_sessions()] == ["succeeded"] * 2
+        assert [view.outcome["kind"] for view in await supervisor.find_sessions()] == ["succeeded"] * 2
         assert "ChildEnded" in names(store, run.session)

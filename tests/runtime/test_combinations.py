@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 from scenes import ForkingStore, deploy, effects, names, opened
+from watching import next_of
 
 from supervisor import (
     Answer,
@@ -43,7 +44,7 @@ async def thinks(ctx: Context) -> str:
 
 
 async def asked_by(run):
-    return await anext(run.approvals())
+    return await next_of(run.watch_approvals())
 
 
 async def leave_at_once(store, agent, *args):
@@ -72,9 +73,10 @@ async def test_a_question_of_a_called_sub_agent_finds_its_parent_asleep_and_afte
     for copy, _ in store.copies:
         before = {approval.id for approval in copy.find_approvals(pending=False)}
         async with opened(copy, passivate_after=60) as supervisor:
-            for again in await supervisor.resume():
-                async for asked in again.approvals():
-                    await supervisor.decide(asked.id, Answer(value="b", by="ana"))
+            for again in await supervisor.resume_all():
+                async with again.watch_approvals() as watch:
+                    async for asked in watch:
+                        await supervisor.decide(asked.id, Answer(value="b", by="ana"))
                 assert await again.result() == "x: b y: b"
         every = [approval.id for approval in copy.find_approvals(pending=False)]
         assert len(every) == len({*every}) == (2 if copy.find_sessions() else 0)
@@ -87,13 +89,13 @@ async def test_what_is_allowed_for_good_while_fifty_ask_the_same_decides_one_of_
         runs = [await supervisor.start(deploys, "x") for _ in range(50)]
         asked = [await asked_by(run) for run in runs]
         verdict = await supervisor.decide(asked[0].id, Approve(by="ana", scope="always"))
-        assert {each.id for each in supervisor.find_approvals()} == {each.id for each in asked[1:]}
+        assert {each.id for each in await supervisor.find_approvals()} == {each.id for each in asked[1:]}
         for each in asked[1:25]:
             await supervisor.decide(each.id, Approve(by="ben", scope="always"))
         for each in asked[25:]:
             await supervisor.decide(each.id, Deny(by="ben"))
         assert [await run.result() for run in runs] == ["ok"] * 25 + ["denied"] * 25
-        assert [rule.id for rule in supervisor.rules()] == [verdict.rule]
+        assert [rule.id for rule in await supervisor.find_rules()] == [verdict.rule]
         assert await (await supervisor.start(deploys, "x")).result() == "ok"
         assert len(effects) == 26
 
@@ -105,8 +107,12 @@ async def test_what_happens_to_a_rule_between_its_decision_and_the_effect(then):
     session, asked = await leave_at_once(store, deploys, "x")
     async with opened(store) as supervisor:
         verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="always"))
-        await (supervisor.revoke(verdict.rule, "ben") if then == "revoke" else supervisor.add_rule(deny(deploy), "ben"))
-        (run,) = await supervisor.resume(session)
+        await (
+            supervisor.revoke_rule(verdict.rule, by="ben")
+            if then == "revoke"
+            else supervisor.add_rule(deny(deploy), by="ben")
+        )
+        run = await supervisor.resume(session)
         assert (await run.result(), effects) == (("ok", ["x"]) if then == "revoke" else ("denied", []))
         later = await supervisor.start(deploys, "x")
         if then == "revoke":
@@ -122,7 +128,7 @@ async def test_what_was_edited_is_granted_once_only(scope):
         asked = await asked_by(run)
         with pytest.raises(InvalidInput):
             await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}, scope=scope))
-        assert (supervisor.rules(), len(supervisor.find_approvals())) == ([], 1)
+        assert (await supervisor.find_rules(), len(await supervisor.find_approvals())) == ([], 1)
         await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}))
         assert (await run.result(), effects) == ("ok", ["y"])
 
@@ -173,16 +179,20 @@ async def test_a_chat_word_to_a_sub_agent_decides_what_is_below_it():
 
     async with opened() as supervisor:
         run = await supervisor.start(parent, session="s")
-        reader = run.approvals()
-        asked = {each.arguments["target"]: each for each in [await anext(reader) for _ in range(3)]}
-        heard = await supervisor.hear(asked["a"].session, f"yes {asked['own'].id}", "ana", EVER)
-        assert (heard.kind, heard.results[0].kind, len(supervisor.find_approvals())) == ("listed", "unknown", 3)
-        shown = [each.id for each in asked.values()]
-        heard = await supervisor.hear(asked["a"].session, "approve all", "ana", EVER, shown=shown)
-        assert [each.id for each in heard.approvals] == [asked["a"].id]
-        await supervisor.hear("s", f"no {asked['b'].id}", "ana", EVER)
-        await supervisor.hear("s", "approve all", "ana", EVER, shown=shown)
-        assert await run.result() == ["ok", "ok", "denied"]
+        async with run.watch_approvals() as reader:
+            asked = {each.arguments["target"]: each for each in [await anext(reader) for _ in range(3)]}
+            heard = await supervisor.chat(asked["a"].session, f"yes {asked['own'].id}", by="ana", shown_before=EVER)
+            assert (heard.kind, heard.results[0].kind, len(await supervisor.find_approvals())) == (
+                "listed",
+                "unknown",
+                3,
+            )
+            shown = [each.id for each in asked.values()]
+            heard = await supervisor.chat(asked["a"].session, "approve all", by="ana", shown_before=EVER, shown=shown)
+            assert [each.id for each in heard.approvals] == [asked["a"].id]
+            await supervisor.chat("s", f"no {asked['b'].id}", by="ana", shown_before=EVER)
+            await supervisor.chat("s", "approve all", by="ana", shown_before=EVER, shown=shown)
+            assert await run.result() == ["ok", "ok", "denied"]
 
 
 async def test_who_approves_everything_beforehand_neither_widens_rules_nor_answers_questions():
@@ -200,9 +210,9 @@ async def test_who_approves_everything_beforehand_neither_widens_rules_nor_answe
     store.is_durable = True
     async with opened(store, unattended="allow") as supervisor:
         run = await supervisor.start(above)
-        reader = run.approvals()
-        while (asked := await anext(reader)).kind == "call":
-            pass
-        assert effects == ["c"]
-        await supervisor.decide(asked.id, Answer(value="so", by="ana"))
-        assert await run.result() == ["denied", "denied", "ok", "so"]
+        async with run.watch_approvals() as reader:
+            while (asked := await anext(reader)).kind == "call":
+                pass
+            assert effects == ["c"]
+            await supervisor.decide(asked.id, Answer(value="so", by="ana"))
+            assert await run.result() == ["denied", "denied", "ok", "so"]

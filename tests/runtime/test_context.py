@@ -5,6 +5,7 @@ from functools import partial
 import anyio
 import pytest
 from scenes import events, fork, names, only_asyncio, opened
+from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, StepFailed, agent, tool
 from supervisor.core import events as e
@@ -56,11 +57,11 @@ async def test_now_and_random_are_remembered():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(looks, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     await anyio.sleep(1000)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert (await run.outcome()).kind == "succeeded"
     assert seen[0] == seen[1]
@@ -80,10 +81,10 @@ async def test_a_step_runs_once_where_its_result_was_committed():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(steps, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == 8
     assert effects == [1, 1, 2, "x"]
@@ -110,10 +111,10 @@ async def test_a_step_of_a_partial_is_the_step_of_its_function():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(steps, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == [2, 4, 6]
     assert effects == [1, 2, 3, "x"]
@@ -152,10 +153,10 @@ async def test_a_step_whose_result_does_not_fit_fails_in_the_same_way_in_every_a
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(steps, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "InvalidInput"
 
@@ -192,7 +193,7 @@ async def test_a_saved_state_is_where_a_resumed_agent_begins_and_ids_go_on_count
     for _ in range(4):
         async with opened(store) as supervisor:
             run = await supervisor.start(counts, session="s")
-            await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+            await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
             await anyio.sleep(1)
     async with opened(store) as supervisor:
         assert await (await supervisor.start(counts, session="s")).result() == [0, 1, 2, 3]
@@ -217,10 +218,10 @@ async def test_killed_around_a_save_nothing_is_done_twice(at):
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(saves, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == ["done"]
     assert effects == ["first", "second"]
@@ -296,7 +297,7 @@ async def test_a_native_cancellation_of_a_call_neither_loses_it_nor_harms_the_st
     store = MemoryStore()
     async with opened(store, passivate_after=1e9) as supervisor:
         run = await supervisor.start(impatient, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         assert await run.result() == "ok"
         assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
         assert "OperationAbandoned" in names(store, "s")

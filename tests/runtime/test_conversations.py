@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import ForkingStore, events, fork, names, opened, replayed
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, SqliteStore, agent, tool
 from supervisor.core import events as e
@@ -62,7 +63,7 @@ async def ended(supervisor, session: str, runs: int):
     with anyio.fail_after(10):
         while True:
             outcomes = events(supervisor.store, session, e.RunFinished)
-            if len(outcomes) >= runs and supervisor.get_session(session).outcome is not None:
+            if len(outcomes) >= runs and (await supervisor.get_session(session)).outcome is not None:
                 return [bytes(event.value).decode() for event in outcomes]
             await anyio.sleep(0.01)
 
@@ -75,7 +76,7 @@ async def test_a_message_to_a_session_at_rest_begins_a_turn(store):
         receipt = await supervisor.send("s", "more", by="ann")
         assert (receipt.kind, receipt.running, receipt.waiting_for) == ("begun", True, ())
         assert await ended(supervisor, "s", 2) == ['"hi (0)"', '"more (2)"']
-        assert await supervisor.outcome("s") == await supervisor.get_run("s").outcome()
+        assert await (await supervisor.get_run("s")).outcome() == await (await supervisor.get_run("s")).outcome()
         assert [message.by for message in events(store, "s", e.MessageReceived)] == ["ann"]
 
 
@@ -90,8 +91,8 @@ async def test_a_message_that_nobody_could_hear_is_refused():
     async with opened(store) as supervisor:
         await (await supervisor.start(parent, "hi", session="p")).result()
         await supervisor.cancel((await supervisor.start(listens, session="s")).session)
-        (child,) = [view.id for view in supervisor.find_sessions() if view.parent]
-        await supervisor.outcome("s")
+        (child,) = [view.id for view in await supervisor.find_sessions() if view.parent]
+        await (await supervisor.get_run("s")).outcome()
         before = store.last_position()
         for session, error in (("s", InvalidInput), (child, InvalidInput), ("nobody", NotFound)):
             with pytest.raises(error):
@@ -105,12 +106,12 @@ async def test_a_message_during_a_run_is_kept_and_its_sender_told_what_it_waits_
     """Behind an approval it begins the next turn; the receipt names the approval, a sub-agent's too."""
     async with opened(store) as supervisor:
         run = await supervisor.start(asks_first, "ask", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         receipt = await supervisor.send("s", "go on")
         assert receipt.kind == "kept"
         assert [waiting.id for waiting in receipt.waiting_for] == [approval.id]
         await anyio.sleep(100)
-        assert not run.is_finished
+        assert await run.find_outcome() is None
         await supervisor.decide(approval.id, Approve(by="ann"))
         assert await ended(supervisor, "s", 2) == ['"ask"', '"go on"']
         assert await run.result() == "ask"
@@ -121,12 +122,12 @@ async def test_messages_that_were_not_received_begin_the_next_turns_one_by_one()
     """Oldest first, each once."""
     async with opened() as supervisor:
         run = await supervisor.start(asks_first, "ask", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         for number in range(3):
             assert (await supervisor.send("s", f"go on {number}")).kind == "kept"
         await supervisor.decide(approval.id, Approve(by="ann"))
         for number in range(3):
-            approval = await anext(supervisor.approvals())
+            approval = await next_of(supervisor.watch_approvals())
             assert approval.arguments == {"name": f"go on {number}"}
             await supervisor.decide(approval.id, Approve(by="ann"))
         await ended(supervisor, "s", 4)
@@ -142,11 +143,11 @@ async def test_receive_is_a_named_pause_that_sleeps_and_wakes():
         assert "s" not in supervisor._runner.attempts.live
         assert (await supervisor.send("s", "one")).kind == "delivered"
         await anyio.sleep(WEEK)
-        assert not run.is_finished
+        assert await run.find_outcome() is None
     async with opened(store) as supervisor:
         receipt = await supervisor.send("s", "two")
         assert (receipt.kind, receipt.running) == ("delivered", True)
-        assert (await supervisor.outcome("s")).value == ["one", "two"]
+        assert (await (await supervisor.get_run("s")).outcome()).value == ["one", "two"]
     assert "RunPassivated" in names(store, "s")
 
 
@@ -174,9 +175,9 @@ async def test_two_receivers_get_different_messages_and_a_re_run_gives_them_the_
         await supervisor.send("s", "A")
         await anyio.sleep(1)
     async with opened(store) as supervisor:
-        run = (await supervisor.resume("s"))[0]
+        run = await supervisor.resume("s")
         await supervisor.send("s", "B")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ann"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ann"))
         got = await run.result()
     assert effects == [*got, "after"]
     assert sorted(one.split()[0] for one in got) == ["left", "right"]
@@ -201,8 +202,8 @@ async def test_what_is_said_is_said_once_over_restarts():
             async with opened(store) as supervisor:
                 await supervisor.resume("s")
         async with opened(store) as supervisor:
-            (run,) = await supervisor.resume("s")
-            await supervisor.decide((await anext(run.approvals())).id, Approve(by="ann"))
+            run = await supervisor.resume("s")
+            await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ann"))
             await run.outcome()
             if text == "this":
                 await supervisor.send("s", "number")
@@ -224,15 +225,15 @@ async def test_the_transcript_is_the_same_in_every_attempt_of_a_turn():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(remembers, "one", session="s", requester="eve")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ann"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ann"))
         await run.outcome()
         await supervisor.send("s", "two", by="bob")
     async with opened(store) as supervisor:
         await supervisor.send("s", "later")
         await supervisor.resume("s")
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="bob"))
+        run = await supervisor.resume("s")
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="bob"))
         assert await run.result() == "two done"
     told = [("received", "one", "eve"), ("sent", "asking", None), ("approval", "asked", "ann"), ("sent", "one", None)]
     then = [("received", "two", "bob"), ("sent", "asking", None), ("approval", "asked", "bob"), ("sent", "two", None)]
@@ -256,14 +257,14 @@ async def test_an_approval_in_the_transcript_says_what_became_of_it():
 
     async with opened() as supervisor:
         run = await supervisor.start(several, "hi", session="s")
-        reader = run.approvals()
-        await supervisor.decide((await anext(reader)).id, Approve(by="ann"))
-        await supervisor.decide((await anext(reader)).id, Deny(by="bob", reason="no"))
-        assert [(await anext(reader)).arguments["name"] for _ in range(2)] == ["three", "four"]
-        await run.cancel("enough")
-        await run.outcome()
-        await supervisor.send("s", "then")
-        answers = await supervisor.get_run("s").result()
+        async with run.watch_approvals() as reader:
+            await supervisor.decide((await anext(reader)).id, Approve(by="ann"))
+            await supervisor.decide((await anext(reader)).id, Deny(by="bob", reason="no"))
+            assert [(await anext(reader)).arguments["name"] for _ in range(2)] == ["three", "four"]
+            await run.cancel("enough")
+            await run.outcome()
+            await supervisor.send("s", "then")
+            answers = await (await supervisor.get_run("s")).result()
     assert answers[:3] == [["approve", "ann"], ["deny (no)", "bob"], ["withdrawn", None]]
     assert answers[3][0].startswith("withdrawn")
 
@@ -279,14 +280,14 @@ async def test_an_edited_call_stands_in_the_transcript_as_it_ran(name):
 
     async with opened() as supervisor:
         run = await supervisor.start(calls, "hi", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await supervisor.decide(approval.id, Approve(by="ann", arguments={"name": name}))
         await run.result()
         await supervisor.send("s", "again")
-        (told,) = [one for one in supervisor.transcript("s") if one.kind == "approval" and one.by == "ann"]
+        (told,) = [one for one in await supervisor.get_transcript("s") if one.kind == "approval" and one.by == "ann"]
         assert told.text.startswith(f'asked {{"name":"{name}"}}')
         assert ('{"name":"one"}' in told.text, told.text.endswith(": approve")) == (True, True)
-        decided = supervisor.get_approval(approval.id)
+        decided = await supervisor.get_approval(approval.id)
         assert (decided.arguments, decided.edited) == ({"name": name}, name != "one")
         await supervisor.cancel("s", by="ann")
 
@@ -315,11 +316,11 @@ async def test_a_cancelled_runs_messages_wait_for_the_next_one():
         await supervisor.start(asks_first, "ask", session="s")
         await supervisor.send("s", "first")
         await supervisor.cancel("s")
-        assert (await supervisor.outcome("s")).kind == "cancelled"
+        assert (await (await supervisor.get_run("s")).outcome()).kind == "cancelled"
         await anyio.sleep(WEEK)
-        assert supervisor.get_session("s").outcome is not None
+        assert (await supervisor.get_session("s")).outcome is not None
         assert (await supervisor.send("s", "go on")).kind == "kept"
-        approval = await anext(supervisor.approvals())
+        approval = await next_of(supervisor.watch_approvals())
         assert approval.arguments == {"name": "first"}
         await supervisor.decide(approval.id, Approve(by="ann"))
         assert (await ended(supervisor, "s", 3))[1:] == ['"first"', '"go on"']
@@ -338,7 +339,7 @@ async def test_a_second_turn_begins_anew():
         await (await supervisor.start(delegates, "x", session="s")).result()
         await supervisor.send("s", "y")
         await ended(supervisor, "s", 2)
-        children = {view.id for view in supervisor.find_sessions() if view.parent == "s"}
+        children = {view.id for view in await supervisor.find_sessions() if view.parent == "s"}
     assert len(children) == 2
     assert effects == ["the same"] * 2
 
@@ -347,16 +348,17 @@ async def test_a_handle_gives_the_outcome_of_its_own_run():
     """Also where the next turn began in the very append in which that run ended; what it asks is no news of the run."""
     async with opened() as supervisor:
         run = await supervisor.start(asks_first, "ask", session="s")
-        first = await anext(run.approvals())
+        first = await next_of(run.watch_approvals())
         await supervisor.send("s", "ask again")
         await supervisor.decide(first.id, Approve(by="ann"))
-        second = await anext(supervisor.approvals())
+        second = await next_of(supervisor.watch_approvals())
         assert await run.result() == "ask"
-        assert run.is_finished
+        assert await run.find_outcome() is not None
         with anyio.fail_after(1):
-            assert [approval.id async for approval in run.approvals()] == []
-        turn = supervisor.get_run("s")
-        assert not turn.is_finished
+            async with run.watch_approvals() as watch:
+                assert [approval.id async for approval in watch] == []
+        turn = await supervisor.get_run("s")
+        assert await turn.find_outcome() is None
         await run.cancel()
         await supervisor.decide(second.id, Approve(by="ann"))
         assert await turn.result() == "ask again"
@@ -400,8 +402,9 @@ async def converse(supervisor) -> list[str]:
     async with anyio.create_task_group() as tasks:
 
         async def approve() -> None:
-            async for approval in supervisor.approvals():
-                await supervisor.decide(approval.id, Approve(by="ann"))
+            async with supervisor.watch_approvals() as watch:
+                async for approval in watch:
+                    await supervisor.decide(approval.id, Approve(by="ann"))
 
         tasks.start_soon(approve)
         for text in ("A", "B", "C", "D"):
@@ -428,7 +431,7 @@ async def test_left_by_an_exception_at_every_append_no_message_is_lost_or_heard_
     for copy, before in store.copies:
         effects[:] = before
         async with opened(copy) as supervisor:
-            await supervisor.resume()
+            await supervisor.resume_all()
             assert await converse(supervisor) == ENDING
         assert [event.text for event in events(copy, "s", e.MessageSent)] == SAID
         assert len(events(copy, "s", e.MessageReceived)) == 4
@@ -443,7 +446,7 @@ async def test_stopped_again_and_again_it_comes_to_the_same_end(store):
         lives += 1
         try:
             async with opened(store) as supervisor:
-                await supervisor.resume()
+                await supervisor.resume_all()
                 with anyio.move_on_after(lives * 0.004):
                     results = await converse(supervisor)
                 if results is None:
@@ -497,7 +500,9 @@ async def test_a_receive_that_is_given_up_leaves_its_message():
             run = await supervisor.start(chooses, session="s")
             other = await supervisor.start(listens, session="other")
             await anyio.sleep(1)
-            pending = sorted(supervisor.find_approvals(), key=lambda approval: approval.arguments["name"], reverse=True)
+            pending = sorted(
+                await supervisor.find_approvals(), key=lambda approval: approval.arguments["name"], reverse=True
+            )
             async with anyio.create_task_group() as together:  # the first commits at once; those behind it in one batch
                 together.start_soon(supervisor.send, "other", "x")
                 together.start_soon(supervisor.send, "s", "hello")
@@ -522,7 +527,7 @@ async def test_what_nobody_received_and_nobody_will_is_said_to_be_undelivered():
     async with opened(store) as supervisor:
         for agent_, session in ((deaf, "d"), (parent, "p")):
             run = await supervisor.start(agent_, session=session)
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
             assert (await supervisor.send(approval.session, "hello", by="ann")).kind == "kept"
             await supervisor.decide(approval.id, Approve(by="ann"))
             await run.result()
@@ -547,7 +552,7 @@ async def test_a_session_that_is_being_cancelled_and_has_no_further_turn_is_not_
         run = await supervisor.start(slow_to_end, session="s")
         await anyio.sleep(1)
         await run.cancel()
-        assert not run.is_finished
+        assert await run.find_outcome() is None
         with pytest.raises(InvalidInput):
             await supervisor.send("s", "hello")
         assert (await run.outcome()).kind == "cancelled"

@@ -102,7 +102,7 @@ def deployed(monkeypatch):
 async def left_waiting(spec) -> MemoryStore:
     store = MemoryStore()
     async with opened(store) as supervisor:
-        supervisor.find_approvals()
+        await supervisor.find_approvals()
         await supervisor.start(spec, session="s")
         await anyio.sleep(5)
         killed = fork(store)
@@ -113,7 +113,7 @@ async def left_waiting(spec) -> MemoryStore:
 async def finished(store, place, session="s") -> str:
     """Go on, approve everything, say what it waits to hear, and return what comes of it."""
     async with opened(store, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume(session)
+        run = await supervisor.resume(session)
         if place is message:
             await supervisor.send(session, "hello")
         return await run.result()
@@ -121,8 +121,8 @@ async def finished(store, place, session="s") -> str:
 
 async def blocked(store):
     async with opened(store) as supervisor:
-        supervisor.find_approvals()
-        (run,) = await supervisor.resume("s")
+        await supervisor.find_approvals()
+        run = await supervisor.resume("s")
         with pytest.raises(RunBlocked) as caught:
             await run.outcome()
         return caught.value.block

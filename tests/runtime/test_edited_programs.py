@@ -92,16 +92,16 @@ async def check(program: list, edited: list, chance: int) -> None:
     code[:] = edited
     ran[:] = so_far
     async with opened(killed, unattended="allow") as supervisor:
-        await supervisor.resume()
+        await supervisor.resume_all()
         try:
-            await supervisor.outcome("s")
+            await (await supervisor.get_run("s")).outcome()
             return  # the edit lies behind all that was done, or changes nothing
         except RunBlocked:
             assert Counter(ran) == Counter(so_far)
     code[:] = program
     async with opened(killed, unattended="allow") as supervisor:
-        await supervisor.resume()
-        got = await supervisor.get_run("s").result()
+        await supervisor.resume_all()
+        got = await (await supervisor.get_run("s")).result()
     assert len(got) == len(expected)
     assert all(one in (other, "interrupted") for one, other in zip(got, expected, strict=True))  # lost, and told so
     doubled = Counter(ran) - once

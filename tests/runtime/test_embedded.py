@@ -2,6 +2,7 @@
 
 import pytest
 from scenes import deploy, effects, knowing_no_agents, opened
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent
 from supervisor.runtime import loading
@@ -24,7 +25,7 @@ async def _left_waiting(store) -> str:
     """Start an agent in a program that ends; return what it asks."""
     async with opened(store) as supervisor:
         run = await supervisor.start(deploys, "prod", session="s")
-        return (await anext(run.approvals())).id
+        return (await next_of(run.watch_approvals())).id
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -35,7 +36,7 @@ async def test_a_decision_runs_the_call_where_the_agent_is_declared(kind, tmp_pa
     async with opened(store) as supervisor:
         verdict = await supervisor.decide(approval, Approve(by="ana"))
         assert (verdict.kind, verdict.running) == ("accepted", True)
-        assert (await supervisor.outcome("s")).value == "prod"
+        assert (await (await supervisor.get_run("s")).outcome()).value == "prod"
     assert effects == ["prod"]
 
 
@@ -49,7 +50,7 @@ async def test_the_same_decision_again_runs_what_nobody_ran():
     async with opened(store) as supervisor:
         verdict = await supervisor.decide(approval, Approve(by="ana"))
         assert (verdict.kind, verdict.running) == ("already", True)
-        assert (await supervisor.outcome("s")).value == "prod"
+        assert (await (await supervisor.get_run("s")).outcome()).value == "prod"
 
 
 async def test_a_program_without_the_agent_records_and_says_that_nobody_runs_it():
@@ -61,7 +62,7 @@ async def test_a_program_without_the_agent_records_and_says_that_nobody_runs_it(
             verdict = await supervisor.decide(approval, Deny(by="ana"))
             assert (verdict.kind, verdict.running) == ("accepted", False)
             assert not (await supervisor.send("s", "hello")).running
-            assert supervisor.get_session("s").owner is None
+            assert (await supervisor.get_session("s")).owner is None
     assert effects == []
 
 
@@ -72,7 +73,7 @@ async def test_a_message_to_a_session_at_rest_begins_a_turn_that_runs_here():
         await (await supervisor.start(answers, "first", session="s")).result()
     async with opened(store) as supervisor:
         assert (await supervisor.send("s", "second")).running
-        assert (await supervisor.outcome("s")).value == "second"
+        assert (await (await supervisor.get_run("s")).outcome()).value == "second"
     assert effects == ["first", "second"]
 
 

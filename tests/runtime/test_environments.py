@@ -11,6 +11,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 from scenes import events
+from watching import next_of
 
 from supervisor import Answer, Approve, Context, MemoryStore, agent, tool
 from supervisor.app import serving
@@ -114,13 +115,13 @@ async def live(environments) -> MemoryStore:
     store = MemoryStore()
     async with opened(store, environments[0]) as supervisor:
         run = await supervisor.start(worker)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         offered = next(option for option in approval.options if option.scope == "session")
         await supervisor.decide(approval.id, Approve(by="ana", scope="session", pattern=offered.pattern))
-        question = await anext(run.approvals())
+        question = await next_of(run.watch_approvals())
         assert (run.session, question.id) == ("made-1", f"{approval_route('made-1')}{4:026}")
     async with opened(store, environments[1]) as supervisor:
-        (run,) = await supervisor.resume("made-1")
+        run = await supervisor.resume("made-1")
         await supervisor.send("made-1", "hello")
         await supervisor.decide(question.id, Answer(by="ana", value="yes"))
         assert await run.result() == ["saw 0.25", "deployed app", AT.isoformat(), "yes"]

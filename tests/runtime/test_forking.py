@@ -5,6 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 from scenes import ForkingStore, deploy, effects, events, fork, opened, replayed
+from watching import next_of
 
 from supervisor import (
     Answer,
@@ -73,7 +74,7 @@ async def left_decided(spec=release, decision=None, given=("prod",)) -> MemorySt
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(spec, *given, session="s", requester="rita")
-        await supervisor.decide((await anext(run.approvals())).id, decision or Approve(by="ana"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, decision or Approve(by="ana"))
         await run.outcome()
     return store
 
@@ -88,13 +89,13 @@ async def test_what_was_open_is_asked_anew_and_the_old_decision_does_not_count(b
     effects.clear()
     async with opened(store) as supervisor:
         made = await supervisor.fork("s", before=entry_of(store, "s", getattr(e, before)), new="f", by="olga")
-        again = await anext(supervisor.approvals())
+        again = await next_of(supervisor.watch_approvals())
         assert (again.session, again.requester, again.id == asked) == ("f", "rita", False)
         assert await follows(store, "f", release)
         await supervisor.decide(again.id, Deny(by="ana"))
-        assert (await supervisor.outcome("f")).value == ["build", "denied", "after"]
+        assert (await (await supervisor.get_run("f")).outcome()).value == ["build", "denied", "after"]
         assert effects == ["after"]
-        assert [approval.session for approval in supervisor.find_approvals(pending=False)] == ["s", "f"]
+        assert [approval.session for approval in await supervisor.find_approvals(pending=False)] == ["s", "f"]
     (noted,) = store.journal("s")[len(old) :]
     assert (store.journal("s")[: len(old)], noted.event.fork, noted.event.by) == (old, "f", "olga")
     (forked,) = events(store, "f", e.SessionForked)
@@ -107,15 +108,15 @@ async def test_a_finished_call_keeps_its_result_and_its_decision_is_only_read():
     store = await left_decided()
     effects.clear()
     async with opened(store) as supervisor:
-        audited = len(supervisor.audit())
+        audited = len(await supervisor.find_audit())
         made = await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished), new="f")
-        assert (await supervisor.outcome("f")).value == ["build", "ok", "after"]
+        assert (await (await supervisor.get_run("f")).outcome()).value == ["build", "ok", "after"]
         assert (effects, made.later_calls) == ([], ())
-        assert [approval.session for approval in supervisor.find_approvals(pending=False)] == ["s"]
-        told = [message for message in supervisor.transcript("f") if message.kind == "approval"]
+        assert [approval.session for approval in await supervisor.find_approvals(pending=False)] == ["s"]
+        told = [message for message in await supervisor.get_transcript("f") if message.kind == "approval"]
         assert [(message.by, is_copied(message.approval)) for message in told] == [("ana", True)]
         assert (await supervisor.decide(told[0].approval, Approve(by="eve"))).kind == "unknown"
-        assert [type(row.event) for row in supervisor.audit()[audited:]] == [e.ForkTaken]
+        assert [type(row.event) for row in (await supervisor.find_audit())[audited:]] == [e.ForkTaken]
 
 
 @agent
@@ -130,18 +131,18 @@ async def test_a_question_that_was_answered_keeps_its_answer_and_an_open_one_is_
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(asking, session="s")
-        stream = run.approvals()
-        await supervisor.decide((await anext(stream)).id, Answer(value="b", by="ana"))
-        asked = await anext(stream)
-        finished = entry_of(store, "s", e.OperationFinished)
-        await supervisor.fork("s", before=finished, new="open")
-        await supervisor.fork("s", before=finished + 1, new="answered")
-        await anyio.sleep(1)
-        waiting = {each.session: each for each in supervisor.find_approvals()}
-        assert waiting["s"].id == asked.id
-        assert (waiting["open"].kind, waiting["answered"].arguments) == ("question", {"target": "b"})
-        for name in ("s", "open", "answered"):
-            await supervisor.cancel(name)
+        async with run.watch_approvals() as stream:
+            await supervisor.decide((await anext(stream)).id, Answer(value="b", by="ana"))
+            asked = await anext(stream)
+            finished = entry_of(store, "s", e.OperationFinished)
+            await supervisor.fork("s", before=finished, new="open")
+            await supervisor.fork("s", before=finished + 1, new="answered")
+            await anyio.sleep(1)
+            waiting = {each.session: each for each in await supervisor.find_approvals()}
+            assert waiting["s"].id == asked.id
+            assert (waiting["open"].kind, waiting["answered"].arguments) == ("question", {"target": "b"})
+            for name in ("s", "open", "answered"):
+                await supervisor.cancel(name)
 
 
 @agent
@@ -166,21 +167,21 @@ async def test_sub_agents_are_copied_with_new_ids():
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, session="s")
         await anyio.sleep(1)
-        asked = supervisor.find_approvals()
+        asked = await supervisor.find_approvals()
         for approval in sorted(asked, key=lambda approval: approval.session != "s"):
             await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == ["quick", "parent", "slow"]
         effects.clear()
-        (quick, slow) = [view.id for view in supervisor.find_sessions(root="s") if view.parent == "s"]
+        (quick, slow) = [view.id for view in await supervisor.find_sessions(root="s") if view.parent == "s"]
         made = await supervisor.fork("s", before=entry_of(store, "s", e.ApprovalDecided), new="f")
-        found = await anext(supervisor.approvals()), await anext(supervisor.approvals())
-        copies = [view.id for view in supervisor.find_sessions(root="f") if view.parent == "f"]
+        found = await next_of(supervisor.watch_approvals()), await next_of(supervisor.watch_approvals())
+        copies = [view.id for view in await supervisor.find_sessions(root="f") if view.parent == "f"]
         assert {each.session for each in found} <= {"f", copies[1]}
         assert not {quick, slow} & {*copies}
         assert await follows(store, "f", parent, helper)
-        for approval in supervisor.find_approvals(root="f"):
+        for approval in await supervisor.find_approvals(session="f"):
             await supervisor.decide(approval.id, Approve(by="ana"))
-        assert (await supervisor.outcome("f")).value == ["quick", "parent", "slow"]
+        assert (await (await supervisor.get_run("f")).outcome()).value == ["quick", "parent", "slow"]
         assert sorted(effects) == ["parent", "slow"]
         assert events(store, copies[0], e.SessionForked)[0].source == quick
         assert len(made.later_calls) == 2
@@ -192,9 +193,9 @@ async def test_a_fork_before_an_entry_of_a_sub_agent_copies_the_whole_tree():
     async with opened(store) as supervisor:
         await supervisor.start(parent, session="s")
         await anyio.sleep(1)
-        slow = supervisor.find_sessions(root="s")[-1].id
+        slow = (await supervisor.find_sessions(root="s"))[-1].id
         made = await supervisor.fork(slow, before=entry_of(store, slow, e.ToolCallRequested))
-        assert (made.source, len(supervisor.find_sessions(root=made.session))) == ("s", 3)
+        assert (made.source, len(await supervisor.find_sessions(root=made.session))) == ("s", 3)
         bare = await supervisor.fork(slow, before=1)
         assert len(events(store, bare.session, e.OperationFinished)) >= 1
         assert replayed(store, bare.session).forked.before == entry_of(store, "s", e.OperationFinished, 1)
@@ -214,19 +215,19 @@ async def test_a_sub_agent_that_a_call_began_goes_on_unless_somebody_had_to_deci
     store = MemoryStore()
     async with opened(store, rules=[ask("helper")] if is_decided else []) as supervisor:
         run = await supervisor.start(modelled, session="s")
-        stream = run.approvals()
-        if is_decided:
-            await supervisor.decide((await anext(stream)).id, Approve(by="ana"))
-        below = (await anext(stream)).session
-        made = await supervisor.fork(below, before=entry_of(store, below, e.ToolCallRequested), new="f")
-        while (view := supervisor.get_session("f")).outcome is None:
-            for approval in view.pending_approvals:
-                await supervisor.decide(approval.id, Approve(by="ana"))
-            await anyio.sleep(1)
-        assert (await supervisor.outcome("f")).value == "deep"
-        assert effects.count("step deep") == 1 + is_decided
-        assert made.later_calls == ()
-        await supervisor.cancel("s")
+        async with run.watch_approvals() as stream:
+            if is_decided:
+                await supervisor.decide((await anext(stream)).id, Approve(by="ana"))
+            below = (await anext(stream)).session
+            made = await supervisor.fork(below, before=entry_of(store, below, e.ToolCallRequested), new="f")
+            while (view := await supervisor.get_session("f")).outcome is None:
+                for approval in view.pending_approvals:
+                    await supervisor.decide(approval.id, Approve(by="ana"))
+                await anyio.sleep(1)
+            assert (await (await supervisor.get_run("f")).outcome()).value == "deep"
+            assert effects.count("step deep") == 1 + is_decided
+            assert made.later_calls == ()
+            await supervisor.cancel("s")
 
 
 @agent
@@ -249,12 +250,12 @@ async def test_state_marks_messages_and_the_instants_of_timers_are_copied():
         length = len(store.journal("s"))
         await supervisor.cancel("s")
         await supervisor.fork("s", before=length + 1, new="f")
-        asked = await anext(supervisor.approvals())
+        asked = await next_of(supervisor.watch_approvals())
         (timer,) = events(store, "f", e.OperationStarted)
         assert asked.created_at - timer.due_at < timedelta(seconds=1)
         assert timer == events(store, "s", e.OperationStarted)[0]
         await supervisor.decide(asked.id, Approve(by="ana"))
-        assert (await supervisor.outcome("f")).value == "half True hello"
+        assert (await (await supervisor.get_run("f")).outcome()).value == "half True hello"
 
 
 async def old_path(ctx: Context) -> str:
@@ -276,9 +277,9 @@ async def test_a_fork_has_the_current_version_unless_another_is_named(version, r
         await (await supervisor.start(versioned, session="s")).outcome()
         place = entry_of(store, "s", e.ToolCallRequested)
         first = await supervisor.fork("s", before=place, version=version)
-        assert (await supervisor.outcome(first.session)).value == result
+        assert (await (await supervisor.get_run(first.session)).outcome()).value == result
         again = await supervisor.fork(first.session, before=entry_of(store, first.session, e.ToolCallRequested))
-        assert (await supervisor.outcome(again.session)).value == "new 2"
+        assert (await (await supervisor.get_run(again.session)).outcome()).value == "new 2"
         position = store.last_position()
         with pytest.raises(UnknownAgent):
             await supervisor.fork("s", before=place, version="3")
@@ -291,9 +292,9 @@ async def test_a_fork_of_a_fork_is_one():
     effects.clear()
     async with opened(store) as supervisor:
         await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished), new="f")
-        await supervisor.outcome("f")
+        await (await supervisor.get_run("f")).outcome()
         await supervisor.fork("f", before=entry_of(store, "f", e.RunFinished), new="g")
-        assert (await supervisor.outcome("g")).value == ["build", "ok", "after"]
+        assert (await (await supervisor.get_run("g")).outcome()).value == ["build", "ok", "after"]
     assert [event.source for event in events(store, "g", e.SessionForked)] == ["s", "f"]
     assert effects == []
     assert all(event.approval.count(":") == 1 for event in events(store, "g", e.ApprovalDecided))
@@ -310,12 +311,12 @@ async def test_a_tree_at_rest_is_forked_and_goes_on_with_a_message():
     async with opened(store) as supervisor:
         await (await supervisor.start(turns, "one", session="s")).outcome()
         await supervisor.send("s", "two")
-        await supervisor.outcome("s")
+        await (await supervisor.get_run("s")).outcome()
         await supervisor.fork("s", before=entry_of(store, "s", e.RunStarted, 1), new="f")
-        assert supervisor.get_session("f").outcome["value"] == "one"
+        assert (await supervisor.get_session("f")).outcome["value"] == "one"
         await supervisor.send("f", "other")
-        assert (await supervisor.outcome("f")).value == "other"
-        said = [message.text for message in supervisor.transcript("f") if message.kind == "received"]
+        assert (await (await supervisor.get_run("f")).outcome()).value == "other"
+        said = [message.text for message in await supervisor.get_transcript("f") if message.kind == "received"]
         assert said == ["one", "other"]
     assert effects == ["one", "two", "other"]
 
@@ -332,8 +333,10 @@ async def test_later_calls_are_told_without_secrets_and_a_fork_knows_them():
         made = await supervisor.fork("s", before=entry_of(store, "s", e.ToolCallStarted), new="f")
         assert [call.arguments for call in made.later_calls] == [{"key": MASK}]
         whole = await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished))
-        await supervisor.outcome(whole.session)
-        assert not [row for row in supervisor.journal(whole.session) if b"hunter2" in e.encode_event(row.event)]
+        await (await supervisor.get_run(whole.session)).outcome()
+        assert not [
+            row for row in await supervisor.find_entries(whole.session) if b"hunter2" in e.encode_event(row.event)
+        ]
         await supervisor.cancel("f")
 
 
@@ -355,7 +358,7 @@ async def test_a_fork_in_a_back_off_begins_at_once():
         await supervisor.send("s", "go on")
         await supervisor.fork("s", before=entry_of(store, "s", e.MessageReceived), new="f")
         with anyio.fail_after(10):
-            assert (await supervisor.outcome("f")).kind == "failed"
+            assert (await (await supervisor.get_run("f")).outcome()).kind == "failed"
         await supervisor.cancel("s")
 
 
@@ -396,12 +399,12 @@ async def test_a_fork_is_there_whole_or_not_at_all():
         assert await (await supervisor.start(parent, session="s")).result() == ["quick", "parent", "slow"]
         before = len(store.copies)
         await supervisor.fork("s", before=entry_of(store, "s", e.ToolCallRequested), new="f")
-        await supervisor.outcome("f")
+        await (await supervisor.get_run("f")).outcome()
     for copy, done in store.copies[before:]:
         effects[:] = done
         async with opened(copy, unattended="allow") as supervisor:
-            await supervisor.resume()
-            assert (await supervisor.outcome("f")).kind == "succeeded"
+            await supervisor.resume_all()
+            assert (await (await supervisor.get_run("f")).outcome()).kind == "succeeded"
         assert max(effects.count("parent"), effects.count("slow")) <= 2
     copy = fork(store.copies[before - 1][0])
     assert (copy.get_session("f"), events(copy, "s", e.ForkTaken)) == (None, [])

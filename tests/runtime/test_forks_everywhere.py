@@ -76,14 +76,14 @@ RESULT = [True, True, "cancelled", "hello", "b"]
 async def finish(supervisor, session: str) -> object:
     """Decide everything but what nobody ever decides, until a session has ended."""
     for _ in range(100):
-        if supervisor.get_session(session).outcome is not None:
+        if (await supervisor.get_session(session)).outcome is not None:
             break
-        for approval in supervisor.find_approvals(root=session):
+        for approval in await supervisor.find_approvals(session=session):
             if approval.arguments != {"target": "never"}:
                 is_question = approval.kind == "question"
                 await supervisor.decide(approval.id, Answer(value="b", by="ana") if is_question else Approve(by="ana"))
         await anyio.sleep(1)
-    view = supervisor.get_session(session)
+    view = await supervisor.get_session(session)
     assert view.outcome is not None, view
     return view.outcome["value"]
 
@@ -113,7 +113,7 @@ async def test_a_fork_before_every_entry_comes_to_the_same_end():
                 continue
             forked.append((session, entry))
             known = done(supervisor.store, "f")
-            if not any(isinstance(row.event, e.MessageReceived) for row in supervisor.journal("f")):
+            if not any(isinstance(row.event, e.MessageReceived) for row in await supervisor.find_entries("f")):
                 await supervisor.send("f", "hello")
             assert await finish(supervisor, "f") == RESULT, (session, entry)
             assert known + Counter(effects) == done(store, "s")

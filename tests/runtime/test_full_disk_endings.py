@@ -4,6 +4,7 @@ resumed."""
 import anyio
 import pytest
 from scenes import HeldStore, names, opened, sessions_in_memory
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, StoreDied, StoreRefused, agent, open_supervisor, tool
 from supervisor.core import events as e
@@ -73,8 +74,8 @@ async def test_a_run_that_is_given_up_while_the_disk_is_full_takes_nobody_down()
         assert "s" in supervisor.refusals
         store.is_full = False
         faults.append("mended")
-        (run,) = await supervisor.resume("s")  # its attempt still ignores its end
-        for approval in supervisor.find_approvals():
+        run = await supervisor.resume("s")  # its attempt still ignores its end
+        for approval in await supervisor.find_approvals():
             await supervisor.decide(approval.id, Approve(by="ana"))
         assert (await run.result(), await other.result()) == ("done", "ok")
     assert names(store, "s").count("RunFinished") == 1
@@ -85,7 +86,7 @@ async def test_an_ending_that_the_disk_did_not_take_is_counted_on_by_nobody():
     store = FullStore()
     async with opened(store) as supervisor:
         await supervisor.start(fails_first, session="s")
-        approval = await anext(supervisor.approvals())
+        approval = await next_of(supervisor.watch_approvals())
         store.is_full = True
         await anyio.sleep(10)
         store.is_full = False
@@ -93,7 +94,7 @@ async def test_an_ending_that_the_disk_did_not_take_is_counted_on_by_nobody():
         await supervisor.decide(approval.id, Approve(by="ana"))
         await anyio.sleep(10)
         assert "RunFinished" in names(store, approval.session)
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "ok"
 
 
@@ -110,7 +111,7 @@ async def test_a_refusal_that_cannot_be_taken_back_is_the_stores_death(is_held):
     with pytest.raises(StoreDied):  # noqa: PT012 # what is tested is how the block is left
         async with open_supervisor(store) as supervisor, anyio.create_task_group() as tasks:
             run = await supervisor.start(deployer, "x")
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
             store.is_full, store.is_broken, store.is_held = True, True, is_held
             for _ in range(3):
                 tasks.start_soon(decide, supervisor, approval.id)
@@ -182,6 +183,6 @@ async def test_an_outcome_that_was_left_to_one_that_the_disk_did_not_take_is_kep
         assert sessions_in_memory(supervisor) == set()
         store.is_full = False
         await supervisor.cancel("s")
-        await supervisor.outcome("s")
+        await (await supervisor.get_run("s")).outcome()
     (ended,) = store.appends
     assert len(ended) == 4

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 from scenes import deploy, effects, events, opened
+from watching import next_of
 
 from supervisor import Answer, Context, InvalidInput, MemoryStore, NotEntitled, agent
 from supervisor.channels import Channel
@@ -66,7 +67,7 @@ async def shown(supervisor, session: str, count: int):
     """Wait until so many cards are on the wall; returns what is pending."""
     while len(events(supervisor.store, session, e.CardPosted)) < count:
         await anyio.sleep(0.1)
-    return supervisor.find_approvals()
+    return await supervisor.find_approvals()
 
 
 @pytest.mark.parametrize(("text", "kind"), [("yes", "ok"), ("Approve", "ok"), ("no", "denied"), ("reject", "denied")])
@@ -75,7 +76,7 @@ async def test_a_word_decides_what_alone_waits_and_was_shown(text, kind):
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(deploys, ["a"], session="s")
         (approval,) = await shown(supervisor, "s", 1)
-        heard = await supervisor.hear("s", text, "ana", EVER)
+        heard = await supervisor.chat("s", text, by="ana", shown_before=EVER)
         assert (heard.kind, heard.approvals[0].id, heard.results[0].by) == ("decided", approval.id, "ana")
         assert await run.result() == [kind]
         assert events(supervisor.store, "s", e.MessageReceived) == []
@@ -88,12 +89,12 @@ async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
         (approval,) = await shown(supervisor, "s", 1)
         posted = events(supervisor.store, "s", e.CardPosted)[0].at
         for heard in (
-            await supervisor.hear("s", "yes", "ana", posted - timedelta(seconds=1)),
-            await supervisor.hear("s", "yes", "ana", EVER, channel="elsewhere"),
+            await supervisor.chat("s", "yes", by="ana", shown_before=posted - timedelta(seconds=1)),
+            await supervisor.chat("s", "yes", by="ana", shown_before=EVER, channel="elsewhere"),
         ):
             assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [approval.id])
-        assert supervisor.find_approvals() == [approval]
-        heard = await supervisor.hear("s", f"yes {approval.id}", "ana", posted - timedelta(seconds=1))
+        assert await supervisor.find_approvals() == [approval]
+        heard = await supervisor.chat("s", f"yes {approval.id}", by="ana", shown_before=posted - timedelta(seconds=1))
         assert heard.results[0].kind == "accepted"
         assert await run.result() == ["ok"]
 
@@ -103,10 +104,10 @@ async def test_a_bare_yes_decides_nothing_that_was_shown_in_part():
     async with opened(channels=[Strip()]) as supervisor:
         run = await supervisor.start(deploys, ["a", "b"], session="s")
         first, second = await shown(supervisor, "s", 2)
-        await supervisor.hear("s", f"yes {first.id}", "ana", EVER)
-        assert (await supervisor.hear("s", "yes", "ana", EVER)).kind == "listed"
-        assert supervisor.find_approvals() == [second]
-        assert (await supervisor.hear("s", "no", "ana", EVER)).kind == "decided"
+        await supervisor.chat("s", f"yes {first.id}", by="ana", shown_before=EVER)
+        assert (await supervisor.chat("s", "yes", by="ana", shown_before=EVER)).kind == "listed"
+        assert await supervisor.find_approvals() == [second]
+        assert (await supervisor.chat("s", "no", by="ana", shown_before=EVER)).kind == "decided"
         assert sorted(await run.result()) == ["denied", "ok"]
 
 
@@ -117,19 +118,19 @@ async def test_of_several_a_bare_word_decides_none_and_an_id_decides_one():
         other = await supervisor.start(deploys, ["x"], session="t")
         first, second = [each for each in await shown(supervisor, "s", 2) if each.session == "s"]
         (elsewhere,) = [each for each in await shown(supervisor, "t", 1) if each.session == "t"]
-        heard = await supervisor.hear("s", "yes", "ana", EVER)
+        heard = await supervisor.chat("s", "yes", by="ana", shown_before=EVER)
         assert (heard.kind, heard.results, [each.id for each in heard.approvals]) == (
             "listed",
             (),
             [first.id, second.id],
         )
-        heard = await supervisor.hear("s", f"yes {elsewhere.id}", "ana", EVER)
+        heard = await supervisor.chat("s", f"yes {elsewhere.id}", by="ana", shown_before=EVER)
         assert (heard.kind, heard.results[0].kind) == ("listed", "unknown")
-        assert len(supervisor.find_approvals()) == 3
-        await supervisor.hear("s", f"no {second.id}", "ana", EVER)
-        await supervisor.hear("s", "yes", "ana", EVER)
+        assert len(await supervisor.find_approvals()) == 3
+        await supervisor.chat("s", f"no {second.id}", by="ana", shown_before=EVER)
+        await supervisor.chat("s", "yes", by="ana", shown_before=EVER)
         assert sorted(await run.result()) == ["denied", "ok"]
-        await supervisor.hear("t", "yes", "ana", EVER)
+        await supervisor.chat("t", "yes", by="ana", shown_before=EVER)
         assert await other.result() == ["ok"]
 
 
@@ -137,14 +138,14 @@ async def test_approve_all_is_on_what_waits_now():
     """In the session and below it; what is asked afterwards is asked."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(twice, session="s")
-        child = (await anext(run.approvals())).session
+        child = (await next_of(run.watch_approvals())).session
         await shown(supervisor, child, 2)
-        heard = await supervisor.hear("s", "approve all", "ana", EVER)
+        heard = await supervisor.chat("s", "approve all", by="ana", shown_before=EVER)
         assert sorted(each.arguments["target"] for each in heard.approvals) == ["a", "b"]
         assert {verdict.kind for verdict in heard.results} == {"accepted"}
-        (third,) = [await anext(supervisor.approvals())]
+        (third,) = [await next_of(supervisor.watch_approvals())]
         assert (third.arguments, sorted(effects)) == ({"target": "c"}, ["a", "b"])
-        await supervisor.hear("s", f"no {third.id}", "ana", EVER)
+        await supervisor.chat("s", f"no {third.id}", by="ana", shown_before=EVER)
         assert await run.result() == ["ok", "ok", "denied"]
 
 
@@ -156,9 +157,9 @@ async def test_approve_all_decides_what_was_shown_before_and_lists_the_rest(text
         (early,) = await shown(supervisor, "s", 1)
         said = events(supervisor.store, "s", e.CardPosted)[0].at
         await anyio.sleep(1)
-        assert (await supervisor.hear("s", text, "ana", said - timedelta(seconds=1))).kind == "listed"
-        assert (await supervisor.hear("s", text, "ana", EVER, channel="elsewhere")).kind == "listed"
-        heard = await supervisor.hear("s", text, "ana", said)
+        assert (await supervisor.chat("s", text, by="ana", shown_before=said - timedelta(seconds=1))).kind == "listed"
+        assert (await supervisor.chat("s", text, by="ana", shown_before=EVER, channel="elsewhere")).kind == "listed"
+        heard = await supervisor.chat("s", text, by="ana", shown_before=said)
         assert [each.id for each in heard.approvals] == [early.id]
         assert await first.result() == ["ok"]
 
@@ -168,25 +169,27 @@ async def test_of_what_waits_approve_all_names_what_was_not_shown():
     async with opened(channels=[Wall()]) as supervisor:
         await supervisor.start(deploys, ["a", "b", "c"], session="s")
         a, b, c = await shown(supervisor, "s", 3)
-        heard = await supervisor.hear("s", "approve all", "ana", EVER, shown={a.id})
+        heard = await supervisor.chat("s", "approve all", by="ana", shown_before=EVER, shown={a.id})
         assert ([each.id for each in heard.approvals], [each.id for each in heard.not_shown]) == ([a.id], [b.id, c.id])
-        heard = await supervisor.hear("s", "approve all", "ana", EVER, channel="elsewhere", shown={b.id})
+        heard = await supervisor.chat(
+            "s", "approve all", by="ana", shown_before=EVER, channel="elsewhere", shown={b.id}
+        )
         assert (heard.kind, len(heard.approvals)) == ("listed", 2)
-        heard = await supervisor.hear("s", "approve all", "ana", EVER, channel="wall", shown={b.id})
+        heard = await supervisor.chat("s", "approve all", by="ana", shown_before=EVER, channel="wall", shown={b.id})
         assert [each.id for each in heard.not_shown] == [c.id]
-        assert supervisor.find_approvals() == [c]
+        assert await supervisor.find_approvals() == [c]
 
 
 async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
     """By a rule that is listed, and holds nowhere else."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(twice, session="s")
-        await shown(supervisor, (await anext(run.approvals())).session, 2)
-        heard = await supervisor.hear("s", "approve all for session", "ana", EVER)
+        await shown(supervisor, (await next_of(run.watch_approvals())).session, 2)
+        heard = await supervisor.chat("s", "approve all for session", by="ana", shown_before=EVER)
         assert await run.result() == ["ok", "ok", "ok"]
         (rule,) = heard.rules
         assert (rule.tool, rule.session, rule.by) == ("deploy", "s", "ana")
-        assert rule in supervisor.rules()
+        assert rule in await supervisor.find_rules()
         await supervisor.start(deploys, ["x"], session="t")
         assert len(await shown(supervisor, "t", 1)) == 1
 
@@ -198,12 +201,12 @@ async def test_what_waits_for_others_does_not_count():
         supervisor.people = People([ana, bob], [ApproverRule(approvers=("zoe",), agent="another")])
         run = await supervisor.start(deploys, ["a"], session="s", requester="zoe")
         (approval,) = await shown(supervisor, "s", 1)
-        assert (await supervisor.hear("s", "approve all", "bob", EVER)).results == ()
+        assert (await supervisor.chat("s", "approve all", by="bob", shown_before=EVER)).results == ()
         with pytest.raises(NotEntitled):
-            await supervisor.hear("s", f"yes {approval.id}", "bob", EVER)
-        assert supervisor.find_approvals() == [approval]
-        heard = await supervisor.hear("s", "approve all for session", "ana", EVER)
-        assert (heard.may_not_allow, heard.rules, supervisor.rules()) == (True, (), [])
+            await supervisor.chat("s", f"yes {approval.id}", by="bob", shown_before=EVER)
+        assert await supervisor.find_approvals() == [approval]
+        heard = await supervisor.chat("s", "approve all for session", by="ana", shown_before=EVER)
+        assert (heard.may_not_allow, heard.rules, await supervisor.find_rules()) == (True, (), [])
         assert await run.result() == ["ok"]
 
 
@@ -212,17 +215,17 @@ async def test_yes_answers_a_question_of_yes_or_no_and_nothing_else_is_an_answer
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(asks, "hi", session="s")
         await shown(supervisor, "s", 1)
-        assert (await supervisor.hear("s", "approve", "ana", EVER)).kind == "listed"
-        assert (await supervisor.hear("s", "yes", "ana", EVER)).results[0].kind == "accepted"
+        assert (await supervisor.chat("s", "approve", by="ana", shown_before=EVER)).kind == "listed"
+        assert (await supervisor.chat("s", "yes", by="ana", shown_before=EVER)).results[0].kind == "accepted"
         (why,) = await shown(supervisor, "s", 2)
-        heard = await supervisor.hear("s", "because", "ana", EVER)
+        heard = await supervisor.chat("s", "because", by="ana", shown_before=EVER)
         assert (heard.kind, heard.sent.kind, heard.sent.waiting_for[0].id) == ("sent", "kept", why.id)
         for word in ("yes", "approve all", "approve all for session"):
-            heard = await supervisor.hear("s", word, "ana", EVER)
+            heard = await supervisor.chat("s", word, by="ana", shown_before=EVER)
             assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [why.id])
         await supervisor.decide(why.id, Answer(value="so", by="ana"))
         assert await run.result() == "Truesobecause"
-        assert (await supervisor.hear("s", "no", "ana", EVER)).sent.kind == "begun"
+        assert (await supervisor.chat("s", "no", by="ana", shown_before=EVER)).sent.kind == "begun"
 
 
 async def test_whoever_says_something_has_a_name():
@@ -231,4 +234,4 @@ async def test_whoever_says_something_has_a_name():
         await supervisor.start(asks, "hi", session="s")
         for text in ("yes", "hello"):
             with pytest.raises(InvalidInput):
-                await supervisor.hear("s", text, " ", EVER)
+                await supervisor.chat("s", text, by=" ", shown_before=EVER)

@@ -49,12 +49,12 @@ async def test_it_is_at_rest_from_the_first_entry_on_and_nothing_of_it_ran():
     store = MemoryStore()
     async with opened(store) as supervisor:
         async with supervisor.importing("s", ORIGIN, chats):
-            assert supervisor.get_session("s").status == "completed"
-            assert await supervisor.resume() == []
+            assert (await supervisor.get_session("s")).status == "completed"
+            assert await supervisor.resume_all() == []
         await bring_in(supervisor)
-        assert (await supervisor.outcome("s")).kind == "succeeded"
-        assert [view.id for view in supervisor.find_sessions(is_open=False)] == ["s"]
-        assert supervisor.audit() == []
+        assert (await (await supervisor.get_run("s")).outcome()).kind == "succeeded"
+        assert [view.id for view in await supervisor.find_sessions(is_open=False)] == ["s"]
+        assert await supervisor.find_audit() == []
     assert names(store, "s") == ["SessionCreated", "ImportStarted", *["MessageImported"] * 4, "ImportFinished"]
 
 
@@ -65,7 +65,7 @@ async def test_a_message_begins_its_first_turn_which_reads_what_was_said():
         await bring_in(supervisor)
         receipt = await supervisor.send("s", "go on")
         assert (receipt.kind, receipt.running) == ("begun", True)
-        run = supervisor.get_run("s")
+        run = await supervisor.get_run("s")
         assert await run.result() == "go on ['received', 'call', 'result', 'sent']"
         assert supervisor._runner.journal.states.get("s", replayed(store, "s")) == replayed(store, "s")
 

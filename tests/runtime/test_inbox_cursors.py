@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import opened
+from watching import next_of
 
 from supervisor import Context, Deny, agent, tool
 from supervisor.runtime.streams import LOOK
@@ -26,14 +27,14 @@ async def test_cursors_grow_also_where_an_approval_changed_twice():
         asked = []
         for name in ("first", "other"):
             run = await supervisor.start(worker, name, session=name)
-            asked.append((await anext(run.approvals())).id)
+            asked.append((await next_of(run.watch_approvals())).id)
         await supervisor.decide(asked[0], Deny(by="ana"))
-        watch = supervisor.watch_inbox(0)
-        seen = [((await anext(watch)).id, watch.cursor) for _ in asked]
-        assert [approval for approval, _ in seen] == asked[::-1]
-        again = supervisor.watch_inbox(seen[0][1])
-        assert ((await anext(again)).id, again.cursor) == seen[1]
-        await supervisor.decide(asked[1], Deny(by="ana"))
+        async with supervisor.watch_inbox(after=0) as watch:
+            seen = [((await anext(watch)).id, watch.cursor) for _ in asked]
+            assert [approval for approval, _ in seen] == asked[::-1]
+            async with supervisor.watch_inbox(after=seen[0][1]) as again:
+                assert ((await anext(again)).id, again.cursor) == seen[1]
+                await supervisor.decide(asked[1], Deny(by="ana"))
 
 
 @agent
@@ -45,7 +46,7 @@ async def talking(ctx: Context) -> None:
 async def test_whoever_comes_back_from_far_behind_holds_up_nobody():
     """What happened meanwhile is read piece by piece, and others run in between; nothing of it is missed."""
     async with opened() as supervisor:
-        asked = await anext((await supervisor.start(worker, "first")).approvals())
+        asked = await next_of((await supervisor.start(worker, "first")).watch_approvals())
         await (await supervisor.start(talking)).outcome()
         turns = []
 
@@ -58,6 +59,6 @@ async def test_whoever_comes_back_from_far_behind_holds_up_nobody():
             tasks.start_soon(other)
             await anyio.lowlevel.checkpoint()
             turns.clear()
-            assert (await anext(supervisor.watch_inbox(0))).id == asked.id
+            assert (await next_of(supervisor.watch_inbox(after=0))).id == asked.id
             assert len(turns) > 10
             tasks.cancel_scope.cancel()

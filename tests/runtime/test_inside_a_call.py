@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from scenes import deploy, opened
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, NotEntitled, agent, allow
 from supervisor.core.marker import CALL_MARKER
@@ -27,11 +28,11 @@ anyio.run(main)
 WAYS = {
     "approve": lambda supervisor, asked: supervisor.decide(asked, Approve(by="ana")),
     "deny": lambda supervisor, asked: supervisor.decide(asked, Deny(by="ana")),
-    "word": lambda supervisor, asked: supervisor.hear("s", f"yes {asked}", "ana", datetime.now(UTC)),
-    "message": lambda supervisor, asked: supervisor.send("s", "go on", "ana"),
-    "allow": lambda supervisor, asked: supervisor.add_rule(allow("deploy"), "ana"),
+    "word": lambda supervisor, asked: supervisor.chat("s", f"yes {asked}", by="ana", shown_before=datetime.now(UTC)),
+    "message": lambda supervisor, asked: supervisor.send("s", "go on", by="ana"),
+    "allow": lambda supervisor, asked: supervisor.add_rule(allow("deploy"), by="ana"),
     "fork": lambda supervisor, asked: supervisor.fork("s", before=4),
-    "revoke": lambda supervisor, asked: supervisor.revoke("x", "ana"),
+    "revoke": lambda supervisor, asked: supervisor.revoke_rule("x", by="ana"),
 }
 
 
@@ -42,7 +43,7 @@ async def deploying(ctx: Context) -> str:
 
 async def ask(supervisor):
     run = await supervisor.start(deploying, session="s")
-    return (await anext(run.approvals())).id
+    return (await next_of(run.watch_approvals())).id
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -53,7 +54,7 @@ async def test_what_carries_the_mark_of_a_call_speaks_for_nobody(tmp_path, monke
         monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
         with pytest.raises(NotEntitled):
             await WAYS[way](supervisor, asked)
-        assert (supervisor.get_approval(asked).status, supervisor.rules()) == ("pending", [])
+        assert ((await supervisor.get_approval(asked)).status, await supervisor.find_rules()) == ("pending", [])
         await supervisor.cancel("s", by="ana")
 
 

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 from scenes import FaultyStore, HeldStore, also_native, deploy, effects, events, fork, only_asyncio, opened, replayed
+from watching import next_of
 
 from supervisor import (
     Approve,
@@ -83,7 +84,7 @@ async def test_a_plan_that_raises_fails_only_its_caller():
 
     async with opened(store) as supervisor:
         run = await supervisor.start(asks, "x", session="s")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         async with anyio.create_task_group() as tasks:
             for n in range(50):
                 tasks.start_soon(append, supervisor._runner.journal, n)
@@ -98,7 +99,7 @@ async def test_a_plan_that_is_refused_half_way_leaves_nothing():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(asks, "x", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         before = [row.position for row in store.rows(0)]
         withdrawal = _withdrawal(supervisor, approval)
         with pytest.raises(IllegalEvent):
@@ -122,7 +123,7 @@ async def test_a_plan_sees_what_those_before_it_in_its_batch_leave():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(asks, "x", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(withdraw, supervisor._runner.journal, _withdrawal(supervisor, approval))
@@ -154,13 +155,13 @@ async def test_a_commit_that_is_refused_suspends_the_tree_and_resuming_goes_on(n
         calls = {name: effects.count(name) for name in effects}
         lost = [
             event
-            for view in supervisor.find_sessions()
+            for view in await supervisor.find_sessions()
             for event in events(store, view.id, e.ToolCallFinished)
             if event.kind != "ok"
         ]
         assert set(calls.values()) == {1}
         assert len(lost) <= 3
-        for view in supervisor.find_sessions():
+        for view in await supervisor.find_sessions():
             assert len(events(store, view.id, e.RunFinished)) == 1
 
 
@@ -191,7 +192,7 @@ async def test_when_the_store_dies_everybody_who_waits_is_told(nth):
                 await supervisor.start(works, "x")
     after = fork(store)
     async with opened(after, unattended="allow") as supervisor:
-        for run in await supervisor.resume():
+        for run in await supervisor.resume_all():
             assert (await run.outcome()).kind == "succeeded"
 
 
@@ -205,7 +206,7 @@ async def test_a_scope_of_the_programs_that_is_cancelled_at_its_nth_append_loses
             runs = [await supervisor.start(asks, name, session=name) for name in "xy"]
             runs.append(await supervisor.start(parent, session="s"))
             for run in runs[:2]:
-                approval = await anext(run.approvals())
+                approval = await next_of(run.watch_approvals())
                 decided.append(approval.id)
                 await supervisor.decide(approval.id, Approve(by="ana"))
             for run in runs:
@@ -216,7 +217,7 @@ async def test_a_scope_of_the_programs_that_is_cancelled_at_its_nth_append_loses
         for name in "xy":
             assert await (await supervisor.start(asks, name, session=name)).result() == "ok"
         assert await (await supervisor.start(parent, session="s")).result() == ["a", "b", "c"]
-        approvals = [approval.id for approval in supervisor.find_approvals(pending=False)]
+        approvals = [approval.id for approval in await supervisor.find_approvals(pending=False)]
     assert len(approvals) == 2
     assert set(decided) <= set(approvals)
     assert len(effects) == len(set(effects)) == 11
@@ -260,7 +261,7 @@ async def test_text_that_utf_8_cannot_hold_fails_one_caller_and_not_the_batch():
 
     async with opened() as supervisor:
         runs = [await supervisor.start(odd, requester=who) for who in ("bob", "b\ud800b")]
-        await supervisor.cancel((await supervisor.start(asks, "x")).session, "because \ud800", by="an\ud800a")
+        await supervisor.cancel((await supervisor.start(asks, "x")).session, reason="because \ud800", by="an\ud800a")
         assert [await run.result() for run in runs] == ["fine", "fine"]
 
 
@@ -303,7 +304,7 @@ async def test_what_a_plan_has_read_stays_in_memory_if_another_one_fails_half_wa
         await supervisor.start(asks, "b", session="s")
         await anyio.sleep(1)
     async with opened(store, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume("left")
+        run = await supervisor.resume("left")
         store.is_held = True
         said = e.MessageReceived(at=STARTED, message="m", text="hello", by="ana")
         halfway = [("s", said), ("s", e.RunStarted(at=STARTED, input=msgspec.Raw(b"null")))]
@@ -342,7 +343,7 @@ async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the
     store = HeldStore()
     async with opened(store) as supervisor, anyio.create_task_group() as group:
         await supervisor.start(asks, "a", session="s")
-        await anext(supervisor.approvals())
+        await next_of(supervisor.watch_approvals())
         store.is_held = True
         group.start_soon(say, supervisor._runner.journal)
         await anyio.sleep(1)

@@ -6,6 +6,7 @@ from contextlib import suppress
 import anyio
 import pytest
 from scenes import LONG, HeldStore, deploy, effects, events, names, only_asyncio, opened, sessions_in_memory
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, StoreDied, agent, open_supervisor, tool
 from supervisor.core import events as e
@@ -63,7 +64,7 @@ async def test_leaving_is_as_quick_for_a_run_that_was_waiting_before():
 
     async with opened(store) as supervisor:
         run = await supervisor.start(twice, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(1)
         await supervisor.decide(approval.id, Approve(by="ana"))
         await anyio.sleep(1)
@@ -97,7 +98,7 @@ async def test_leaving_waits_for_what_goes_on_beside_an_approval_and_no_longer(g
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(both, session="s")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         left = anyio.current_time()
     assert anyio.current_time() - left < 40
     assert names(store, "s")[-1] == "RunPassivated"
@@ -118,7 +119,7 @@ async def test_the_bodys_exception_leaves_bare_and_everything_can_be_resumed(err
     for session in ("works", "waits"):
         assert events(store, session, (e.RunFinished, e.ApprovalWithdrawn, e.OperationAbandoned)) == []
     async with opened(store, unattended="allow") as supervisor:
-        runs = await supervisor.resume()
+        runs = await supervisor.resume_all()
         assert [await run.result() for run in runs] == ["ok", "ok"]
     assert sorted(effects) == ["after", "slow", "x"]
 
@@ -150,7 +151,7 @@ async def test_a_call_that_outlasts_the_shutdown_is_ended_and_its_result_says_so
     (finished,) = events(store, "s", e.ToolCallFinished)
     assert finished.kind == "interrupted"
     async with opened(store, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "interrupted"
     assert effects == ["after"]
 
@@ -190,12 +191,12 @@ async def test_an_operation_in_an_agents_finally_does_nothing_during_suspension(
     with pytest.raises(LookupError):  # noqa: PT012 # what is tested is how the block is left
         async with open_supervisor(store) as supervisor:
             run = await supervisor.start(cleans_up, session="s")
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
             raise LookupError
     assert effects == []
     async with opened(store) as supervisor:
         await supervisor.decide(approval.id, Approve(by="ana"))
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "ok"
     assert effects == ["x", "slow", "clean"]
 

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import ForkingStore, events, names, opened
+from watching import next_of
 
 from supervisor import (
     Approve,
@@ -74,7 +75,7 @@ async def test_a_call_is_looked_up_by_name_and_takes_an_object_or_its_text():
     async with opened() as supervisor:
         calls = [ToolCall("1", "deploy", {"target": "a"}), ToolCall("2", "look", '{"target": "b"}')]
         run = await supervisor.start(main, calls)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         assert (approval.tool, approval.arguments) == ("deploy", {"target": "a", "replicas": 1})
         await supervisor.decide(approval.id, Approve(by="ana", arguments={"target": "a", "replicas": 2}))
         first, second = await run.result()
@@ -123,7 +124,7 @@ async def test_what_a_model_got_wrong_is_an_error_for_it_to_read(name, arguments
         assert finished.content == got[0].content
         assert len(asked.operation) < 100
         assert effects == []
-        assert len(supervisor.find_sessions()) == 1
+        assert len(await supervisor.find_sessions()) == 1
 
 
 async def test_each_use_of_an_id_is_a_call_of_its_own_in_a_re_run_too():
@@ -142,7 +143,7 @@ async def test_each_use_of_an_id_is_a_call_of_its_own_in_a_re_run_too():
     for copy, before in store.copies[:-1]:
         effects[:] = before
         async with opened(copy, unattended="allow") as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             got = await run.result()
         assert [mine for mine, theirs in zip(got, wanted, strict=True) if mine != theirs and "lost" not in mine] == []
         assert len(effects) <= 5
@@ -170,7 +171,7 @@ async def test_a_sub_agent_that_is_called_is_a_child_and_its_outcome_the_result(
         questions = ["why", "break", "rest"]
         run = await supervisor.start(main, [ToolCall(q, "researcher", {"question": q}) for q in questions])
         await anyio.sleep(1)
-        _, resting = supervisor.find_sessions(is_open=True)
+        _, resting = await supervisor.find_sessions(is_open=True)
         assert (resting.path, resting.parent) == (("main", "researcher"), run.session)
         await supervisor.cancel(resting.id, by="ana")
         ok, failed, cancelled = await run.result()
@@ -190,7 +191,7 @@ async def test_a_limit_that_refuses_a_sub_agent_is_the_calls_result():
 
     async with opened() as supervisor:
         assert await (await supervisor.start(bounded)).result() == [None, "limit"]
-        assert len(supervisor.find_sessions()) == 2
+        assert len(await supervisor.find_sessions()) == 2
 
 
 async def test_a_called_sub_agent_goes_on_after_a_crash():
@@ -205,8 +206,8 @@ async def test_a_called_sub_agent_goes_on_after_a_crash():
             (result,) = await (await supervisor.start(main, [call], session="s")).result()
             assert result.kind == "ok"
             assert "lost" in result.content or effects == ["deploy from below"]
-            assert len(supervisor.find_sessions()) == 2
-            assert len(supervisor.find_approvals(pending=False)) == 1
+            assert len(await supervisor.find_sessions()) == 2
+            assert len(await supervisor.find_approvals(pending=False)) == 1
             assert names(copy, "s").count("ToolCallFinished") == 1
 
 
@@ -214,7 +215,7 @@ async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
     """R2: a decision wakes the child, its outcome the run that called it. No rule comes in time to deny it then."""
     async with opened(MemoryStore(), passivate_after=60) as supervisor:
         run = await supervisor.start(main, [ToolCall("1", "researcher", {"question": "ask"})])
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(200)
         assert supervisor._runner.attempts.live == {}
         await supervisor.add_rule(deny("researcher"), by="ana")
@@ -229,8 +230,12 @@ async def test_rules_hold_for_sub_agents_that_are_called():
     assert (denied.kind, effects) == ("denied", [])
     async with opened(rules=[ask("researcher")]) as supervisor:
         run = await supervisor.start(main, [call])
-        approval = await anext(run.approvals())
-        assert (approval.tool, approval.arguments, len(supervisor.find_sessions())) == ("researcher", call.arguments, 1)
+        approval = await next_of(run.watch_approvals())
+        assert (approval.tool, approval.arguments, len(await supervisor.find_sessions())) == (
+            "researcher",
+            call.arguments,
+            1,
+        )
         await supervisor.decide(approval.id, Approve(by="ana", arguments={"question": "how"}))
         assert (await run.result())[0].content == "saw how, I think"
 
@@ -249,9 +254,9 @@ async def test_a_called_sub_agent_that_is_cut_off_is_cancelled_in_a_re_run_too()
         assert await (await supervisor.start(hurries, session="s")).result()
     for copy, _ in store.copies[:-1]:
         async with opened(copy) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             assert await run.result()
-            _, child = supervisor.find_sessions()
+            _, child = await supervisor.find_sessions()
             assert child.outcome["kind"] == "cancelled"
             assert names(copy, "s").count("OperationAbandoned") == 1
 

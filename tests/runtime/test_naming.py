@@ -32,7 +32,7 @@ async def test_a_set_names_the_same_operation_whatever_order_it_has_in_this_proc
         for is_reversed in (False, True):
             run = await supervisor.start(adder, is_reversed)
             await run.result()
-            events = [row.event for row in supervisor.journal(run.session)]
+            events = [row.event for row in await supervisor.find_entries(run.session)]
             asked = [event for event in events if isinstance(event, (e.ToolCallRequested, e.OperationFinished))]
             named.append([(event.operation, getattr(event, "digest", None)) for event in asked])
     assert named[0] == named[1]

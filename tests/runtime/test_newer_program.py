@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from watching import next_of
 
 from supervisor import Approve, Context, SqliteStore, SupervisorError, agent, open_supervisor, tool
 
@@ -40,7 +41,7 @@ async def test_an_entry_of_a_newer_program_stops_its_session_and_no_other(tmp_pa
     async with open_supervisor(SqliteStore(path)) as supervisor:
         one = await supervisor.start(asks, "a", session="one")
         two = await supervisor.start(asks, "b", session="two")
-        asked = [await anext(run.approvals()) for run in (one, two)]
+        asked = [await next_of(run.watch_approvals()) for run in (one, two)]
         write_as_a_newer_program(path, "one")
         with anyio.fail_after(60):
             with pytest.raises(SupervisorError):

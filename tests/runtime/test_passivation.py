@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import HeldStore, events, fork, names, opened, sessions_in_memory
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
 from supervisor.core import events as e
@@ -39,23 +40,23 @@ async def test_a_run_that_waits_for_a_person_leaves_memory_and_only_the_answered
     store = MemoryStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(parent)
-        reader = run.approvals()
-        asked = {approval.arguments["target"]: approval for approval in [await anext(reader) for _ in "abc"]}
-        await anyio.sleep(200)
-        assert sessions_in_memory(supervisor) == set()
-        assert supervisor._runner.attempts.live == {}
-        assert supervisor.get_session(run.session).status == "waiting_approval"
-        await supervisor.decide(asked["b"].id, Approve(by="ana"))
-        await anyio.sleep(1)
-        assert effects == ["b"]
-        attempts = [names(store, view.id).count("AttemptStarted") for view in supervisor.find_sessions()]
-        assert attempts == [1, 1, 2, 1]  # the parent waits for its first child, not for this one
-        await anyio.sleep(200)
-        for target in "ac":
-            await supervisor.decide(asked[target].id, Approve(by="ana"))
-        assert await run.result() == ["ok"] * 3
-        assert effects[0] == "b"
-        assert sorted(effects) == ["a", "b", "c"]
+        async with run.watch_approvals() as reader:
+            asked = {approval.arguments["target"]: approval for approval in [await anext(reader) for _ in "abc"]}
+            await anyio.sleep(200)
+            assert sessions_in_memory(supervisor) == set()
+            assert supervisor._runner.attempts.live == {}
+            assert (await supervisor.get_session(run.session)).status == "waiting_approval"
+            await supervisor.decide(asked["b"].id, Approve(by="ana"))
+            await anyio.sleep(1)
+            assert effects == ["b"]
+            attempts = [names(store, view.id).count("AttemptStarted") for view in await supervisor.find_sessions()]
+            assert attempts == [1, 1, 2, 1]  # the parent waits for its first child, not for this one
+            await anyio.sleep(200)
+            for target in "ac":
+                await supervisor.decide(asked[target].id, Approve(by="ana"))
+            assert await run.result() == ["ok"] * 3
+            assert effects[0] == "b"
+            assert sorted(effects) == ["a", "b", "c"]
 
 
 async def test_what_a_passivated_run_waits_for_is_in_its_journal():
@@ -63,13 +64,13 @@ async def test_what_a_passivated_run_waits_for_is_in_its_journal():
     store = MemoryStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(deployer, "a")
-        reader = run.approvals()
-        await anyio.sleep(100)
-        (asleep,) = events(store, run.session, e.RunPassivated)
-        (call,) = events(store, run.session, e.ToolCallRequested)
-        assert asleep.waiting_for == (call.operation,)
-        await supervisor.decide((await anext(reader)).id, Deny(by="ana"))
-        assert await run.result() == "denied"
+        async with run.watch_approvals() as reader:
+            await anyio.sleep(100)
+            (asleep,) = events(store, run.session, e.RunPassivated)
+            (call,) = events(store, run.session, e.ToolCallRequested)
+            assert asleep.waiting_for == (call.operation,)
+            await supervisor.decide((await anext(reader)).id, Deny(by="ana"))
+            assert await run.result() == "denied"
 
 
 @pytest.mark.parametrize("target", ["child", "parent"])
@@ -81,16 +82,16 @@ async def test_a_decision_at_any_instant_around_a_passivation_is_never_lost(targ
         store = MemoryStore()
         async with opened(store, passivate_after=1.0) as supervisor:
             run = await supervisor.start(started, *(["a"] if started is deployer else []))
-            reader = run.approvals()
-            begun = anyio.current_time()
-            found = [await anext(reader) for _ in range(1 if started is deployer else 3)]
-            await anyio.sleep_until(begun + 1.0 + (n - 20) * 0.0005)
-            for _ in range(n % 5):
-                await anyio.lowlevel.checkpoint()
-            for approval in found:
-                assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "accepted"
-            with anyio.fail_after(100):
-                assert await run.result() in ("ok", ["ok"] * 3)
+            async with run.watch_approvals() as reader:
+                begun = anyio.current_time()
+                found = [await anext(reader) for _ in range(1 if started is deployer else 3)]
+                await anyio.sleep_until(begun + 1.0 + (n - 20) * 0.0005)
+                for _ in range(n % 5):
+                    await anyio.lowlevel.checkpoint()
+                for approval in found:
+                    assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "accepted"
+                with anyio.fail_after(100):
+                    assert await run.result() in ("ok", ["ok"] * 3)
         assert len(effects) == len(found)
 
 
@@ -99,7 +100,7 @@ async def test_a_decision_that_is_committed_with_the_passivation_wakes_the_run()
     for first in ("decision", "passivation"):
         async with opened(passivate_after=1.0) as supervisor:
             run = await supervisor.start(deployer, "a")
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
             attempt = supervisor._runner.attempts.live[run.session]
             await anyio.sleep(0.9)
             quiet = supervisor._runner.quiet
@@ -132,7 +133,7 @@ async def test_a_message_that_ends_another_wait_at_the_instant_of_a_passivation_
     """R2: a run never sleeps for what the agent is about to end."""
     async with opened(passivate_after=1.0) as supervisor:
         run = await supervisor.start(hears, session="s")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         attempt = supervisor._runner.attempts.live["s"]
         await anyio.sleep_until(attempt.quiet_since + 1.0)
         for _ in range(ticks):
@@ -164,7 +165,7 @@ async def test_a_passivation_that_waited_for_the_disk_is_dropped_if_the_agent_ha
     store = HeldStore()
     async with opened(store, passivate_after=1.0) as supervisor:
         run = await supervisor.start(sleeps_and_asks, session="s")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         store.is_held = True
         await has_slept.wait()
         store.is_held = False
@@ -187,7 +188,7 @@ async def test_a_run_that_works_beside_its_wait_stays():
 
     async with opened(passivate_after=60) as supervisor:
         run = await supervisor.start(busy)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(200)
         assert list(supervisor._runner.attempts.live) == [run.session]
         await anyio.sleep(400)
@@ -207,16 +208,20 @@ async def test_a_cancel_ends_what_sleeps():
     store = MemoryStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(parent)
-        reader = run.approvals()
-        found = [await anext(reader) for _ in "abc"]
-        await anyio.sleep(DAY)
-        await run.cancel("never mind")
-        assert (await run.outcome()).kind == "cancelled"
-        assert [view.outcome["kind"] for view in supervisor.find_sessions()] == ["cancelled"] * 4
-        ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
-        assert ended[-1] == run.session
-        assert [names(store, view.id).count("AttemptStarted") for view in supervisor.find_sessions()] == [1] * 4
-        assert [(await supervisor.decide(approval.id, Approve(by="ana"))).kind for approval in found] == ["closed"] * 3
+        async with run.watch_approvals() as reader:
+            found = [await anext(reader) for _ in "abc"]
+            await anyio.sleep(DAY)
+            await run.cancel("never mind")
+            assert (await run.outcome()).kind == "cancelled"
+            assert [view.outcome["kind"] for view in await supervisor.find_sessions()] == ["cancelled"] * 4
+            ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
+            assert ended[-1] == run.session
+            assert [names(store, view.id).count("AttemptStarted") for view in await supervisor.find_sessions()] == [
+                1
+            ] * 4
+            assert [(await supervisor.decide(approval.id, Approve(by="ana"))).kind for approval in found] == [
+                "closed"
+            ] * 3
 
 
 async def test_a_passivated_run_is_still_asleep_after_a_restart():
@@ -224,12 +229,12 @@ async def test_a_passivated_run_is_still_asleep_after_a_restart():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, session="s")
-        reader = run.approvals()
-        found = [await anext(reader) for _ in "abc"]
+        async with run.watch_approvals() as reader:
+            found = [await anext(reader) for _ in "abc"]
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume()
+        (run,) = await supervisor.resume_all()
         await anyio.sleep(DAY)
-        assert sum(len(events(store, view.id, e.AttemptStarted)) for view in supervisor.find_sessions()) == 4
+        assert sum(len(events(store, view.id, e.AttemptStarted)) for view in await supervisor.find_sessions()) == 4
         for approval in found:
             await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == ["ok"] * 3
@@ -240,7 +245,7 @@ async def test_killed_while_it_goes_to_sleep_it_is_found_asleep_or_awake():
     store = MemoryStore()
     async with opened(store, passivate_after=1) as supervisor:
         run = await supervisor.start(deployer, "a", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         awake = fork(store)
         await anyio.sleep(10)
         asleep = fork(store)
@@ -249,7 +254,7 @@ async def test_killed_while_it_goes_to_sleep_it_is_found_asleep_or_awake():
     for killed in (awake, asleep):
         effects.clear()
         async with opened(killed) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             await supervisor.decide(approval.id, Approve(by="ana"))
             assert await run.result() == "ok"
         assert effects == ["a"]

@@ -5,6 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 from scenes import opened
+from watching import next_of
 
 from supervisor import Context, Deny, MemoryStore, agent, tool
 from supervisor.core import events as e
@@ -59,7 +60,7 @@ async def test_only_what_is_over_and_old_is_removed():
         assert await pruning.remove("young") is not None
         assert await pruning.remove("old") is None
         assert await pruning.remove("old") is not None
-        assert {view.root for view in supervisor.find_sessions()} == {"open", "young"}
+        assert {view.root for view in await supervisor.find_sessions()} == {"open", "young"}
 
 
 async def test_who_decides_what_is_removed_in_that_moment_is_told_that_it_is_unknown():
@@ -73,7 +74,7 @@ async def test_who_decides_what_is_removed_in_that_moment_is_told_that_it_is_unk
 
     async with opened(Leaky()) as supervisor:
         run = await supervisor.start(asks, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await run.cancel()
         await anyio.sleep(1)
         assert (await supervisor.decide(approval.id, Deny(by="ana"))).kind == "unknown"
@@ -109,4 +110,4 @@ async def test_what_happens_between_looking_and_removing_counts():
         assert [tree.session for tree in pruning.find()[0]] == ["s"]
         await supervisor.send("s", "again", by="ann")
         assert await pruning.remove("s") is not None
-        assert supervisor.get_session("s").outcome is None
+        assert (await supervisor.get_session("s")).outcome is None

@@ -6,6 +6,7 @@ from datetime import timedelta
 import anyio
 import pytest
 from scenes import ForkingStore, events, fork, names, opened
+from watching import next_of
 
 from supervisor import (
     Answer,
@@ -81,7 +82,7 @@ async def copes(ctx: Context) -> list[str]:
 
 
 async def asked_by(run):
-    return await anext(run.approvals())
+    return await next_of(run.watch_approvals())
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ async def test_an_answer_is_what_the_agent_is_given(asks, value, result):
         verdict = await supervisor.decide(question.id, Answer(value=value, by="ana"))
         assert (verdict.kind, verdict.status, verdict.by) == ("accepted", "answered", "ana")
         assert await run.result() == result
-        (answered,) = supervisor.find_approvals(pending=False)
+        (answered,) = await supervisor.find_approvals(pending=False)
         assert (answered.status, answered.decision, answered.answer) == ("answered", "answer", value)
 
 
@@ -122,7 +123,7 @@ async def test_what_is_no_answer_decides_nothing(asks, decision):
         question = await asked_by(run)
         with pytest.raises(InvalidInput):
             await supervisor.decide(question.id, decision)
-        assert [each.id for each in supervisor.find_approvals()] == [question.id]
+        assert [each.id for each in await supervisor.find_approvals()] == [question.id]
         assert events(supervisor.store, run.session, e.QuestionAnswered) == []
 
 
@@ -137,7 +138,7 @@ async def test_an_answer_to_a_call_decides_nothing():
         run = await supervisor.start(deploys)
         with pytest.raises(InvalidInput):
             await supervisor.decide((await asked_by(run)).id, Answer(value="yes", by="ana"))
-        assert len(supervisor.find_approvals()) == 1
+        assert len(await supervisor.find_approvals()) == 1
 
 
 async def test_the_first_answer_wins_and_every_later_one_is_told():
@@ -161,18 +162,18 @@ async def test_parallel_questions_are_independent_and_visible_at_the_root():
     """A13, A14: each task goes on when its own is answered; the root shows all."""
     async with opened() as supervisor:
         run = await supervisor.start(asks_two)
-        reader = run.approvals()
-        first, second = await anext(reader), await anext(reader)
-        assert len(supervisor.get_session(run.session).pending_approvals) == 2
-        await supervisor.decide(second.id, Answer(value=second.question, by="ana"))
-        assert [each.id for each in supervisor.find_approvals()] == [first.id]
-        await supervisor.decide(first.id, Answer(value=first.question, by="ana"))
-        assert await run.result() == ["Who is a?", "Who is b?"]
-        nested = await supervisor.start(root)
-        question = await asked_by(nested)
-        assert (question.path, question.root_session) == (("root", "chooses"), nested.session)
-        await supervisor.decide(question.id, Answer(value="staging", by="ana"))
-        assert await nested.result() == "staging"
+        async with run.watch_approvals() as reader:
+            first, second = await anext(reader), await anext(reader)
+            assert len((await supervisor.get_session(run.session)).pending_approvals) == 2
+            await supervisor.decide(second.id, Answer(value=second.question, by="ana"))
+            assert [each.id for each in await supervisor.find_approvals()] == [first.id]
+            await supervisor.decide(first.id, Answer(value=first.question, by="ana"))
+            assert await run.result() == ["Who is a?", "Who is b?"]
+            nested = await supervisor.start(root)
+            question = await asked_by(nested)
+            assert (question.path, question.root_session) == (("root", "chooses"), nested.session)
+            await supervisor.decide(question.id, Answer(value="staging", by="ana"))
+            assert await nested.result() == "staging"
 
 
 async def test_a_question_leaves_memory_and_wakes_its_run():
@@ -193,14 +194,16 @@ async def test_a_restart_keeps_the_question_and_its_answer():
     store = ForkingStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(asks_two, session="s")
-        async for question in run.approvals():
-            await supervisor.decide(question.id, Answer(value=question.question, by="ana"))
+        async with run.watch_approvals() as watch:
+            async for question in watch:
+                await supervisor.decide(question.id, Answer(value=question.question, by="ana"))
     ids = {event.operation: event.approval for event in events(store, "s", e.QuestionAsked)}
     for copy, _ in store.copies:
         async with opened(copy) as supervisor:
-            (resumed,) = await supervisor.resume("s")
-            async for question in resumed.approvals():
-                await supervisor.decide(question.id, Answer(value=question.question, by="ana"))
+            resumed = await supervisor.resume("s")
+            async with resumed.watch_approvals() as watch:
+                async for question in watch:
+                    await supervisor.decide(question.id, Answer(value=question.question, by="ana"))
             assert await resumed.result() == ["Who is a?", "Who is b?"]
         later = {event.operation: event.approval for event in events(copy, "s", e.QuestionAsked)}
         begun = {event.operation for event in events(fork(copy), "s", e.QuestionAsked)}
@@ -235,7 +238,7 @@ async def test_a_scope_of_the_agents_own_gives_a_question_up_once_and_for_all():
         first = await asked_by(run)
         await anyio.sleep(DAY)
         assert store.get_approval(first.id).status == "withdrawn"
-        (second,) = supervisor.find_approvals()
+        (second,) = await supervisor.find_approvals()
         await supervisor.decide(second.id, Answer(value="now", by="ana"))
         assert await run.result() == "now"
 
@@ -252,7 +255,7 @@ async def test_a_question_that_expires_raises_the_same_in_every_attempt():
         await anyio.sleep(DAY / 2 + 1)
         assert store.get_approval(first.id).status == "expired"
         assert (await supervisor.decide(first.id, Answer(value="late", by="ana"))).kind == "closed"
-        (second,) = supervisor.find_approvals()
+        (second,) = await supervisor.find_approvals()
         await anyio.sleep(DAY / 2)  # another attempt finds the expiry in its journal
         await supervisor.decide(second.id, Answer(value="in time", by="ana"))
         assert await run.result() == ["expired", "in time"]
@@ -271,10 +274,10 @@ async def test_whoever_decides_too_late_notes_that_it_was_too_late():
         await anyio.sleep(2 * DAY)
         verdict = await elsewhere.decide(question.id, Answer(value="late", by="ana"))
         assert (verdict.kind, verdict.status) == ("closed", "expired")
-        (resumed,) = await elsewhere.resume(run.session)
-        reader = resumed.approvals()
-        await elsewhere.decide((await anext(reader)).id, Answer(value="in time", by="ana"))
-        assert await resumed.result() == ["expired", "in time"]
+        resumed = await elsewhere.resume(run.session)
+        async with resumed.watch_approvals() as reader:
+            await elsewhere.decide((await anext(reader)).id, Answer(value="in time", by="ana"))
+            assert await resumed.result() == ["expired", "in time"]
     assert names(store, run.session).count("ApprovalExpired") == 1
 
 
@@ -375,10 +378,10 @@ async def test_a_question_stands_in_the_transcript_where_it_was_asked_with_its_a
         await supervisor.decide((await asked_by(run)).id, Answer(value=True, by="ana"))
         await run.outcome()
         await supervisor.send("s", "more", by="bob")
-        while (outcome := supervisor.get_session("s").outcome) is None:
+        while (outcome := (await supervisor.get_session("s")).outcome) is None:
             await anyio.sleep(1)
         assert outcome["value"] == ["received hi bob", "question Really?: true ana", "None"]
-        audited = [type(row.event).__name__ for row in supervisor.audit()]
+        audited = [type(row.event).__name__ for row in await supervisor.find_audit()]
         assert audited == ["QuestionAsked", "QuestionAnswered"]
 
 
@@ -391,8 +394,9 @@ async def test_leaving_does_not_wait_for_an_expiry_but_going_on_does():
         before = anyio.current_time()
     assert anyio.current_time() - before < 60
     async with opened(store) as supervisor:
-        (resumed,) = await supervisor.resume(run.session)
-        async for question in resumed.approvals():
-            expired = question
+        resumed = await supervisor.resume(run.session)
+        async with resumed.watch_approvals() as watch:
+            async for question in watch:
+                expired = question
         assert await resumed.result() == ["expired", "expired"]
         assert expired.expires_at is not None

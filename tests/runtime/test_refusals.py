@@ -26,18 +26,18 @@ async def test_a_refusal_is_journaled_once_for_each_person_and_approval():
     store = MemoryStore()
     async with opened(store, people=PEOPLE) as supervisor:
         run = await supervisor.start(deploys, session="s", requester="ana")
-        reader = run.approvals()
-        first = await anext(reader)
-        async with anyio.create_task_group() as group:
-            for _ in range(20):
-                group.start_soon(refused, supervisor, first, "carl")
-        await refused(supervisor, first, "carl")
-        await refused(supervisor, first, "eve")
-        await supervisor.decide(first.id, Approve(by="ana"))
-        second = await anext(reader)
-        await refused(supervisor, second, "carl")
-        seen = [(each.by, each.approval) for each in events(store, "s", e.DecisionRefused)]
-        assert seen == [("carl", first.id), ("eve", first.id), ("carl", second.id)]
+        async with run.watch_approvals() as reader:
+            first = await anext(reader)
+            async with anyio.create_task_group() as group:
+                for _ in range(20):
+                    group.start_soon(refused, supervisor, first, "carl")
+            await refused(supervisor, first, "carl")
+            await refused(supervisor, first, "eve")
+            await supervisor.decide(first.id, Approve(by="ana"))
+            second = await anext(reader)
+            await refused(supervisor, second, "carl")
+            seen = [(each.by, each.approval) for each in events(store, "s", e.DecisionRefused)]
+            assert seen == [("carl", first.id), ("eve", first.id), ("carl", second.id)]
     again = fork(store)
     async with opened(again, people=PEOPLE) as supervisor:
         await refused(supervisor, second, "carl")

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import events, opened
+from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent, open_supervisor, tool
 from supervisor.channels import Channel
@@ -48,7 +49,7 @@ async def test_what_waits_is_shown_again_once_and_then_to_more_people():
     wall, store = Wall(), MemoryStore()
     async with opened(store, channels=[wall], passivate_after=60, **OPTIONS) as supervisor:
         run = await supervisor.start(deploys)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(1.5 * HOUR)
         assert wall.posts == [(None, False, ()), ("card", True, ())]
         assert store.get_session(run.session).is_asleep
@@ -66,7 +67,7 @@ async def test_what_is_decided_in_time_reminds_nobody():
         wall = Wall()
         async with opened(channels=[wall], **options) as supervisor:
             run = await supervisor.start(deploys)
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
             await anyio.sleep(HOUR / 2 if options else 100 * HOUR)
             await supervisor.decide(approval.id, Approve(by="ana"))
             await run.result()
@@ -96,7 +97,7 @@ async def test_whom_it_was_escalated_to_may_decide_it():
         people = [Person(name="ops", roles=("approver",))]
         supervisor.people = People(people, [ApproverRule(approvers=("zoe",), agent="deploys")])
         run = await supervisor.start(deploys)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(1.5 * HOUR)
         with pytest.raises(NotEntitled):
             await supervisor.decide(approval.id, Approve(by="ops"))

@@ -7,6 +7,7 @@ from datetime import timedelta
 import anyio
 import pytest
 from scenes import ForkingStore, events, fork, names, opened, replayed
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, StepFailed, agent, tool
 from supervisor.core import events as e
@@ -175,7 +176,7 @@ async def test_a_back_off_holds_over_a_crash_and_wakes_at_its_instant():
             await anyio.sleep_forever()
     (restarted,) = events(store, "s", e.RunRestarted)
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert (await supervisor.send("s", "are you there?")).kind == "kept"
         assert await run.result() == "net"
     begun = events(store, "s", e.AttemptStarted)[-1]
@@ -211,7 +212,7 @@ async def test_a_cancel_ends_a_back_off_and_is_never_restarted():
         await run.cancel()
         assert (await run.outcome()).kind == "cancelled"
         run = await supervisor.start(parent, session="p")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         await run.cancel()
         assert (await run.outcome()).kind == "cancelled"
     assert all(row.outcome is not None for row in store.find_sessions())
@@ -251,10 +252,10 @@ async def test_a_stall_runs_again_what_was_in_flight_and_keeps_what_has_a_result
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(hangs, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(100)
         assert causes(store, "s") == ["stalled"]
-        assert [pending.id for pending in supervisor.find_approvals()] == [approval.id]
+        assert [pending.id for pending in await supervisor.find_approvals()] == [approval.id]
         await supervisor.decide(approval.id, Approve(by="ann"))
         assert await run.result() == ["before", "net", "ok"]
     assert effects == ["before", "beside"]
@@ -313,7 +314,7 @@ async def test_what_was_done_about_a_failure_is_neither_repeated_nor_demanded(sa
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(reports, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await supervisor.decide(approval.id, Approve(by="ann") if says == "approve" else Deny(by="ann"))
         assert await run.result() == "net"
     assert len(causes(store, "s")) == 2
@@ -342,9 +343,9 @@ async def test_what_a_failure_cut_off_is_not_waited_for_to_be_cut_off_again():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(both, session="s")
-        first = await anext(run.approvals())
+        first = await next_of(run.watch_approvals())
         await anyio.sleep(100)
-        (second,) = supervisor.find_approvals()
+        (second,) = await supervisor.find_approvals()
         assert second.id != first.id
         await supervisor.decide(second.id, Approve(by="ann"))
         assert await run.result() == {"slow": "interrupted", "asked": "ok", "net": "net"}
@@ -377,7 +378,7 @@ async def test_a_step_that_fails_within_a_time_limit_runs_again_within_the_same_
     async with opened(store) as supervisor:
         run = await supervisor.start(limited, session="s")
         begun = anyio.current_time()
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         assert await run.result() == "expired: True"
         assert 600 <= anyio.current_time() - begun < 601
     assert causes(store, "s") == ["failed"]
@@ -439,7 +440,9 @@ async def test_a_crash_anywhere_in_restarts_of_racing_operations_diverges_nowher
     troubles.update(planned)
     store = ForkingStore(lambda: (list(effects), troubles.copy()))
     async with opened(store) as supervisor:
-        supervisor.find_approvals()  # somebody reads them: nobody is denied for want of people before the timer fires
+        await (
+            supervisor.find_approvals()
+        )  # somebody reads them: nobody is denied for want of people before the timer fires
         assert await (await supervisor.start(races, "done", session="s")).result()
     assert 1 <= len(causes(store, "s")) <= 3
     assert max(Counter(effects).values()) == 1
@@ -448,8 +451,9 @@ async def test_a_crash_anywhere_in_restarts_of_racing_operations_diverges_nowher
         troubles.clear()
         troubles.update(left)
         async with opened(copy) as supervisor:
-            supervisor.find_approvals()
-            (run,) = await supervisor.resume("s") if copy.find_sessions(is_open=True) else (supervisor.get_run("s"),)
+            await supervisor.find_approvals()
+            take_up = supervisor.resume if copy.find_sessions(is_open=True) else supervisor.get_run
+            run = await take_up("s")
             outcome = await run.outcome()
         assert outcome.kind == "succeeded", (outcome, names(copy, "s"))
         lost = [event for event in events(copy, "s", e.ToolCallFinished) if event.kind == "interrupted"]

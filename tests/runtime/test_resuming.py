@@ -5,6 +5,7 @@ import random
 import anyio
 import pytest
 from scenes import ForkingStore, events, fork, knowing_no_agents, names, opened, replayed
+from watching import next_of
 
 from supervisor import (
     Approve,
@@ -85,10 +86,11 @@ async def test_results_collected_in_completion_order_are_collected_so_again(kind
                 async with opened(store) as supervisor:
                     run = await supervisor.start(collects, session="s")
                     with anyio.move_on_after(random.random()) as moved:
-                        async for approval in run.approvals():
-                            ids.add(approval.id)
-                            await anyio.sleep(random.random() / 4)
-                            await supervisor.decide(approval.id, Approve(by="ana"))
+                        async with run.watch_approvals() as watch:
+                            async for approval in watch:
+                                ids.add(approval.id)
+                                await anyio.sleep(random.random() / 4)
+                                await supervisor.decide(approval.id, Approve(by="ana"))
                     is_over = not moved.cancelled_caught
                     if not is_over:
                         raise Killed
@@ -105,14 +107,15 @@ async def test_killed_after_every_commit_it_does_nothing_twice_and_loses_nothing
     store = ForkingStore(look=lambda: list(effects))
     async with opened(store) as supervisor:
         run = await supervisor.start(collects, session="s")
-        async for approval in run.approvals():
-            await supervisor.decide(approval.id, Approve(by="ana"))
+        async with run.watch_approvals() as watch:
+            async for approval in watch:
+                await supervisor.decide(approval.id, Approve(by="ana"))
         assert (await run.outcome()).kind == "succeeded"
     for copy, before in store.copies[:-1]:
         effects[:] = before
         known = {approval.id for approval in copy.find_approvals(pending=False)}
         async with opened(copy, unattended="allow") as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             assert (await run.outcome()).kind == "succeeded"
         found = [approval.id for approval in copy.find_approvals(pending=False)]
         assert known <= set(found)
@@ -134,7 +137,7 @@ async def test_live_state_is_the_replayed_state_at_every_commit():
     async with opened(store, unattended="allow") as supervisor:
         run = await supervisor.start(collects, session="s")
         journal = supervisor._runner.journal
-        while not run.is_finished:
+        while await run.find_outcome() is None:
             if "s" in journal.states and not journal.has_notes("s"):
                 assert journal.states["s"] == replayed(store, "s")
             await anyio.sleep(0.01)
@@ -171,7 +174,7 @@ async def test_what_an_operation_follows_from_is_what_its_agent_had_when_it_aske
         await (await supervisor.start(counts_what_others_have, session="s")).result()
     for copy, _ in store.copies[:-1]:
         async with opened(copy) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             assert (await run.outcome()).kind == "succeeded"
 
 
@@ -211,7 +214,11 @@ async def test_what_is_given_up_gets_no_result_though_it_is_committed_by_then(af
         await supervisor.start(keeps_the_store_busy)
         run = await supervisor.start(gives_up_in_the_last_moment, after)
         assert await run.result() == []
-        ends = [row.event.kind for row in supervisor.journal(run.session) if isinstance(row.event, e.OperationFinished)]
+        ends = [
+            row.event.kind
+            for row in await supervisor.find_entries(run.session)
+            if isinstance(row.event, e.OperationFinished)
+        ]
         assert ends == ["now", "step"]
 
 
@@ -234,15 +241,15 @@ async def test_identical_calls_in_two_branches_are_two_calls():
     for life in range(5):
         async with opened(store) as supervisor:
             run = await supervisor.start(twice, session="s")
-            reader = run.approvals()
-            pending = [await anext(reader) for _ in range(2 if life < 2 else 1)]
-            if life == 2:
-                pass
-            elif life == 1:
-                await supervisor.decide(pending[0].id, Approve(by="ana"))
-            elif life == 4:
-                await supervisor.decide(pending[0].id, Approve(by="ana"))
-                assert await run.result() == ["ok", "ok"]
+            async with run.watch_approvals() as reader:
+                pending = [await anext(reader) for _ in range(2 if life < 2 else 1)]
+                if life == 2:
+                    pass
+                elif life == 1:
+                    await supervisor.decide(pending[0].id, Approve(by="ana"))
+                elif life == 4:
+                    await supervisor.decide(pending[0].id, Approve(by="ana"))
+                    assert await run.result() == ["ok", "ok"]
     assert len(store.find_approvals(pending=False)) == 2
     assert effects == ["same", "same"]
 
@@ -320,7 +327,7 @@ async def test_a_task_group_of_the_context_gives_each_child_its_branch():
         async with opened(store) as supervisor:
             run = await supervisor.start(grouped, session="s")
             with anyio.move_on_after(1):
-                await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+                await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
             with anyio.move_on_after(5):
                 finished = await run.result()
     assert finished == 6
@@ -351,7 +358,7 @@ async def test_a_race_takes_the_same_winner_again(order):
     for _ in range(3):
         async with opened(store) as supervisor:
             run = await supervisor.start(races, session="s")
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
     async with opened(store) as supervisor:
         run = await supervisor.start(races, session="s")
         await supervisor.decide(approval.id, Approve(by="ana"))
@@ -381,7 +388,7 @@ async def test_a_step_that_failed_raises_step_failed_in_every_attempt():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(steps, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
     async with opened(store) as supervisor:
         run = await supervisor.start(steps, session="s")
         await supervisor.decide(approval.id, Approve(by="ana"))
@@ -424,27 +431,27 @@ async def test_an_agent_that_changed_is_blocked_and_runs_nothing(changed, is_dec
     bodies.append(original)
     async with opened(store) as supervisor:
         run = await supervisor.start(changing, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         killed = fork(store)
     bodies.append(changed)
     async with opened(killed) as supervisor:
-        assert len(supervisor.find_approvals()) == 1
+        assert len(await supervisor.find_approvals()) == 1
         if is_decided:
             await supervisor.decide(approval.id, Approve(by="ana"))
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         with pytest.raises(RunBlocked) as caught:
             await run.outcome()
         assert caught.value.block.why == "path"
-        assert supervisor.get_session("s").status == "blocked"
+        assert (await supervisor.get_session("s")).status == "blocked"
         assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == (
             "already" if is_decided else "accepted"
         )
     assert effects == ["first"]
     bodies.append(original)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "ok"
-        assert supervisor.get_session("s").status == "completed"
+        assert (await supervisor.get_session("s")).status == "completed"
     assert effects == ["first", "second"]
 
 
@@ -467,12 +474,12 @@ async def test_an_agent_that_replays_slowly_has_not_diverged():
     store = MemoryStore()
     async with opened(store, passivate_after=1e9) as supervisor:
         run = await supervisor.start(thinks, session="s")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
         await anyio.sleep(200)
         killed = fork(store)
         await run.cancel()
     async with opened(killed, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "done"
 
 
@@ -494,12 +501,12 @@ async def test_a_re_run_may_be_silent_for_as_long_as_the_agent_may():
     store = MemoryStore()
     async with opened(store, passivate_after=1e9) as supervisor:
         run = await supervisor.start(thinks, session="s")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
         await anyio.sleep(200)
         killed = fork(store)
         await run.cancel()
     async with opened(killed, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "done"
 
 
@@ -524,7 +531,7 @@ async def test_three_attempts_in_a_row_that_append_nothing_are_the_last(appends)
     kinds = []
     for _ in range(5):
         async with opened(lives[-1]) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             await anyio.sleep(0.01)
             lives.append(fork(lives[-1]))
             await supervisor.cancel("s")
@@ -547,7 +554,7 @@ async def test_a_waiting_run_that_is_killed_many_times_is_not_abandoned():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(waits, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         store = fork(store)
     for _ in range(20):
         async with opened(store) as supervisor:
@@ -556,7 +563,7 @@ async def test_a_waiting_run_that_is_killed_many_times_is_not_abandoned():
             killed = fork(store)
         store = killed
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "accepted"
         assert await run.result() == "ok"
 
@@ -572,11 +579,11 @@ async def test_a_resumed_run_keeps_requester_path_and_folder():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(asks_twice, session="s", requester="bob")
-        first = await anext(run.approvals())
+        first = await next_of(run.watch_approvals())
     async with opened(store) as supervisor:
         await supervisor.decide(first.id, Deny(by="ana"))
-        (run,) = await supervisor.resume("s")
-        second = await anext(run.approvals())
+        run = await supervisor.resume("s")
+        second = await next_of(run.watch_approvals())
         for name in ("requester", "path", "cwd", "session", "root_session"):
             assert getattr(second, name) == getattr(first, name)
         assert second.requester == "bob"
@@ -592,16 +599,16 @@ async def test_opening_runs_nothing_and_a_decision_is_kept_for_whoever_does():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(waits, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
     with knowing_no_agents():
         async with opened(store) as supervisor:
             verdict = await supervisor.decide(approval.id, Approve(by="ana"))
             assert (verdict.kind, verdict.running) == ("accepted", False)
             await anyio.sleep(100)
             assert effects == []
-            assert supervisor.get_session("s").outcome is None
+            assert (await supervisor.get_session("s")).outcome is None
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume()
+        (run,) = await supervisor.resume_all()
         assert await run.result() == "ok"
         assert "ApprovalDecided" in names(store, "s")
 
@@ -617,12 +624,12 @@ async def test_one_process_at_a_time_owns_a_tree(tmp_path):
     path = tmp_path / "state.db"
     async with opened(path) as one, opened(path) as other:
         run = await one.start(waits, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         with pytest.raises(TreeOwned):
             await other.start(waits, session="s")
         with pytest.raises(TreeOwned):
             await other.resume("s")
-        assert await other.resume() == []
+        assert await other.resume_all() == []
         assert (await other.decide(approval.id, Approve(by="ana"))).kind == "accepted"
         assert await run.result() == "ok"
     assert effects == ["x"]
@@ -639,7 +646,7 @@ async def test_starting_is_idempotent_whoever_does_it_at_once():
 
     async def one(supervisor) -> None:
         run = await supervisor.start(once, session="s")
-        await supervisor.resume()
+        await supervisor.resume_all()
         results.append(await run.result())
 
     for _ in range(20):
@@ -672,6 +679,6 @@ async def test_what_a_scope_ends_as_it_is_asked_for_was_asked_for():
         await supervisor.start(races, session="s")
     assert names(store, "s").count("ToolCallRequested") == 2
     async with opened(store, unattended="allow") as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         with anyio.fail_after(1):
             assert await run.result() == "ok"

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import ForkingStore, deploy, effects, events, fork, opened, replayed
+from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, NotFound, agent, tool
 from supervisor.core import events as e
@@ -88,7 +89,7 @@ async def ended(spec, *kinds: str) -> MemoryStore:
     """Run an agent until it ends, approving what it asks."""
     store = MemoryStore()
     async with opened(store) as supervisor:
-        supervisor.find_approvals()
+        await supervisor.find_approvals()
         outcome = await (await supervisor.start(spec, session="s")).outcome()
         assert outcome.kind in kinds, outcome
     return store
@@ -103,7 +104,9 @@ async def test_the_step_that_failed_runs_again_and_nothing_else():
         assert await run.result() == ["before", "net", "after"]
     assert effects == ["before", "try net", "try net", "after"]
     assert [event.kind for event in events(store, "s", e.RunFinished)] == ["failed", "succeeded"]
-    assert [row.event.again.by for row in supervisor.audit() if isinstance(row.event, e.RunStarted)] == ["ana"]
+    assert [row.event.again.by for row in await supervisor.find_audit() if isinstance(row.event, e.RunStarted)] == [
+        "ana"
+    ]
 
 
 async def test_code_that_was_mended_goes_on_where_it_raised():
@@ -112,7 +115,7 @@ async def test_code_that_was_mended_goes_on_where_it_raised():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(own_code, session="s")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
         assert (await run.outcome()).kind == "failed"
         run = await supervisor.retry("s")
         assert await run.result() == "prodafter"
@@ -134,16 +137,16 @@ async def test_a_sub_agent_that_failed_is_retried_on_its_own_session_and_a_cance
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, session="s")
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         assert (await run.outcome()).kind == "failed"
-        assert supervisor.find_approvals() == []
+        assert await supervisor.find_approvals() == []
         run = await supervisor.retry("s")
-        again = await anext(run.approvals())
+        again = await next_of(run.watch_approvals())
         assert (again.session, again.id == asked.id) == (asked.session, False)
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
         await supervisor.decide(again.id, Approve(by="ana"))
         assert await run.result() == ["one", "sibling"]
-        assert len(supervisor.find_sessions()) == 3
+        assert len(await supervisor.find_sessions()) == 3
     assert effects.count("child one") == effects.count("sibling") == 1
     assert effects.count("try one") == 2
 
@@ -195,8 +198,8 @@ async def test_a_retry_is_on_disk_before_anything_runs():
             killed.cancel()
         copy = fork(store)
     async with opened(copy) as supervisor:
-        await supervisor.resume()
-        assert (await supervisor.outcome("s")).value == ["before", "net", "after"]
+        await supervisor.resume_all()
+        assert (await (await supervisor.get_run("s")).outcome()).value == ["before", "net", "after"]
 
 
 async def test_a_kill_at_any_commit_of_a_retry_loses_nothing_and_doubles_nothing():
@@ -211,10 +214,10 @@ async def test_a_kill_at_any_commit_of_a_retry_loses_nothing_and_doubles_nothing
         troubles.clear()
         troubles.update(left)
         async with opened(copy, unattended="allow") as supervisor:
-            await supervisor.resume()
-            if (await supervisor.outcome("s")).kind == "failed":
+            await supervisor.resume_all()
+            if (await (await supervisor.get_run("s")).outcome()).kind == "failed":
                 await supervisor.retry("s")
-            one, sibling = (await supervisor.outcome("s")).value
+            one, sibling = (await (await supervisor.get_run("s")).outcome()).value
             assert one == "one"
             assert sibling == "sibling" or LOST in sibling  # killed while it ran: said so, and not run again
         assert max(effects.count(name) for name in ("child one", "sibling")) <= 1, effects
@@ -230,13 +233,13 @@ async def test_what_cannot_be_retried_is_refused_with_what_to_do():
     troubles["one"] = 1
     store = MemoryStore()
     async with opened(store) as supervisor:
-        supervisor.find_approvals()
+        await supervisor.find_approvals()
         await (await supervisor.start(succeeds, session="done")).outcome()
         await supervisor.start(asks, session="open")
         cancelled = await supervisor.start(asks, session="cancelled")
         await cancelled.cancel()
         await (await supervisor.start(parent, session="failed")).outcome()
-        (below, *_) = [view.id for view in supervisor.find_sessions(root="failed") if view.parent is not None]
+        (below, *_) = [view.id for view in await supervisor.find_sessions(root="failed") if view.parent is not None]
         position = store.last_position()
         for session, say in (("done", "succeeded"), ("open", "resume"), ("cancelled", "start it"), (below, "failed")):
             with pytest.raises(InvalidInput, match=say):
@@ -256,9 +259,11 @@ async def test_an_end_that_was_under_way_ends_no_later_run():
     """Whoever was about to write the end of a run finds another one there, a turn or a retry, and leaves it alone."""
     async with opened() as supervisor:
         run = await supervisor.start(answers, "one", session="s")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
         assert await run.result() == "one: ok"
         assert (await supervisor.send("s", "two")).kind == "begun"
         await supervisor._runner.concluding.end_tree("s")
-        await supervisor.decide((await anext(supervisor.get_run("s").approvals())).id, Approve(by="ana"))
-        assert (await supervisor.outcome("s")).value == "two: ok"
+        await supervisor.decide(
+            (await next_of((await supervisor.get_run("s")).watch_approvals())).id, Approve(by="ana")
+        )
+        assert (await (await supervisor.get_run("s")).outcome()).value == "two: ok"

@@ -1,6 +1,7 @@
 """A7, A9, A14: standing decisions from code decide before a person is asked, and again before the effect."""
 
 import pytest
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, agent, allow, ask, deny, open_supervisor, tool
 
@@ -35,7 +36,7 @@ async def test_an_allowed_call_asks_nobody_and_every_other_one_does():
 
     async with open_supervisor(MemoryStore(), rules=[allow(deploy, STAGING)]) as supervisor:
         run = await supervisor.start(both)
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         assert (asked.arguments, done) == ({"target": "production"}, ["staging"])
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == ["ok", "ok"]
@@ -66,7 +67,7 @@ async def test_what_is_allowed_is_asked_about_where_a_rule_says_so():
 
     async with open_supervisor(MemoryStore(), rules=[ask(look), allow(look)]) as supervisor:
         run = await supervisor.start(looks)
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         assert done == []
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "ok"
@@ -109,7 +110,7 @@ async def test_edited_arguments_are_held_against_the_tool_s_own_policy():
 
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(calls)
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "production"}))
         assert (await run.result(), done) == ("denied", [])
 
@@ -124,7 +125,7 @@ async def test_edited_arguments_are_held_against_the_deny_rules():
 
     async with open_supervisor(MemoryStore(), rules=[deny(deploy, PRODUCTION)]) as supervisor:
         run = await supervisor.start(deploys)
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "production"}))
         assert (await run.result(), done) == ("denied", [])
 
@@ -143,7 +144,7 @@ async def test_rules_come_down_the_tree_and_a_sub_agent_never_widens_them():
 
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(parent)
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         assert (asked.tool, done) == ("deploy", [])
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == ["denied", "ok"]

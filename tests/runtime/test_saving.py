@@ -56,7 +56,7 @@ async def test_what_was_asked_for_before_a_save_lies_before_all_that_came_after_
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(saver)
         await run.result()
-        events = [row.event for row in supervisor.journal(run.session)]
+        events = [row.event for row in await supervisor.find_entries(run.session)]
     steps = {event.operation: event.given for event in events if isinstance(event, e.OperationFinished)}
     assert [given for operation, given in steps.items() if "long_step" in operation] == [0]
 
@@ -82,7 +82,7 @@ async def test_a_save_behind_a_timer_leaves_the_one_around_it_as_it_is():
         killed = fork(store)
         await run.cancel()
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == [True]
     started = [event for event in events_of(killed, "s", e.OperationStarted) if event.kind == "timer"]
     assert len(started) == 2
@@ -208,7 +208,7 @@ async def test_a_crash_behind_a_save_diverges_nowhere_and_runs_nothing_twice(sav
     for copy, before in store.copies[:-1]:
         effects[:] = before
         async with opened(copy) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             assert (await run.outcome()).kind == "succeeded", (await run.outcome()).cause
         assert len(effects) == len({*effects})
 

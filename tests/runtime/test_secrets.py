@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import structlog
 from scenes import events, opened
+from watching import next_of
 
 from supervisor import (
     Approve,
@@ -95,26 +96,33 @@ async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
 
     async def look(supervisor) -> None:
         now = datetime.now(UTC)
-        for approval in supervisor.find_approvals(pending=False):
+        for approval in await supervisor.find_approvals(pending=False):
             seen.extend(
-                [approval_document(approval), plain(make_card(approval, now), {}), supervisor.get_approval(approval.id)]
+                [
+                    approval_document(approval),
+                    plain(make_card(approval, now), {}),
+                    await supervisor.get_approval(approval.id),
+                ]
             )
-        for view in supervisor.find_sessions():
-            seen.extend([session_document(view), supervisor.transcript(view.id)])
-        for row in [*supervisor.journal("s"), *supervisor.audit()]:
+        for view in await supervisor.find_sessions():
+            seen.extend([session_document(view), await supervisor.get_transcript(view.id)])
+        for row in [*await supervisor.find_entries("s"), *await supervisor.find_audit()]:
             seen.extend([event_document(row), Story().tell(row, now), row])
-        seen.append([msgspec.to_builtins(each) for each in activities.look(wholly=True)])
+        seen.append([msgspec.to_builtins(each) for each in await activities.look(wholly=True)])
 
-    async with opened(channels=[Broken(), Terminal(by="ana")]) as supervisor:
-        activities = supervisor.watch_activity()
+    async with (
+        opened(channels=[Broken(), Terminal(by="ana")]) as supervisor,
+        supervisor.watch_activity() as activities,
+    ):
         run = await supervisor.start(visitor, "go", session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         assert approval.arguments == {"user": "ana", "token": MASK, "settings": MASK}
         assert approval.secret == ("token", "settings")
         seen.extend([option.pattern for option in approval.options])
-        async for row in supervisor.watch("s"):
-            if isinstance(row.event, e.CardFailed):
-                break
+        async with supervisor.watch_session("s") as watch:
+            async for row in watch:
+                if isinstance(row.event, e.CardFailed):
+                    break
         await anyio.sleep(1)  # the terminal says it as lines
         await look(supervisor)
         edited = {"user": "eve", "token": MASK, "settings": {"keys": [f"other {PLANTED}"]}}
@@ -122,9 +130,10 @@ async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
         await supervisor.decide(approval.id, Approve(by="ana", arguments=edited))
         assert await run.result() == "welcome eve"
         await look(supervisor)
-        seen.extend([event_document(row) async for row in supervisor.watch("s")])
+        async with supervisor.watch_session("s") as watch:
+            seen.extend([event_document(row) async for row in watch])
         await supervisor.send("s", "what was said?", by="ana")
-        outcome = await supervisor.outcome("s")
+        outcome = await (await supervisor.get_run("s")).outcome()
         assert MASK in outcome.value
         seen.append(outcome)
     assert got == [("eve", PLANTED, {"keys": [f"other {PLANTED}"]})]
@@ -139,7 +148,7 @@ def test_a_secret_is_on_no_surface_of_the_command_line(tmp_path, capsys):
 
     async def leave_it_pending() -> None:
         async with opened(path) as supervisor:
-            await anext((await supervisor.start(visitor, "go", session="s")).approvals())
+            await next_of((await supervisor.start(visitor, "go", session="s")).watch_approvals())
 
     anyio.run(leave_it_pending)
     commands = [["approvals"], ["approvals", "--all"], ["sessions"], ["show", "s"], ["audit"]]
@@ -155,7 +164,7 @@ async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
     """A8: the mask means the value behind it. A3: the same again is the same; whoever names a secret learns nothing."""
     async with opened() as supervisor:
         run = await supervisor.start(visitor, "go")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         edited = {"user": "eve", "token": value, "settings": MASK}
         await supervisor.decide(approval.id, Approve(by="ana", arguments=edited))
         assert await run.result() == "welcome eve"
@@ -163,7 +172,7 @@ async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
             (await supervisor.decide(approval.id, Approve(by="ben", arguments={**edited, "token": token}))).kind
             for token in (value, "another", PLANTED, MASK)
         ]
-        now = supervisor.get_approval(approval.id)
+        now = await supervisor.get_approval(approval.id)
     assert got == [("eve", PLANTED if value == MASK else value, {"keys": [PLANTED]})]
     kept = "already" if value == MASK else "conflict"
     assert again == [kept, "conflict", "conflict", kept]
@@ -189,7 +198,7 @@ async def test_a_pattern_that_speaks_of_a_secret_asks(rule, asks):
 
     async with opened(unattended="allow") as supervisor:
         assert await (await supervisor.start(caller)).result() == "ok"
-        found = supervisor.find_approvals(pending=False)
+        found = await supervisor.find_approvals(pending=False)
     assert bool(found) is asks
     assert [[option.scope for option in approval.options] for approval in found] == [["once"]] * asks
 
@@ -212,7 +221,7 @@ async def test_a_reservation_that_speaks_of_a_secret_holds(pattern, kind):
     people = People(persons, [ApproverRule(approvers=("cleo",), rule=ask(login, pattern))])
     async with opened(people=people) as supervisor:
         run = await supervisor.start(visitor, "go")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         try:
             found = (await supervisor.decide(approval.id, Approve(by="ana"))).kind
         except NotEntitled:
@@ -246,7 +255,7 @@ async def test_no_error_quotes_a_secret(name, arguments, logged):
 
     async with opened() as supervisor:
         run = await supervisor.start(caller, session="s")
-        seen = [await run.result(), *map(event_document, supervisor.journal("s")), *logged]
+        seen = [await run.result(), *map(event_document, await supervisor.find_entries("s")), *logged]
     assert [line for line in seen if PLANTED in str(line)] == []
     assert got == []
 
@@ -275,7 +284,7 @@ async def test_edited_arguments_that_do_not_fit_are_not_quoted():
 
     async with opened() as supervisor:
         run = await supervisor.start(caller)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await supervisor.decide(approval.id, Approve(by="ana", arguments={"key": PLANTED}))
         said = await run.result()
     assert ("key" in said, PLANTED in said) == (True, False)

@@ -11,6 +11,7 @@ import anyio
 import pytest
 import sniffio
 from scenes import HeldStore, opened
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.runtime.quiet import Quiet
@@ -118,16 +119,17 @@ async def first_attempt(store, started, *args, hold: bool = False) -> str:
             store.is_held = True
             await anyio.sleep(0.2)
             store.is_held = False
-        async for approval in run.approvals():
-            if (name := approval.arguments["name"]) != "never decided":
-                return name
+        async with run.watch_approvals() as watch:
+            async for approval in watch:
+                if (name := approval.arguments["name"]) != "never decided":
+                    return name
         raise AssertionError("it asked nobody")
 
 
 async def later_attempt(store) -> object:
     async with opened(store) as supervisor:
-        (approval,) = supervisor.find_approvals()
-        (run,) = await supervisor.resume("s")
+        (approval,) = await supervisor.find_approvals()
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         outcome = await run.outcome()
         return outcome.value if outcome.kind == "succeeded" else outcome
@@ -298,7 +300,7 @@ async def test_a_run_is_not_put_to_sleep_while_it_acts_upon_what_it_was_given():
 
     async with opened(passivate_after=0.0) as supervisor:
         run = await supervisor.start(hears, session="s")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         await supervisor.send("s", "news")
         with anyio.fail_after(100):
             assert await run.result() == "news"
@@ -345,13 +347,13 @@ async def test_what_fails_as_a_run_settles_stops_that_run_and_no_other(monkeypat
     async with opened(store) as supervisor:
         await supervisor.start(races, "yields", session="bad")
         other = await supervisor.start(races, "yields", session="good")
-        approval = await anext(other.approvals())
+        approval = await next_of(other.watch_approvals())
         assert "defect" in supervisor._runner.attempts.refusals["bad"]
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await other.result() == "late"
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("bad")
-        await supervisor.decide((await anext(run.approvals())).id, Approve(by="ana"))
+        run = await supervisor.resume("bad")
+        await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
         assert await run.result() == "late"
 
 
@@ -384,7 +386,7 @@ async def test_the_loops_call_soon_is_its_own_while_nothing_follows_from_anythin
             if theirs is not None:
                 loop.call_soon = theirs
             run = await supervisor.start(races, "yields")
-            approval = await anext(run.approvals())
+            approval = await next_of(run.watch_approvals())
             await anyio.sleep(1)
             assert vars(loop).get("call_soon") is theirs
             await supervisor.decide(approval.id, Approve(by="ana"))

@@ -5,6 +5,7 @@ import sqlite3
 import anyio
 import pytest
 from scenes import deploy, effects
+from watching import next_of
 
 from supervisor import (
     Approve,
@@ -40,11 +41,11 @@ async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path)
         async with open_supervisor(path) as here, open_supervisor(path) as there:
             rule = await there.add_rule(allow(deploy, '{"target":"a"}'), by="ana")
             assert await (await here.start(deploys, "a")).result() == "ok"
-            assert here.rules() == there.rules() == [rule]
-            await there.revoke(rule.id, by="ana")
+            assert await here.find_rules() == await there.find_rules() == [rule]
+            await there.revoke_rule(rule.id, by="ana")
             for target, forbids in (("a", False), ("b", True)):
                 run = await here.start(deploys, target)
-                asked = await anext(run.approvals())
+                asked = await next_of(run.watch_approvals())
                 if forbids:
                     await there.add_rule(deny(deploy), by="ben")
                 assert (await there.decide(asked.id, Approve(by="ana"))).kind == "accepted"
@@ -80,8 +81,8 @@ async def refuses_to_run(supervisor):
         run = await supervisor.start(deploys, "a")
         with pytest.raises(SupervisorError):
             await run.outcome()
-        assert supervisor.get_session(run.session).outcome is None
+        assert (await supervisor.get_session(run.session)).outcome is None
         with pytest.raises(StoreUnreadable):
-            supervisor.rules()
+            await supervisor.find_rules()
         with pytest.raises(StoreUnreadable):
             await supervisor.add_rule(deny(deploy), by="ana")

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from scenes import also_native, effects, events, names, opened
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core import events as e
@@ -87,7 +88,7 @@ async def test_a_commit_waits_for_no_thread_of_anybody_else():
         try:
             with anyio.fail_after(30):
                 run = await supervisor.start(deployer, "x")
-                approval = await anext(run.approvals())
+                approval = await next_of(run.watch_approvals())
                 await supervisor.decide(approval.id, Approve(by="ana"))
                 assert await run.result() == "ok"
         finally:
@@ -149,7 +150,7 @@ async def test_a_call_that_is_approved_during_a_stop_does_not_begin(commits_take
             async with open_supervisor(store) as supervisor:
                 run = await supervisor.start(deployer, "x", session="waits")
                 await supervisor.start(takes_long, session="works")
-                approval = await anext(run.approvals())
+                approval = await next_of(run.watch_approvals())
                 tasks.start_soon(supervisor.decide, approval.id, Approve(by="ana"))
                 scope.cancel()
     assert events(store, "waits", e.ApprovalDecided)

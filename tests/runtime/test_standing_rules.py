@@ -5,6 +5,7 @@ import os
 import anyio
 import pytest
 from scenes import ForkingStore, deploy, effects, events, fork, opened
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, Rule, agent, allow, deny, tool
 from supervisor.core import events as e
@@ -28,26 +29,25 @@ async def deploys(ctx: Context, targets: list[str]) -> list[str]:
 
 
 async def first_asked(supervisor, targets, session=None):
-    """Start it, and return its run, what it asks, and the first of that."""
+    """Start it, and return its run and the first that it asks."""
     run = await supervisor.start(deploys, targets, session=session)
-    approvals = run.approvals()
-    return run, approvals, await anext(approvals)
+    return run, await next_of(run.watch_approvals())
 
 
 async def test_what_was_approved_for_the_session_is_not_asked_again_in_its_tree_and_is_elsewhere():
     """A7, A14: the exact call, from any depth; other arguments and other sessions are asked."""
     async with opened() as supervisor:
-        run, approvals, asked = await first_asked(supervisor, ["staging", "staging", "production", "staging"])
+        run, asked = await first_asked(supervisor, ["staging", "staging", "production", "staging"])
         assert [option.scope for option in asked.options] == ["once", "session", "always"]
         verdict = await supervisor.decide(asked.id, Approve(by="ana", scope="session"))
-        again = await anext(approvals)
+        again = await next_of(run.watch_approvals())
         assert (again.arguments, effects) == ({"target": "production"}, ["staging", "staging"])
         await supervisor.decide(again.id, Deny(by="ana"))
         assert await run.result() == ["ok", "ok", "denied", "ok"]
-        (rule,) = supervisor.rules()
+        (rule,) = await supervisor.find_rules()
         assert (rule.id, rule.session, rule.pattern, rule.approval) == (verdict.rule, run.session, STAGING, asked.id)
         assert (rule.by, rule.origin) == ("ana", "decision")
-        other, _, same = await first_asked(supervisor, ["staging"])
+        other, same = await first_asked(supervisor, ["staging"])
         await supervisor.decide(same.id, Deny(by="ana"))
         assert await other.result() == ["denied"]
 
@@ -62,7 +62,7 @@ async def test_what_was_approved_for_good_at_any_depth_is_asked_nowhere_after_a_
 
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, "staging")
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         await supervisor.decide(asked.id, Approve(by="ana", scope="always", pattern=STAGING))
         await run.result()
     async with opened(fork(store), unattended="deny") as supervisor:
@@ -75,7 +75,7 @@ async def test_the_rule_is_on_disk_with_its_decision_or_neither_is(scope):
     """A1: whatever commit is the last one that a process made."""
     store = ForkingStore()
     async with opened(store) as supervisor:
-        run, _, asked = await first_asked(supervisor, ["staging"])
+        run, asked = await first_asked(supervisor, ["staging"])
         await supervisor.decide(asked.id, Approve(by="ana", scope=scope))
         await run.result()
     seen = [(len(events(copy, run.session, e.ApprovalDecided)), len(copy.journal(RULES))) for copy, _ in store.copies]
@@ -90,7 +90,7 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
         verdicts.append((scope, await supervisor.decide(asked.id, Approve(by=scope, scope=scope))))
 
     async with opened() as supervisor:
-        run, _, asked = await first_asked(supervisor, ["staging"])
+        run, asked = await first_asked(supervisor, ["staging"])
         async with anyio.create_task_group() as tasks:
             for scope in ["once", "session", "always"] * 5:
                 tasks.start_soon(click, supervisor, asked, scope)
@@ -98,8 +98,8 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
         assert all(verdict.kind in ("accepted", "already") for scope, verdict in verdicts if scope == winner)
         assert all(verdict.kind == "conflict" for scope, verdict in verdicts if scope != winner)
         assert {verdict.rule for _, verdict in verdicts} == {first.rule}
-        assert [rule.id for rule in supervisor.rules()] == ([] if winner == "once" else [first.rule])
-        decided = supervisor.find_approvals(pending=False)[0]
+        assert [rule.id for rule in await supervisor.find_rules()] == ([] if winner == "once" else [first.rule])
+        decided = (await supervisor.find_approvals(pending=False))[0]
         assert (decided.scope, decided.rule) == (winner, first.rule)
         await run.result()
 
@@ -113,7 +113,7 @@ async def test_another_pattern_is_another_decision():
 
     store = MemoryStore()
     async with opened(store) as supervisor:
-        asked = await anext((await supervisor.start(looks)).approvals())
+        asked = await next_of((await supervisor.start(looks)).watch_approvals())
     exact, prefix = dict.fromkeys(option.pattern for option in asked.options if option.pattern)
     async with opened(fork(store)) as supervisor:
         patterns = [exact, prefix, None, exact]
@@ -125,10 +125,10 @@ async def test_another_pattern_is_another_decision():
 async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
     """A3: the rule of a decision that came too late is not written."""
     async with opened() as supervisor:
-        run, _, asked = await first_asked(supervisor, ["staging"])
+        run, asked = await first_asked(supervisor, ["staging"])
         await supervisor.decide(asked.id, Deny(by="ben"))
         assert (await supervisor.decide(asked.id, Approve(by="ana", scope="always"))).kind == "conflict"
-        assert supervisor.rules() == []
+        assert await supervisor.find_rules() == []
         assert await run.result() == ["denied"]
 
 
@@ -145,11 +145,11 @@ async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
 async def test_what_was_not_offered_is_refused_and_the_question_stays(decision):
     """A5, A8: no rule but one that was shown, and none out of arguments that nobody had asked about."""
     async with opened() as supervisor:
-        run, _, asked = await first_asked(supervisor, ["staging"])
+        run, asked = await first_asked(supervisor, ["staging"])
         with pytest.raises(InvalidInput):
             await supervisor.decide(asked.id, Approve(by="ana", **decision))
-        assert [approval.id for approval in supervisor.find_approvals()] == [asked.id]
-        assert supervisor.rules() == []
+        assert [approval.id for approval in await supervisor.find_approvals()] == [asked.id]
+        assert await supervisor.find_rules() == []
         await supervisor.decide(asked.id, Deny(by="ana"))
         await run.result()
 
@@ -157,9 +157,9 @@ async def test_what_was_not_offered_is_refused_and_the_question_stays(decision):
 async def test_a_deny_that_comes_while_a_call_is_asked_wins_over_its_approval():
     """A9: the rules are asked again before the effect; the question itself stays with the person."""
     async with opened() as supervisor:
-        run, _, asked = await first_asked(supervisor, ["production"])
+        run, asked = await first_asked(supervisor, ["production"])
         await supervisor.add_rule(deny(deploy, PRODUCTION), by="ben")
-        assert len(supervisor.find_approvals()) == 1
+        assert len(await supervisor.find_approvals()) == 1
         assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "accepted"
         assert (await run.result(), effects) == (["denied"], [])
 
@@ -181,13 +181,13 @@ async def test_what_was_asked_stays_asked_when_a_rule_comes_that_would_allow_it(
 
     async with opened() as supervisor:
         run = await supervisor.start(both)
-        approvals = run.approvals()
-        first, second = await anext(approvals), await anext(approvals)
-        await supervisor.decide(first.id, Approve(by="ana", scope="always"))
-        assert [approval.id for approval in supervisor.find_approvals()] == [second.id]
-        again = await supervisor.decide(second.id, Approve(by="ana", scope="always"))
-        assert await run.result() == ["ok", "ok"]
-        assert [rule.id for rule in supervisor.rules()] == [again.rule], "two of one meaning are one"
+        async with run.watch_approvals() as approvals:
+            first, second = await anext(approvals), await anext(approvals)
+            await supervisor.decide(first.id, Approve(by="ana", scope="always"))
+            assert [approval.id for approval in await supervisor.find_approvals()] == [second.id]
+            again = await supervisor.decide(second.id, Approve(by="ana", scope="always"))
+            assert await run.result() == ["ok", "ok"]
+            assert [rule.id for rule in await supervisor.find_rules()] == [again.rule], "two of one meaning are one"
 
 
 async def test_a_revoked_rule_covers_nothing_that_begins_afterwards():
@@ -196,13 +196,13 @@ async def test_a_revoked_rule_covers_nothing_that_begins_afterwards():
         rule = await supervisor.add_rule(allow(deploy, STAGING), by="ana")
         assert await supervisor.add_rule(allow(deploy, STAGING), by="ben") == rule
         assert await (await supervisor.start(deploys, ["staging"])).result() == ["ok"]
-        await supervisor.revoke(rule.id, by="ben")
-        run, _, asked = await first_asked(supervisor, ["staging"])
+        await supervisor.revoke_rule(rule.id, by="ben")
+        run, asked = await first_asked(supervisor, ["staging"])
         await supervisor.decide(asked.id, Deny(by="ana"))
         assert await run.result() == ["denied"]
         with pytest.raises(NotFound):
-            await supervisor.revoke(rule.id, by="ben")
-        assert supervisor.rules() == []
+            await supervisor.revoke_rule(rule.id, by="ben")
+        assert await supervisor.find_rules() == []
 
 
 async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_gone():
@@ -225,8 +225,8 @@ async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_g
     left = next(copy for copy, _ in store.copies if events(copy, run.session, e.ToolCallRequested))
     effects.clear()
     async with opened(left) as supervisor:
-        await supervisor.revoke(rule.id, by="ben")
-        (resumed,) = await supervisor.resume(run.session)
+        await supervisor.revoke_rule(rule.id, by="ben")
+        resumed = await supervisor.resume(run.session)
         assert (await resumed.result(), effects) == ("denied", [])
 
 
@@ -246,7 +246,7 @@ async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin
 
     async with opened() as supervisor:
         run = await supervisor.start(deploys_slowly)
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert (await run.result(), effects) == ("denied", [])
         assert events(supervisor.store, run.session, e.ToolCallStarted) == []
@@ -259,13 +259,13 @@ async def test_a_resumed_run_keeps_what_its_program_denied_and_not_what_it_allow
         await supervisor.start(deploys, ["staging", "other", "staging", "production"], session="s")
         assert effects == []
     async with opened(fork(store)) as supervisor:
-        (run,) = await supervisor.resume("s")
-        approvals = run.approvals()
-        for wanted in ("other", "staging"):
-            asked = await anext(approvals)
-            assert asked.arguments == {"target": wanted}
-            await supervisor.decide(asked.id, Approve(by="ana"))
-        assert await run.result() == ["ok", "ok", "ok", "denied"]
+        run = await supervisor.resume("s")
+        async with run.watch_approvals() as approvals:
+            for wanted in ("other", "staging"):
+                asked = await anext(approvals)
+                assert asked.arguments == {"target": wanted}
+                await supervisor.decide(asked.id, Approve(by="ana"))
+            assert await run.result() == ["ok", "ok", "ok", "denied"]
 
 
 async def test_the_audit_trail_says_who_added_and_who_revoked_and_by_which_rule_a_call_ran():
@@ -273,8 +273,8 @@ async def test_the_audit_trail_says_who_added_and_who_revoked_and_by_which_rule_
     async with opened() as supervisor:
         rule = await supervisor.add_rule(make_rule("allow", deploy, STAGING, "command line"), by="ana")
         await (await supervisor.start(deploys, ["staging"])).result()
-        await supervisor.revoke(rule.id, by="ben")
-        found = [row.event for row in supervisor.audit()]
+        await supervisor.revoke_rule(rule.id, by="ben")
+        found = [row.event for row in await supervisor.find_audit()]
         added, called, *_, revoked = found
         assert (added.by, added.rule.id, added.rule.origin) == ("ana", rule.id, "command line")
         assert (called.tool, called.rule, called.approval) == ("deploy", rule.id, None)
@@ -296,17 +296,17 @@ async def test_a_rule_that_could_not_do_what_it_says_is_not_stored(rule):
     async with opened() as supervisor:
         with pytest.raises((InvalidInput, NotFound)):
             await supervisor.add_rule(rule, by="ana")
-        assert supervisor.rules() == []
+        assert await supervisor.find_rules() == []
 
 
 async def test_a_rule_needs_somebody_who_adds_it():
     """A4: an empty identity adds and revokes nothing."""
     async with opened() as supervisor:
         rule = await supervisor.add_rule(deny(deploy), by="ana")
-        for refused in (supervisor.add_rule(allow(deploy), by=" "), supervisor.revoke(rule.id, by="")):
+        for refused in (supervisor.add_rule(allow(deploy), by=" "), supervisor.revoke_rule(rule.id, by="")):
             with pytest.raises(InvalidInput):
                 await refused
-        assert supervisor.rules() == [rule]
+        assert await supervisor.find_rules() == [rule]
 
 
 async def test_where_people_have_roles_rules_are_an_operators():
@@ -315,9 +315,9 @@ async def test_where_people_have_roles_rules_are_an_operators():
         supervisor.people = People([Person(name="ana", roles=("operator",)), Person(name="ben", roles=("approver",))])
         rule = await supervisor.add_rule(deny(deploy), by="ana")
         for by in ("ben", "eve"):
-            for refused in (supervisor.add_rule(allow(deploy, STAGING), by=by), supervisor.revoke(rule.id, by=by)):
+            for refused in (supervisor.add_rule(allow(deploy, STAGING), by=by), supervisor.revoke_rule(rule.id, by=by)):
                 with pytest.raises(NotEntitled):
                     await refused
-        assert supervisor.rules() == [rule]
-        await supervisor.revoke(rule.id, by="ana")
-        assert supervisor.rules() == []
+        assert await supervisor.find_rules() == [rule]
+        await supervisor.revoke_rule(rule.id, by="ana")
+        assert await supervisor.find_rules() == []

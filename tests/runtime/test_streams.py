@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
 
@@ -23,13 +24,14 @@ async def test_every_stream_ends_when_the_supervisor_is_left():
     ended = []
 
     async def read(stream):
-        async for _ in stream:
-            pass
+        async with stream:
+            async for _ in stream:
+                pass
         ended.append(stream)
 
     async with anyio.create_task_group() as readers, open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(asks, "a")
-        streams = [supervisor.approvals(), supervisor.watch_inbox(), supervisor.watch(run.session)]
+        streams = [supervisor.watch_approvals(), supervisor.watch_inbox(), supervisor.watch_session(run.session)]
         for stream in streams:
             readers.start_soon(read, stream)
         await anyio.sleep(1)
@@ -47,13 +49,13 @@ async def test_the_inbox_tells_of_an_approval_that_the_agent_itself_gave_up():
 
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(impatient)
-        asked = await anext(run.approvals())
-        inbox = supervisor.watch_inbox()
-        assert (await anext(inbox)).status == "pending"
-        with anyio.fail_after(60):
-            told = await anext(inbox)
-        assert (told.id, told.status) == (asked.id, "withdrawn")
-        assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
+        asked = await next_of(run.watch_approvals())
+        async with supervisor.watch_inbox() as inbox:
+            assert (await anext(inbox)).status == "pending"
+            with anyio.fail_after(60):
+                told = await anext(inbox)
+            assert (told.id, told.status) == (asked.id, "withdrawn")
+            assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
 
 
 async def test_who_watches_a_journal_is_told_its_end_although_the_supervisor_is_left():
@@ -64,17 +66,19 @@ async def test_who_watches_a_journal_is_told_its_end_although_the_supervisor_is_
         for text in "ab":
             await ctx.send(text)
 
-    heard, may_go_on = [], anyio.Event()
+    heard, has_begun, may_go_on = [], anyio.Event(), anyio.Event()
 
     async def read(stream):
-        async for row in stream:
-            heard.append(getattr(row.event, "text", None))
-            await may_go_on.wait()
+        async with stream:
+            async for row in stream:
+                heard.append(getattr(row.event, "text", None))
+                has_begun.set()
+                await may_go_on.wait()
 
     async with anyio.create_task_group() as readers:
         async with open_supervisor(MemoryStore()) as supervisor:
             run = await supervisor.start(says)
-            readers.start_soon(read, supervisor.watch(run.session, stay=True))
-            await anyio.sleep(0)
+            readers.start_soon(read, supervisor.watch_session(run.session, stay=True))
+            await has_begun.wait()
         may_go_on.set()
     assert [text for text in heard if text] == ["a", "b"]

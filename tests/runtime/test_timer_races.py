@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from watching import next_of
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.abc import JournalEntry
@@ -43,7 +44,7 @@ async def test_a_timer_that_comes_due_while_its_run_is_leaving_memory_wakes_it()
     """Passivated at 4 s, the agent takes until 24 s to leave; its timer is due at 10 s: it goes on at 24 s."""
     async with open_supervisor(MemoryStore(), passivate_after=4) as supervisor:
         run = await supervisor.start(slow_to_leave)
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
 
         with anyio.fail_after(100):
             outcome = await run.outcome()
@@ -57,9 +58,9 @@ async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_bef
     """The timer's end lies before the call that it ended, as when both came in one commit: no divergence."""
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(impatient, session="s")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         assert (await run.outcome()).value is True
-        events = [row.event for row in supervisor.journal("s")]
+        events = [row.event for row in await supervisor.find_entries("s")]
     (end,) = [event for event in events if isinstance(event, e.OperationFinished) and event.kind == "timer"]
     (call,) = [event for event in events if isinstance(event, e.ToolCallRequested)]
     (abandoned,) = [event for event in events if isinstance(event, e.OperationAbandoned)]
@@ -71,10 +72,10 @@ async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_bef
     store.commit()
 
     async with open_supervisor(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
 
         assert (await run.outcome()).value is True
-        assert supervisor.find_approvals() == []
+        assert await supervisor.find_approvals() == []
 
 
 @pytest.mark.parametrize("late", [-0.03, -0.02, -0.01, -0.005, 0, 0.005])
@@ -97,7 +98,11 @@ async def test_a_timer_that_comes_due_while_the_end_of_its_block_is_committed_is
         supervisor._runner.journal._commit_time = 1.0
         run = await supervisor.start(just_in_time)
         ends = await run.result()
-        timers = [row.event for row in supervisor.journal(run.session) if isinstance(row.event, e.OperationFinished)]
+        timers = [
+            row.event
+            for row in await supervisor.find_entries(run.session)
+            if isinstance(row.event, e.OperationFinished)
+        ]
     assert [bytes(timer.value) == b"true" for timer in timers] == [ends]
 
 
@@ -113,5 +118,5 @@ async def test_a_block_that_is_left_as_a_scope_around_it_is_cancelled_leaves_no_
 
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(leaves_both)
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         assert supervisor._runner.journal.states[run.session].due_at == []

@@ -8,6 +8,7 @@ from functools import partial
 import anyio
 import pytest
 from scenes import ForkingStore, events, fork, names, opened, sessions_in_memory
+from watching import next_of
 
 from supervisor import Approve, Context, InvalidInput, MemoryStore, SqliteStore, agent, tool
 from supervisor.core import events as e
@@ -70,10 +71,10 @@ async def test_a_block_that_is_left_at_once_when_its_time_was_over_before_holds_
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(looks_first, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
     effects.append("the world has changed")
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert await run.result() == "ok"
 
@@ -103,7 +104,7 @@ async def test_a_sleep_goes_on_in_the_next_life_where_it_was():
         await supervisor.cancel("s")
     await anyio.sleep(500)
     async with opened(killed) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "rested"
         assert 999.9 <= anyio.current_time() - started <= 1001
 
@@ -119,7 +120,7 @@ async def test_a_sleep_that_came_due_while_nobody_ran_it_ends_at_once():
     await anyio.sleep(5000)
     async with opened(killed) as supervisor:
         resumed = anyio.current_time()
-        (run,) = await supervisor.resume()
+        (run,) = await supervisor.resume_all()
         assert await run.result() == "rested"
         assert anyio.current_time() - resumed < 1
 
@@ -179,11 +180,11 @@ async def test_a_block_that_is_left_in_time_has_not_expired():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(quick)
-        reader = run.approvals()
-        await anyio.sleep(5000)
-        assert names(store, run.session).count("AttemptStarted") == 1
-        await supervisor.decide((await anext(reader)).id, Approve(by="ana"))
-        assert await run.result() is False
+        async with run.watch_approvals() as reader:
+            await anyio.sleep(5000)
+            assert names(store, run.session).count("AttemptStarted") == 1
+            await supervisor.decide((await anext(reader)).id, Approve(by="ana"))
+            assert await run.result() is False
 
 
 async def test_a_block_that_is_left_by_an_exception_leaves_no_timer_behind():
@@ -201,12 +202,12 @@ async def test_a_block_that_is_left_by_an_exception_leaves_no_timer_behind():
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(fails_inside, session="s")
-        reader = run.approvals()
-        await anyio.sleep(5000)
-        assert names(store, "s").count("AttemptStarted") == 1
-        await supervisor.decide((await anext(reader)).id, Approve(by="ana"))
-        assert await run.result() is False
-        assert effects == ["x", "y"]
+        async with run.watch_approvals() as reader:
+            await anyio.sleep(5000)
+            assert names(store, "s").count("AttemptStarted") == 1
+            await supervisor.decide((await anext(reader)).id, Approve(by="ana"))
+            assert await run.result() is False
+            assert effects == ["x", "y"]
 
 
 @pytest.mark.parametrize("decide_after", [5, 50])
@@ -225,18 +226,18 @@ async def test_whether_a_block_expired_is_the_same_in_a_re_run(decide_after):
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(gives_up, session="s")
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(decide_after)
         verdict = await supervisor.decide(approval.id, Approve(by="ana"))
         assert verdict.kind == ("accepted" if decide_after < 20 else "closed")
         await anyio.sleep(1)
     for _ in range(3):
         async with opened(store) as supervisor:
-            (run,) = await supervisor.resume("s")
-            (second,) = supervisor.find_approvals()
+            run = await supervisor.resume("s")
+            (second,) = await supervisor.find_approvals()
             await anyio.sleep(100)
     async with opened(store) as supervisor:
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         await supervisor.decide(second.id, Approve(by="ana"))
         expected = ["ok", False, "ok"] if decide_after < 20 else [True, "ok"]
         assert await run.result() == expected
@@ -255,7 +256,7 @@ async def test_a_passivated_block_is_woken_when_its_time_is_over():
     async with opened(store) as supervisor:
         started = now()
         run = await supervisor.start(waits_a_week)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(DAY)
         assert sessions_in_memory(supervisor) == set()
         assert await run.result() is True
@@ -305,7 +306,7 @@ async def test_a_block_that_expired_has_expired_wherever_the_run_was_killed():
         effects[:] = before
         known = _expiries(copy)
         async with opened(copy) as supervisor:
-            (run,) = await supervisor.resume("s")
+            run = await supervisor.resume("s")
             result = await run.result()
         after = _expiries(copy)
         assert after[: len(known)] == known
@@ -362,7 +363,7 @@ async def test_the_next_process_goes_by_the_wall_clock_that_it_finds(set_wall_cl
     set_wall_clock(400)
     async with opened(killed) as supervisor:
         started = now()
-        (run,) = await supervisor.resume("s")
+        run = await supervisor.resume("s")
         assert await run.result() == "rested"
         assert_took(started, 100, 101)
 

@@ -5,6 +5,7 @@ import sys
 import anyio
 import pytest
 from scenes import deploy, effects, events, fork, opened
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, SessionConflict, UnknownAgent, agent, tool
 from supervisor.core import events as e
@@ -36,7 +37,7 @@ async def left_waiting(old, *given) -> MemoryStore:
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(old, *given, session="s")
-        await anext(run.approvals())
+        await next_of(run.watch_approvals())
         return fork(store)
 
 
@@ -47,11 +48,12 @@ async def finish(store) -> object:
         async with anyio.create_task_group() as tasks:
 
             async def approve() -> None:
-                async for approval in supervisor.approvals():
-                    await supervisor.decide(approval.id, Approve(by="ana"))
+                async with supervisor.watch_approvals() as watch:
+                    async for approval in watch:
+                        await supervisor.decide(approval.id, Approve(by="ana"))
 
             tasks.start_soon(approve)
-            outcome = await supervisor.outcome("s")
+            outcome = await (await supervisor.get_run("s")).outcome()
             tasks.cancel_scope.cancel()
         return outcome.value
 
@@ -88,7 +90,7 @@ async def test_a_version_that_is_not_declared_blocks_the_run(monkeypatch):
     async with opened(store) as supervisor:
         await supervisor.resume("s")
         await anyio.sleep(1)
-        view = supervisor.get_session("s")
+        view = await supervisor.get_session("s")
         assert (view.status, view.blocked.why) == ("blocked", "agent")
         assert "1.5" in view.blocked.cause
         assert len(view.pending_approvals) == 1
@@ -210,5 +212,5 @@ async def test_a_turn_has_marks_of_its_own(monkeypatch):
     async with opened(store) as supervisor:
         await (await supervisor.start(turn, "one", session="s")).result()
         await supervisor.send("s", "two")
-        await supervisor.outcome("s")
+        await (await supervisor.get_run("s")).outcome()
     assert len(events(store, "s", e.PatchMarked)) == 2

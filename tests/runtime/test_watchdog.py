@@ -3,6 +3,7 @@
 import anyio
 import pytest
 from scenes import freeze, opened
+from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, RunStalled, RunStopping, agent, open_supervisor, tool
 from supervisor.core.errors import IllegalEvent
@@ -47,12 +48,12 @@ async def test_a_hundred_agents_wait_seven_days_each_for_a_person_and_none_stall
     """W2: an open approval pauses the watchdog, however long it is open."""
     async with open_supervisor(MemoryStore(), passivate_after=1e9) as supervisor:
         run = await supervisor.start(hundred)
-        approvals = run.approvals()
-        first = [await anext(approvals) for _ in range(100)]
-        await anyio.sleep(WEEK)
-        for approval in first:
-            await supervisor.decide(approval.id, Approve(by="ana"))
-        assert await run.result() == [f"deployed host{n}" for n in range(100)]
+        async with run.watch_approvals() as approvals:
+            first = [await anext(approvals) for _ in range(100)]
+            await anyio.sleep(WEEK)
+            for approval in first:
+                await supervisor.decide(approval.id, Approve(by="ana"))
+            assert await run.result() == [f"deployed host{n}" for n in range(100)]
 
 
 async def test_a_silent_agent_is_stalled_no_earlier_than_its_budget_and_at_most_250_ms_later():
@@ -89,7 +90,7 @@ async def test_a_hung_step_beside_a_pending_approval_stalls():
 
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(both)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         assert (await run.outcome()).kind == "stalled"
         assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
 
@@ -141,12 +142,12 @@ async def test_of_three_overlapping_approvals_one_resolved_leaves_the_clock_paus
 
     async with opened(passivate_after=1e9) as supervisor:
         run = await supervisor.start(three)
-        approvals = run.approvals()
-        asked = [await anext(approvals) for _ in "abc"]
-        for approval in asked:
-            await supervisor.decide(approval.id, Approve(by="ana"))
-            await anyio.sleep(WEEK)
-        assert await run.result() == ["ok"] * 3
+        async with run.watch_approvals() as approvals:
+            asked = [await anext(approvals) for _ in "abc"]
+            for approval in asked:
+                await supervisor.decide(approval.id, Approve(by="ana"))
+                await anyio.sleep(WEEK)
+            assert await run.result() == ["ok"] * 3
 
 
 async def test_the_last_pause_that_ends_arms_the_full_budget_anew():
@@ -160,7 +161,7 @@ async def test_the_last_pause_that_ends_arms_the_full_budget_anew():
 
     async with opened(passivate_after=1e9) as supervisor:
         run = await supervisor.start(waits_between_silences)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep(WEEK)
         await supervisor.decide(approval.id, Approve(by="ana"))
         decided = anyio.current_time()
@@ -188,7 +189,7 @@ async def test_a_stall_and_an_approval_at_the_same_instant_are_never_both(offset
     async with opened() as supervisor:
         started = anyio.current_time()
         run = await supervisor.start(hung_beside_approval)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         await anyio.sleep_until(started + 60 + offset)
         verdict = await supervisor.decide(approval.id, Approve(by="ana"))
         outcome = await run.outcome()
@@ -459,7 +460,7 @@ async def test_a_pending_approval_does_not_switch_off_the_deadline_of_a_sibling_
     async with opened() as supervisor:
         started = anyio.current_time()
         run = await supervisor.start(both)
-        approval = await anext(run.approvals())
+        approval = await next_of(run.watch_approvals())
         with anyio.fail_after(31):
             while not kinds:
                 await anyio.sleep(0.5)
@@ -514,8 +515,8 @@ async def test_a_wait_that_begins_after_a_stall_raises_and_asks_nobody():
         run = await supervisor.start(asks_too_late)
         assert (await run.outcome()).kind == "stalled"
         assert raised == ["stopping"] * 3 + ["slept"]
-        assert supervisor.find_approvals(pending=False) == []
-        assert len(supervisor.find_sessions()) == 1
+        assert await supervisor.find_approvals(pending=False) == []
+        assert len(await supervisor.find_sessions()) == 1
 
 
 async def test_an_agent_that_does_nothing_but_operations_lets_others_run_and_can_be_cancelled():
@@ -550,7 +551,7 @@ async def test_an_agent_that_swallows_cancellation_is_cancelled_again_at_every_o
         await anyio.sleep(0.5)
         await run.cancel()
         cancelled = anyio.current_time()
-        while not run.is_finished and anyio.current_time() < cancelled + 100:
+        while await run.find_outcome() is None and anyio.current_time() < cancelled + 100:
             freeze(0.1)  # an agent that spins leaves the virtual clock no time to jump
             await anyio.lowlevel.checkpoint()
         assert (await run.outcome()).kind == "abandoned"

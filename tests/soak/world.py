@@ -63,11 +63,11 @@ def signs() -> dict[str, float]:
 async def main() -> None:
     chance = random.Random(f"{SEED} {LIVES}")
     async with open_supervisor(STORE, passivate_after=0.5) as supervisor:
-        await supervisor.resume()
+        await supervisor.resume_all()
         until = time.monotonic() + float(SECONDS)
-        started = len([view for view in supervisor.find_sessions() if view.parent is None])
+        started = len([view for view in await supervisor.find_sessions() if view.parent is None])
         while time.monotonic() < until:
-            pending = supervisor.find_approvals()
+            pending = await supervisor.find_approvals()
             if len(pending) < 200:
                 await supervisor.start(manager, f"m{started}", session=f"m{started}")
                 started += 1
@@ -75,14 +75,14 @@ async def main() -> None:
                 deny = chance.random() < 0.2
                 await supervisor.decide(approval.id, Deny(by="a", reason="no") if deny else Approve(by="a"))
             if chance.random() < 0.05 and pending:
-                await supervisor.cancel(chance.choice(pending).session, "soak")
+                await supervisor.cancel(chance.choice(pending).session, reason="soak")
             print(json.dumps(signs()), flush=True)
             await anyio.sleep(0.01)
-        while pending := supervisor.find_approvals():
+        while pending := await supervisor.find_approvals():
             for approval in pending:
                 await supervisor.decide(approval.id, Approve(by="a"))
             await anyio.sleep(0.01)
-        while supervisor.find_sessions(is_open=True):  # what is silent stalls by itself
+        while await supervisor.find_sessions(is_open=True):  # what is silent stalls by itself
             await anyio.sleep(0.05)
         print(json.dumps(signs()), flush=True)
 

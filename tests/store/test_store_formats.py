@@ -71,11 +71,11 @@ async def test_a_store_of_each_format_goes_on(number, program, tmp_path):
     assert version_of(path) == number
     with program():
         async with open_supervisor(path) as supervisor:
-            statuses = {view.id: view.status for view in supervisor.find_sessions()}
+            statuses = {view.id: view.status for view in await supervisor.find_sessions()}
             assert statuses == {"done": "completed", "waits": "waiting_approval"}
-            assert [(rule.kind, rule.tool) for rule in supervisor.rules()] == [("deny", "rm")]
-            (run,) = await supervisor.resume("waits")
-            (approval,) = supervisor.find_approvals()
+            assert [(rule.kind, rule.tool) for rule in await supervisor.find_rules()] == [("deny", "rm")]
+            run = await supervisor.resume("waits")
+            (approval,) = await supervisor.find_approvals()
             assert (approval.tool, approval.arguments) == (format_agents.deploy.name, {"target": "app.tar"})
             await supervisor.decide(approval.id, Approve(by="ann"))
             assert await run.result() == "deployed app.tar"

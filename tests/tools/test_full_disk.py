@@ -70,7 +70,7 @@ async def test_a_full_disk_at_any_append_suspends_and_a_resume_goes_on(marker, t
                 if (error := await error_of(supervisor, given)) is None:
                     break
                 assert str(store.path) in str(error)
-                assert [view.outcome for view in supervisor.find_sessions()] in ([], [None])
+                assert [view.outcome for view in await supervisor.find_sessions()] in ([], [None])
                 assert sum(effects(folder)) <= begun(store)
                 store.nth = 1_000_000
                 check(await go_on(supervisor, given), folder)

@@ -370,7 +370,7 @@ async def test_a_job_that_its_sessions_end_should_have_ended_is_ended_at_the_nex
     with anyio.fail_after(120):
         async with open_supervisor(store, adopt=how == "adopt") as supervisor:
             if how == "resume":
-                assert await supervisor.resume() == []
+                assert await supervisor.resume_all() == []
             assert [event.how for event in await told(store)] == ["ended"]
 
 
@@ -404,5 +404,5 @@ async def test_a_job_survives_the_turn_that_began_it(call):
             while events(store, "s", e.RunFinished)[1:] == []:
                 await anyio.sleep(0.02)
             assert events(store, "s", e.JobEnded) == []
-    assert supervisor.get_session("s").outcome["value"] == "running"
+    assert (await supervisor.get_session("s")).outcome["value"] == "running"
     assert [event.how for event in events(store, "s", e.JobEnded)] == ["ended"]

@@ -177,7 +177,7 @@ async def test_a_cancelled_call_keeps_its_output(marker):
         async with open_supervisor(store, unattended="allow") as supervisor:
             call = {"command": "echo partial; sleep 1000", "env": {"MARKER": marker}}
             await supervisor.start(caller, call, session="s")
-            await supervisor.hub.news(sign_key("s")).wait()
+            await supervisor.reader.hub.news(sign_key("s")).wait()
             await supervisor.cancel("s")
     result = finished(store)
     assert (result.kind, result.content.splitlines()[0]) == ("interrupted", "partial")
@@ -189,8 +189,8 @@ async def test_output_is_a_sign_of_life_that_moves_no_deadline(marker):
 
     async def listen(supervisor):
         while True:
-            await supervisor.hub.news(sign_key("s")).wait()
-            heard.append(supervisor.hub.signs["s"])
+            await supervisor.reader.hub.news(sign_key("s")).wait()
+            heard.append(supervisor.reader.hub.signs["s"])
 
     opened = open_supervisor(MemoryStore(), unattended="allow")
     with anyio.fail_after(60):
@@ -200,7 +200,7 @@ async def test_output_is_a_sign_of_life_that_moves_no_deadline(marker):
             group.cancel_scope.cancel()
     assert result["details"]["reason"] == "deadline"
     assert len(heard) > 1
-    assert "s" not in supervisor.hub.signs
+    assert "s" not in supervisor.reader.hub.signs
 
 
 @agent(call_timeout=0.2)

@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from watching import next_of
 
 from supervisor import Approve, Context, ToolContext, agent, allow, open_supervisor, tool
 from supervisor.channels.cards import place
@@ -44,20 +45,21 @@ def two_folders(tmp_path, monkeypatch):
 async def leave_waiting(store, spec, given):
     """Begin a session, and leave while it waits for a person; returns what they are shown."""
     async with open_supervisor(store) as supervisor:
-        return await anext((await supervisor.start(spec, given, session="s")).approvals())
+        return await next_of((await supervisor.start(spec, given, session="s")).watch_approvals())
 
 
 async def decide_all(supervisor, **decision):
     """Approve whatever waits until the session's run has ended; returns what it returned, and the approvals."""
     seen = []
-    run = (await supervisor.resume("s"))[0]
+    run = await supervisor.resume("s")
     async with anyio.create_task_group() as group:
 
         @group.start_soon
         async def decide():
-            async for asked in run.approvals():
-                seen.append(asked)
-                await supervisor.decide(asked.id, Approve(by="ana", **decision))
+            async with run.watch_approvals() as watch:
+                async for asked in watch:
+                    seen.append(asked)
+                    await supervisor.decide(asked.id, Approve(by="ana", **decision))
 
         result = await run.result()
     return result, seen
@@ -107,7 +109,7 @@ async def test_what_is_offered_and_granted_is_of_the_folder_on_the_card(folders,
         assert [option.pattern for option in asked[0].options if option.pattern] == [f"in {here}: pwd"] * 2
         assert (ran_in, len(asked)) == ([str(here), str(here), str(here / "src")], 2)
         run = await supervisor.start(printing, [None], session="elsewhere")
-        assert (await anext(run.approvals())).cwd == str(there)
+        assert (await next_of(run.watch_approvals())).cwd == str(there)
 
 
 @pytest.mark.parametrize(("where", "asked"), [(0, 1), (1, 2)], ids=["the session's", "the process's"])
@@ -132,4 +134,4 @@ async def test_another_tool_learns_the_folder_and_its_rules_keep_to_it(folders, 
         ran_in, asked = await decide_all(supervisor, scope="always")
         assert (ran_in, len(asked)) == ([str(here)] * 2, 1)
         run = await supervisor.start(builder, ["x"], session="elsewhere")
-        assert (await anext(run.approvals())).cwd == str(there)
+        assert (await next_of(run.watch_approvals())).cwd == str(there)

@@ -156,13 +156,14 @@ async def main(anybodys: AgentSpec[..., int], unknown: AgentSpec[Any, Any], some
         assert_type(run, Run[list[str]])
         assert_type(await run.result(), list[str])
         assert_type(await run.outcome(), Outcome[list[str]])
-        assert_type(run.is_finished, bool)
-        async for approval in run.approvals():
-            assert_type(approval, Approval)
-            assert_type(
-                await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": "/"})), DecisionResult
-            )
-            await supervisor.decide(approval.id, Deny(by="ana", reason="no"))
+        assert_type(await run.find_outcome(), Outcome[list[str]] | None)
+        async with run.watch_approvals() as watch:
+            async for approval in watch:
+                assert_type(approval, Approval)
+                assert_type(
+                    await supervisor.decide(approval.id, Approve(by="ana", arguments={"path": "/"})), DecisionResult
+                )
+                await supervisor.decide(approval.id, Deny(by="ana", reason="no"))
         assert_type(await (await supervisor.start(anybodys, 3)).result(), int)
         assert_type(await (await supervisor.start(unknown, *(), session="a")).result(), Any)
     async with open_supervisor(MemoryStore(), unattended="deny") as supervisor:
@@ -175,9 +176,11 @@ async def serve(supervisor: Supervisor) -> None:
     assert_type(await supervisor.start(optional), Run[Order])  # pyright: ignore[reportArgumentType] # it wants the input
     assert_type(await supervisor.start(optional, None), Run[Order])
     assert_type(await supervisor.start(optional, Order("a", 3)), Run[Order])
-    assert_type(await supervisor.resume("cleanup"), list[Run[Any]])
+    assert_type(await supervisor.resume("cleanup"), Run[Any])
+    assert_type(await supervisor.resume_all(), list[Run[Any]])
+    assert_type(await supervisor.start("janitor", ["/srv/a"]), Run[Any])
     assert_type((await supervisor.send("cleanup", "go on", by="ana")).kind, Literal["delivered", "kept", "begun"])
-    assert_type(await supervisor.outcome("cleanup"), Outcome[Any])
-    assert_type(supervisor.get_session("cleanup"), SessionView)
-    assert_type(supervisor.find_sessions(is_open=True), list[SessionView])
-    assert_type(supervisor.find_approvals(pending=False), list[Approval])
+    assert_type(await (await supervisor.get_run("cleanup")).outcome(), Outcome[Any])
+    assert_type(await supervisor.get_session("cleanup"), SessionView)
+    assert_type(await supervisor.find_sessions(is_open=True), list[SessionView])
+    assert_type(await supervisor.find_approvals(pending=False), list[Approval])

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import httpx
 import served_agents
+from watching import next_of
 
 from supervisor import ApproverRule, MemoryStore, People, Person, TokenHash, ask, open_supervisor
 from supervisor.channels.web.auth import Guard
@@ -58,7 +59,7 @@ class World:
         """Start something that asks, and return what it asks."""
         spec = getattr(served_agents, agent)
         run = await self.supervisor.start(spec, {text: "/dev/null"}, requester=requester)
-        return await anext(run.approvals())
+        return await next_of(run.watch_approvals())
 
 
 @asynccontextmanager
@@ -69,5 +70,5 @@ async def world(people: People = EVERYBODY, **options) -> AsyncIterator[World]:
             site = Site(Guard(people, b"s" * 32, None, "supervisor-8787"), agents, is_secure=False)
             site.serving = supervisor
             yield World(supervisor, site, make_app(site, ["127.0.0.1", "localhost"], any_address=False))
-            for view in supervisor.find_sessions(is_open=True):
+            for view in await supervisor.find_sessions(is_open=True):
                 await supervisor.cancel(view.id, by="olga")

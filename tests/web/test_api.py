@@ -5,6 +5,7 @@ import json
 import anyio
 import pytest
 from sites import person, world
+from watching import next_of
 
 from supervisor import Approve, Deny, People
 
@@ -94,7 +95,7 @@ async def test_with_several_pending_a_session_is_approved_by_id_only():
     """422 names them; nothing ever decides whatever waits (A2)."""
     async with world() as here, here.client("olga") as client:
         answer = await client.post("/api/sessions", json={"agent": "asking_many", "input": 2, "session": "two"})
-        while len(here.supervisor.find_approvals()) < 2:
+        while len(await here.supervisor.find_approvals()) < 2:
             await anyio.sleep(0.01)
         answer = await client.post("/api/sessions/two/approve")
         assert (answer.status_code, len(answer.json()["pending"])) == (422, 2)
@@ -103,7 +104,7 @@ async def test_with_several_pending_a_session_is_approved_by_id_only():
         answer = await client.post("/api/sessions/two/approve", json={"approval": other.id})
         assert answer.status_code == 404
         assert (await client.post("/api/sessions/two/approve", json={"approval": chosen})).status_code == 200
-        assert here.supervisor.get_approval(chosen).status == "approved"
+        assert (await here.supervisor.get_approval(chosen)).status == "approved"
         assert (await client.post("/api/sessions/none/approve")).status_code == 404
 
 
@@ -116,10 +117,10 @@ async def test_words_decide_for_who_may_and_everything_else_needs_an_operator():
         heard = (await olga.post(path, json={"text": "do NOT run that"})).json()
         assert (heard["kind"], heard["sent"]["kind"]) == ("sent", "kept")
         assert [each["id"] for each in heard["sent"]["waiting_for"]] == [asked.id]
-        assert here.supervisor.get_approval(asked.id).status == "pending"
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
         heard = (await ana.post(path, json={"text": f"no {asked.id}"})).json()
         assert (heard["kind"], heard["results"][0]["kind"]) == ("decided", "accepted")
-        assert here.supervisor.get_approval(asked.id).by == "ana"
+        assert (await here.supervisor.get_approval(asked.id)).by == "ana"
         assert (await ana.post(path, json={"text": "yes"})).status_code == 403
 
 
@@ -136,7 +137,7 @@ async def test_without_an_id_only_what_was_shown_to_its_sender_is_decided(look):
             assert (heard["kind"], [each["id"] for each in heard["approvals"]]) == ("listed", [asked.id])
         else:
             assert (await ana.get(look.format(asked))).status_code == 200
-        assert here.supervisor.get_approval(asked.id).status == "pending"
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
         assert (await ana.post(f"{path}/approve")).status_code == 200
 
 
@@ -150,14 +151,14 @@ async def test_who_approves_all_for_the_session_and_may_not_allow_is_told_both()
         await ana.get(f"/api/sessions/{asked.session}")
         said = await ana.post(f"/api/sessions/{asked.session}/messages", json={"text": "approve all for session"})
         assert (said.status_code, said.json()["may_not_allow"], said.json()["rules"]) == (200, True, [])
-        assert here.supervisor.get_approval(asked.id).status == "approved"
+        assert (await here.supervisor.get_approval(asked.id)).status == "approved"
 
 
 async def test_a_question_is_answered_and_edited_arguments_are_checked():
     """An answer has a value that fits; arguments replace all of the call's (A8)."""
     async with world() as here, here.client("ana") as client:
         run = await here.supervisor.start(here.site.agents["wondering"], ["tea", "coffee"])
-        question = await anext(run.approvals())
+        question = await next_of(run.watch_approvals())
         path = f"/api/approvals/{question.id}/decision"
         for body, status in [
             ({"decision": "answer"}, 422),
@@ -173,7 +174,7 @@ async def test_a_question_is_answered_and_edited_arguments_are_checked():
             assert (await client.post(path, json=body)).status_code == status
         body = {"decision": "approve", "arguments": {"text": "milk", "file": "/dev/null"}}
         assert (await client.post(path, json=body)).status_code == 200
-        assert (await here.supervisor.outcome(asked.session)).value == "noted milk"
+        assert (await (await here.supervisor.get_run(asked.session)).outcome()).value == "noted milk"
 
 
 async def test_pages_hold_everything_once():
@@ -191,8 +192,8 @@ async def test_pages_hold_everything_once():
                 found, after = found + [each["id"] for each in page["items"]], page["next"]
             return found
 
-        assert await all_of("/api/approvals") == [each.id for each in here.supervisor.find_approvals()]
-        everything = [view.id for view in here.supervisor.find_sessions()]
+        assert await all_of("/api/approvals") == [each.id for each in await here.supervisor.find_approvals()]
+        everything = [view.id for view in await here.supervisor.find_sessions()]
         assert await all_of("/api/sessions") == everything
         assert await all_of("/api/sessions", agent="chatting") == everything[-1:]
         assert await all_of("/api/sessions", status="waiting_approval") == everything[:-1]

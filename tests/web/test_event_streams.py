@@ -83,11 +83,11 @@ async def test_who_comes_with_a_cursor_of_another_store_hears_everything():
     """After a store was replaced by an older one, nobody listens behind its end for ever."""
     async with world() as here:
         asked = await here.ask()
-        whole = here.supervisor.journal(asked.session)
-        heard = here.supervisor.watch(asked.session, whole[-1].position + 1000, stay=True)
-        assert (await anext(heard)).position == whole[0].position
-        inbox = here.supervisor.watch_inbox(whole[-1].position + 1000)
-        assert (await anext(inbox)).id == asked.id
+        whole = await here.supervisor.find_entries(asked.session)
+        async with here.supervisor.watch_session(asked.session, after=whole[-1].position + 1000, stay=True) as heard:
+            assert (await anext(heard)).position == whole[0].position
+            async with here.supervisor.watch_inbox(after=whole[-1].position + 1000) as inbox:
+                assert (await anext(inbox)).id == asked.id
 
 
 def test_more_streams_than_are_configured_are_refused_until_one_has_gone(daemon, tmp_path):
@@ -181,7 +181,7 @@ class TestAStream:
             await here.ask()
             over = datetime.now(UTC) - timedelta(seconds=1)
             request = Request(
-                {"type": "http", "headers": [], "path_params": {"id": here.supervisor.find_sessions()[0].id}}
+                {"type": "http", "headers": [], "path_params": {"id": (await here.supervisor.find_sessions())[0].id}}
             )
             identity = Identity(EVERYBODY.find("ana"), over, "")
             for listen in (inbox_events, session_events):

@@ -4,6 +4,7 @@ import pytest
 import served_agents
 from sites import HOST, world
 from test_who_may import log_in
+from watching import next_of
 
 pytestmark = pytest.mark.anyio
 DEEP = "[" * 100_000
@@ -49,7 +50,7 @@ async def test_a_deep_answer_does_not_fit():
     """A question that asks for JSON is still there afterwards."""
     async with world() as here, here.client() as client:
         run = await here.supervisor.start(served_agents.counting, requester="olga")
-        asked = await anext(run.approvals())
+        asked = await next_of(run.watch_approvals())
         answer = await post(here, client, f"/approvals/{asked.id}/decision", decision="answer", answer=DEEP)
         assert answer.status_code == 422
-        assert here.supervisor.get_approval(asked.id).status == "pending"
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"

@@ -5,6 +5,7 @@ import socket
 import anyio
 import httpx
 import pytest
+from watching import next_of
 
 from supervisor import Context, agent, open_supervisor, tool
 from supervisor.channels.web import make_web
@@ -33,7 +34,7 @@ async def test_a_secret_is_on_no_page_and_in_no_answer(tmp_path):
         async with open_supervisor(tmp_path / "state.db") as supervisor:
             web.site.serving = supervisor
             run = await supervisor.start(entering, "go", session="s", requester="ana")
-            approval = (await anext(run.approvals())).id
+            approval = (await next_of(run.watch_approvals())).id
             transport = httpx.ASGITransport(web._app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 assert (await client.post("/login", data={"token": "ana"})).status_code == 303

@@ -10,6 +10,7 @@ import pytest
 from served_agents import asking_many, chatting, noting
 from sites import world
 from test_who_may import log_in
+from watching import next_of
 
 from supervisor import Approve, open_supervisor
 from supervisor.channels.web import make_web
@@ -61,7 +62,7 @@ async def site(tmp_path):
 
 async def an_approval(supervisor, text="bread"):
     await supervisor.start(noting, {text: "/dev/null"}, session=f"s-{text}", requester="ana")
-    return (await anext(supervisor.approvals())).id
+    return (await next_of(supervisor.watch_approvals())).id
 
 
 async def test_whoever_is_not_known_is_asked_to_log_in_and_comes_back(tmp_path):
@@ -109,8 +110,8 @@ async def test_forged_forms_and_whoever_may_not_decide_change_nothing_and_are_ke
             await eve.post(place, decision="approve"),
         ]
         assert [answer.status_code for answer in answers] == [403] * 4
-        assert supervisor.get_approval(approval).status == "pending"
-        refused = [row.event.by for row in supervisor.audit() if isinstance(row.event, DecisionRefused)]
+        assert (await supervisor.get_approval(approval)).status == "pending"
+        refused = [row.event.by for row in await supervisor.find_audit() if isinstance(row.event, DecisionRefused)]
         assert refused == ["ana", "eve"]
 
 
@@ -143,7 +144,7 @@ async def test_only_operators_speak_cancel_and_revoke(tmp_path):
         await ana.get("/sessions/s-bread")
         assert (await ana.post("/sessions/s-bread/cancel", reason="enough")).status_code == 303
         assert "enough" in (await ana.get("/sessions/s-bread")).text
-        assert supervisor.find_approvals() == []
+        assert await supervisor.find_approvals() == []
 
 
 async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_path):
@@ -153,21 +154,21 @@ async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_
         approval = await an_approval(supervisor)
         ana = await browser("ana")
         early = await ana.get("/sessions/s-bread")
-        while not supervisor.get_approval(approval).shown:
+        while not (await supervisor.get_approval(approval)).shown:
             await anyio.sleep(0.01)
         place = "/sessions/s-bread/messages"
         listed = await ana.post(place, text="yes", seen="2020-01-01T00:00:00+00:00")
         assert listed.status_code == early.status_code == 200
         assert f"yes {approval}" in listed.text
         assert (await ana.post(place, text="yes", seen="nonsense")).status_code == 200
-        assert supervisor.get_approval(approval).status == "pending"
+        assert (await supervisor.get_approval(approval)).status == "pending"
         await ana.get("/sessions/s-bread")
         answer = await ana.post(place, text="do NOT approve that")
         assert answer.headers["location"] == "/sessions/s-bread?said=kept#reply"
         assert "<textarea" in (await ana.get("/sessions/s-bread?said=kept")).text
         answer = await ana.post(place, text=" Yes ")
         assert answer.headers["location"] == "/sessions/s-bread?said=decided#reply"
-        assert supervisor.get_approval(approval).by == "ana"
+        assert (await supervisor.get_approval(approval)).by == "ana"
 
 
 @pytest.mark.parametrize(("agent", "given", "hears"), [(chatting, "hello", True), (asking_many, 0, False)])
@@ -194,4 +195,4 @@ async def test_who_may_decide_may_say_so_on_the_page_of_a_session(tmp_path):
                 headers={"origin": ORIGIN, "x-requested-by": "page"},
             )
             assert said.status_code == status
-        assert supervisor.get_approval(approval).by == "bob"
+        assert (await supervisor.get_approval(approval)).by == "bob"

@@ -52,7 +52,7 @@ async def test_an_edit_into_what_is_reserved_is_refused_and_the_call_stays_open(
     async with world() as here:
         asked = await here.ask(requester="bob")
         await try_it(here, asked)
-        assert here.supervisor.get_approval(asked.id).status == "pending"
-        refused = [row.event for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
+        refused = [row.event for row in await here.supervisor.find_audit() if isinstance(row.event, e.DecisionRefused)]
         assert {(each.by, each.approval) for each in refused} == {("bob", asked.id)}
         assert (await here.supervisor.decide(asked.id, Approve(by="ana", arguments=SECRET))).kind == "accepted"

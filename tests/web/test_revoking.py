@@ -50,7 +50,7 @@ async def test_what_is_asked_meanwhile_is_refused():
             yield b'{"decision": "approve"}'
 
         answer = await client.post(f"/api/approvals/{asked.id}/decision", content=body())
-        assert (answer.status_code, here.supervisor.get_approval(asked.id).status) == (401, "pending")
+        assert (answer.status_code, (await here.supervisor.get_approval(asked.id)).status) == (401, "pending")
 
 
 @contextmanager

@@ -52,12 +52,12 @@ async def test_only_who_is_entitled_decides(who, agent, requester, text, decisio
         asked = await here.ask(agent=agent, requester=requester, text=text)
         answer = await client.post(f"/api/approvals/{asked.id}/decision", json=decision)
         assert answer.status_code == status, answer.text
-        refused = [row.event for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
+        refused = [row.event for row in await here.supervisor.find_audit() if isinstance(row.event, e.DecisionRefused)]
         expected = [(who, asked.id, "web")] if status == 403 else []
         assert [(each.by, each.approval, each.channel) for each in refused] == expected
-        decided = [row.event for row in here.supervisor.audit() if isinstance(row.event, e.ApprovalDecided)]
+        decided = [row.event for row in await here.supervisor.find_audit() if isinstance(row.event, e.ApprovalDecided)]
         assert [(each.by, each.channel) for each in decided] == ([(who, "web")] if status == 200 else [])
-        found = here.supervisor.get_approval(asked.id)
+        found = await here.supervisor.get_approval(asked.id)
         assert (found.status == "pending") == (status == 403)
 
 
@@ -74,7 +74,7 @@ async def test_only_operators_start_and_cancel_and_make_rules(who):
         ]:
             assert (await client.post(path, json=body)).status_code == 403
         assert (await client.delete("/api/rules/x")).status_code == 403
-        assert len(here.supervisor.find_sessions()) == 1
+        assert len(await here.supervisor.find_sessions()) == 1
 
 
 async def log_in(client, token="olga"):
@@ -119,9 +119,11 @@ async def test_what_a_browser_sends_along_by_itself_decides_nothing(place):
             {"origin": ORIGIN, "x-csrf-token": csrf[:-1]},
         ):
             assert (await client.post(path, json=body, headers=headers)).status_code == 403
-        refused = [row.event.by for row in here.supervisor.audit() if isinstance(row.event, e.DecisionRefused)]
+        refused = [
+            row.event.by for row in await here.supervisor.find_audit() if isinstance(row.event, e.DecisionRefused)
+        ]
         assert refused == ["olga"]
-        assert here.supervisor.get_approval(asked.id).status == "pending"
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
         assert (await client.post(path, json=body, headers={"origin": ORIGIN, "x-csrf-token": csrf})).is_success
 
 

@@ -103,15 +103,21 @@ class Talk:
         Returns what to tell them alone; also that they may not do either. Raises StoreError, TreeOwned.
         """
         session = self.session_of(words.conversation, words.thread)
-        is_known = self.knows(supervisor, words)
+        is_known = await self.knows(supervisor, words)
         key = (words.conversation, words.message)
         is_beginning = words.message == words.thread
+        person = answering.find_person(words.user)
+        was_heard = (
+            is_known
+            and words.is_again
+            and isinstance(person, Person)
+            and await _was_heard(supervisor, session, words, person.name)
+        )
+        # From here on nothing is awaited until it is noted: the same message may be delivered twice at once.
         if key in self._heard or is_known == is_beginning or not (is_known or words.is_mention):
             is_lost = words.is_mention and not is_known and not is_beginning
             return _ELSEWHERE if is_lost else None  # delivered again, or as a mention, too; or not said to us
-        person = answering.find_person(words.user)
-        by = person.name if isinstance(person, Person) else None
-        if is_known and words.is_again and by is not None and _was_heard(supervisor, session, words, by):
+        if was_heard:
             return None
         self._heard[key] = None
         while len(self._heard) > REMEMBERED:
@@ -137,17 +143,17 @@ class Talk:
         return None
 
     async def _reply(self, supervisor: Supervisor, session: str, words: Words, person: Person) -> str | None:
-        shown_before = _shown_before(supervisor, session, words)
-        heard = await supervisor.hear(session, words.text, person.name, shown_before, channel="slack")
+        shown_before = await _shown_before(supervisor, session, words)
+        heard = await supervisor.chat(session, words.text, by=person.name, shown_before=shown_before, channel="slack")
         if heard.sent is None:
             return "\n".join(heard_lines(heard, datetime.now().astimezone()))
         waits = [f"{summary(approval)} ({approval.id})" for approval in heard.sent.waiting_for]
         return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
 
-    def knows(self, supervisor: Supervisor, words: Words) -> bool:
+    async def knows(self, supervisor: Supervisor, words: Words) -> bool:
         """Whether something was said in the thread of a session."""
         try:
-            supervisor.get_session(self.session_of(words.conversation, words.thread))
+            await supervisor.get_session(self.session_of(words.conversation, words.thread))
         except NotFound:
             return False
         return True
@@ -222,15 +228,17 @@ class Talk:
     ) -> None:
         after = 0
         while True:
-            async for row in supervisor.watch(session, after):  # until it is at rest, and all is told
-                told, after = await self._tell_one(web, session, row, told, following), row.position
+            async with supervisor.watch_session(session, after=after) as watch:
+                async for row in watch:  # until it is at rest, and all is told
+                    told, after = await self._tell_one(web, session, row, told, following), row.position
             self._rest(session, following)
-            async for row in supervisor.watch(session, after, stay=True):
-                after = row.position
-                if isinstance(row.event, e.RunStarted):
-                    break
-            else:
-                return
+            async with supervisor.watch_session(session, after=after, stay=True) as watch:
+                async for row in watch:
+                    after = row.position
+                    if isinstance(row.event, e.RunStarted):
+                        break
+                else:
+                    return
             self._resting.pop(session, None)
 
     def _rest(self, session: str, following: _Following) -> None:
@@ -296,7 +304,7 @@ class Talk:
         }
 
 
-def _shown_before(supervisor: Supervisor, session: str, words: Words) -> datetime:
+async def _shown_before(supervisor: Supervisor, session: str, words: Words) -> datetime:
     """Return before when, by our clock, the cards were shown that stood above a message. By Slack's clock alone it can
     be said which did: a card's id says when it was posted, and ours may be another (A12)."""
     now = datetime.now(UTC)
@@ -304,8 +312,8 @@ def _shown_before(supervisor: Supervisor, session: str, words: Words) -> datetim
         return now
     stood_below = [
         row.event.at
-        for approval in supervisor.find_approvals(root=session)
-        for row in supervisor.journal(approval.session)
+        for approval in await supervisor.find_approvals(session=session)
+        for row in await supervisor.find_entries(approval.session)
         if isinstance(row.event, e.CardPosted) and (row.event.approval, row.event.channel) == (approval.id, "slack")
         if float(row.event.card.partition(":")[2]) > float(words.message)
     ]
@@ -315,23 +323,22 @@ def _shown_before(supervisor: Supervisor, session: str, words: Words) -> datetim
 async def _pages(supervisor: Supervisor) -> AsyncGenerator[list[SessionView], None]:
     """Iterate over all sessions, many at a time; others have their turn in between."""
     after = 0
-    while views := supervisor.find_sessions(after=after, limit=PAGE):
+    while views := await supervisor.find_sessions(after=after, limit=PAGE):
         after = views[-1].position
         yield views
-        await anyio.lowlevel.checkpoint()
 
 
-def _was_heard(supervisor: Supervisor, session: str, words: Words, by: str) -> bool:
+async def _was_heard(supervisor: Supervisor, session: str, words: Words, by: str) -> bool:
     """Whether a process that is gone heard what Slack delivers again: it was said, or it decided something (A12)."""
     said_at, said = said_at_of(words) - CLOCKS_DIFFER, words.text
-    for row in supervisor.journal(session):
+    for row in await supervisor.find_entries(session):
         match row.event:
             case e.MessageReceived(at=at, by=said_by, text=text) if at >= said_at:
                 if text == said and said_by == by:
                     return True
             case _:
                 pass
-    decided = supervisor.find_approvals(pending=False, root=session) if read_word(said) is not None else ()
+    decided = await supervisor.find_approvals(pending=False, session=session) if read_word(said) is not None else ()
     return any(each.by == by and each.decided_at and each.decided_at >= said_at for each in decided)
 
 

@@ -19,12 +19,13 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from supervisor.abc import Activities, Channel, Supervisor
+from supervisor.abc import ActivityWatch, Channel, Supervisor
 from supervisor.channels.cards import decided, make_card, path_text, plain, summary, told
 from supervisor.channels.terminal.commands import commands
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, OpenTalk, ShowWhole
@@ -88,7 +89,8 @@ class Terminal(Channel):
         self._mode: KeyMode | None = None
         self._live: Live | None = None
         self._screen: Console | None = None
-        self._activities: Activities | None = None
+        self._activities: ActivityWatch | None = None
+        self._roots: Collection[str] = ()
         self._seen: list[Activity] = []
         self._painted: list[list[Segment]] | None = None
 
@@ -114,9 +116,9 @@ class Terminal(Channel):
         """Whether there is a screen to show a tree of runs on; where stdout is read by a program, there is none."""
         return self.is_interactive and sys.stdout.isatty()
 
-    def show_tree(self, activities: Activities) -> None:
-        """Show what these sessions are doing, above the cards, from now on."""
-        self._activities = activities
+    def show_tree(self, activities: ActivityWatch, roots: Collection[str]) -> None:
+        """Show what the trees of these sessions are doing, above the cards, from now on."""
+        self._activities, self._roots = activities, roots
 
     def say(self, text: str, style: str = "") -> None:
         """Write a line of the program's own on stderr, above the cards."""
@@ -189,7 +191,7 @@ class Terminal(Channel):
                 case ShowWhole(approval=approval):
                     self._show_whole(approval)
                 case OpenTalk(session=session):
-                    self._open_talk(supervisor, session)
+                    await self._open_talk(supervisor, session)
                 case Say() as action:
                     await self._say(supervisor, action)
                 case None:
@@ -206,10 +208,10 @@ class Terminal(Channel):
         if result.kind not in ("accepted", "recorded"):
             self.say(f"! {told(result, _now())} [{action.approval}]", "bold red")
 
-    def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:
+    async def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:
         """Begin to say something: to the tree of the card that is shown, or to the one that runs."""
         here = f"process {os.getpid()} on {os.uname().nodename} "
-        if (found := session or find_tree(supervisor, self._seen, here)) is None:
+        if (found := session or await find_tree(supervisor, self._seen, here)) is None:
             self.say("Nothing runs here that could be talked to.", "bold red")
         else:
             self._desk.talk = Talk(found, "", anyio.current_time())
@@ -221,8 +223,8 @@ class Terminal(Channel):
         try:
             if (approval := self._desk.approval) is not None and approval.root_session == said.session:
                 await wait_until_noted(supervisor, approval, self.name)
-            heard = await supervisor.hear(
-                said.session, said.text, self._desk.by, began_at, channel=self.name, shown=said.shown
+            heard = await supervisor.chat(
+                said.session, said.text, by=self._desk.by, shown_before=began_at, channel=self.name, shown=said.shown
             )
         except SupervisorError as error:
             self._desk.message = visible(str(error))
@@ -267,16 +269,16 @@ class Terminal(Channel):
             began = anyio.current_time()
             if self._aside:  # a shell tells nobody that it has brought them to the foreground
                 self._come_back()
-            self._look()
+            await self._look()
             if self._activities is not None or began >= due:
                 self._draw()
                 due = began + FRESH_CARDS
             await anyio.sleep(pause_after(anyio.current_time() - began))
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         if self._activities is not None and self._is_open:
             try:
-                self._seen = self._activities.look()
+                self._seen = [each for each in await self._activities.look() if each.root in self._roots]
             except StoreError:  # whoever runs the tree says so
                 self._activities, self._seen = None, []
 

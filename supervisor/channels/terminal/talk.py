@@ -61,7 +61,7 @@ class Talk:
         return None
 
 
-def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str) -> str | None:
+async def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str) -> str | None:
     """Return the session to talk to where no card names one: the first tree that is shown, or else that runs here.
 
     `here`: how an owner's description begins that is this process.
@@ -69,7 +69,7 @@ def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str) -> st
     shown = [each for each in seen if each.parent is None]
     if shown:
         return next((each for each in shown if each.outcome is None), shown[0]).session
-    views = supervisor.find_sessions(is_open=True)
+    views = await supervisor.find_sessions(is_open=True)
     return next((view.id for view in views if view.parent is None and (view.owner or "").startswith(here)), None)
 
 
@@ -78,12 +78,16 @@ async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: 
 
     Given up after NOTING seconds; then the word decides nothing, and the reply says how to.
     """
-    if channel in supervisor.get_approval(approval.id).shown:
+    if channel in (await supervisor.get_approval(approval.id)).shown:
         return
     with anyio.move_on_after(NOTING):
-        async for row in supervisor.watch(approval.session):
-            if isinstance(row.event, CardPosted) and (row.event.approval, row.event.channel) == (approval.id, channel):
-                return
+        async with supervisor.watch_session(approval.session) as watch:
+            async for row in watch:
+                match row.event:
+                    case CardPosted(approval=approval.id, channel=where) if where == channel:
+                        return
+                    case _:
+                        pass
 
 
 def reply_lines(said: Say, heard: ChatResult, now: datetime) -> list[str]:

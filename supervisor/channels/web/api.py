@@ -9,7 +9,6 @@ Rules
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import anyio
 import msgspec
 from starlette.responses import Response
 
@@ -56,10 +55,9 @@ async def list_sessions(call: Call) -> Response:
     cursor: int | None = query.after
     found: list[SessionView] = []
     while cursor is not None and len(found) < query.limit:
-        page = call.supervisor.find_sessions(is_open=query.open, root=query.root, after=cursor, limit=query.limit)
+        page = await call.supervisor.find_sessions(is_open=query.open, root=query.root, after=cursor, limit=query.limit)
         cursor = page[-1].position if len(page) == query.limit else None
         found += [each for each in page if query.status in (None, each.status) and query.agent in (None, each.agent)]
-        await anyio.lowlevel.checkpoint()  # what is rare may be far away: nobody else waits for that
     if len(found) > query.limit:
         found = found[: query.limit]
         cursor = found[-1].position
@@ -80,14 +78,14 @@ async def start_session(call: Call) -> Response:
 
 
 async def get_session(call: Call) -> Response:
-    view = call.supervisor.get_session(call.path("id"))
+    view = await call.supervisor.get_session(call.path("id"))
     call.show(*view.pending_approvals)
     return document(session_document(view))
 
 
 async def get_journal(call: Call) -> Response:
     query: PageQuery = call.query
-    rows = call.supervisor.journal(call.path("id"), query.after)
+    rows = await call.supervisor.find_entries(call.path("id"), after=query.after)
     shown = rows[: query.limit]
     more = shown[-1].position if len(rows) > len(shown) else None
     return document({"items": [event_document(row) for row in shown], "next": more})
@@ -95,33 +93,33 @@ async def get_journal(call: Call) -> Response:
 
 async def get_transcript(call: Call) -> Response:
     query: PageQuery = call.query
-    return _page(list(call.supervisor.transcript(call.path("id"))), query.after, query.limit)
+    return _page(list(await call.supervisor.get_transcript(call.path("id"))), query.after, query.limit)
 
 
 async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
-    pending = call.supervisor.get_session(session).pending_approvals
+    pending = (await call.supervisor.get_session(session)).pending_approvals
     refusal = await call.site.guard.refuse_to_hear(call.supervisor, call.person, body.text, pending)
     if refusal is not None:
         raise Problem(403, refusal)
     seen_at, name = min(body.shown_before or now, now), call.person.name
     shown = call.site.shown.to(name) if body.shown_before is None else None
-    heard = await call.supervisor.hear(session, body.text, name, seen_at, shown=shown)
+    heard = await call.supervisor.chat(session, body.text, by=name, shown_before=seen_at, shown=shown)
     call.show(*heard.approvals, *heard.not_shown)
     return document(chat_document(heard))
 
 
 async def cancel_session(call: Call) -> Response:
     body: CancelBody = call.body
-    await call.supervisor.cancel(call.path("id"), body.reason, call.person.name)
-    return document(session_document(call.supervisor.get_session(call.path("id"))), 202)
+    await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name)
+    return document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
 
 
 async def approve_in_session(call: Call) -> Response:
     """Approve what is pending in a session; which, where several are, or where its sender was not shown it (A12)."""
     body: ApproveBody = call.body
-    pending = [approval.id for approval in call.supervisor.get_session(call.path("id")).pending_approvals]
+    pending = [approval.id for approval in (await call.supervisor.get_session(call.path("id"))).pending_approvals]
     if body.approval is None and len(pending) > 1:
         detail = f"{len(pending)} approvals are pending here: say which, with `approval`"
         raise Problem(422, detail, members={"pending": pending})
@@ -131,16 +129,16 @@ async def approve_in_session(call: Call) -> Response:
     if body.approval is None and chosen not in call.site.shown.to(call.person.name):
         detail = "it was not shown to you before: look at it, and say it again, or say which you mean, with `approval`"
         raise Problem(422, detail, members={"pending": pending})
-    if chosen not in pending and not _is_asked_by(call, chosen, call.path("id")):
+    if chosen not in pending and not await _is_asked_by(call, chosen, call.path("id")):
         raise Problem(404, f"{chosen} is no approval of this session")
     return await _decide(call, chosen, approval_by(call, body))
 
 
 async def list_approvals(call: Call) -> Response:
     query: ApprovalQuery = call.query
-    root = None if query.session is None else call.supervisor.get_session(query.session).root
+    root = None if query.session is None else (await call.supervisor.get_session(query.session)).root
     is_pending, limit = query.status == "pending", query.limit
-    found = call.supervisor.find_approvals(pending=is_pending, root=root, after=query.after, limit=limit)
+    found = await call.supervisor.find_approvals(pending=is_pending, session=root, after=query.after, limit=limit)
     end = found[-1].position if len(found) == limit else None
     if query.session not in (None, root):
         found = [each for each in found if each.session == query.session]
@@ -149,7 +147,7 @@ async def list_approvals(call: Call) -> Response:
 
 
 async def get_approval(call: Call) -> Response:
-    found = call.supervisor.get_approval(call.path("id"))
+    found = await call.supervisor.get_approval(call.path("id"))
     call.show(found)
     return document(approval_document(found))
 
@@ -188,12 +186,12 @@ async def _decide(call: Call, approval: str, decision: Decision) -> Response:
 async def _check_may_decide(call: Call, approval: str, decision: Decision) -> None:
     """Refuse at the border who may not decide, whatever supervisor is behind it; it asks again (A4)."""
     try:
-        found = call.supervisor.get_approval(approval)
+        found = await call.supervisor.get_approval(approval)
     except NotFound:
         return
     why = call.site.guard.people.why_not_decide(decision.by, found, decision)
     if why is not None:
-        await call.supervisor.refuse_decision(approval, call.person.name, why, "web")
+        await call.supervisor.note_refusal(approval, by=call.person.name, reason=why, channel="web")
         raise Problem(403, why)
 
 
@@ -205,9 +203,9 @@ def _why(result: DecisionResult) -> str:
     return f"it was {result.status}{by}{when}; that stands"
 
 
-def _is_asked_by(call: Call, approval: str, session: str) -> bool:
+async def _is_asked_by(call: Call, approval: str, session: str) -> bool:
     try:
-        return call.supervisor.get_approval(approval).session == session
+        return (await call.supervisor.get_approval(approval)).session == session
     except NotFound:
         return False
 

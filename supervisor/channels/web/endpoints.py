@@ -130,10 +130,10 @@ class Resource:
         supervisor, named = self._site.supervisor, str(request.path_params["id"])
         asked = [named]
         if endpoint.decides == "session":
-            pending = supervisor.find_approvals()
+            pending = await supervisor.find_approvals()
             asked = [each.id for each in pending if named in (each.session, each.root_session)]
         for approval in asked:
-            await supervisor.refuse_decision(approval, identity.person.name, problem.detail, "web")
+            await supervisor.note_refusal(approval, by=identity.person.name, reason=problem.detail, channel="web")
 
 
 def document(value: Any, status: int = 200) -> Response:

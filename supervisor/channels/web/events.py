@@ -12,7 +12,7 @@ Rules
 - There are at most `site.streams` of them: whoever comes beyond gets a 503 before anything has begun.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -20,7 +20,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.abc import InboxWatch, JournalEntry
+from supervisor.abc import Watch
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, StreamQuery
@@ -43,16 +43,29 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, next_event: Next, site: "Site", still_counts: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        next_event: Next,
+        site: "Site",
+        still_counts: Callable[[], bool] = lambda: True,
+        watch: Watch[Any] | None = None,
+    ) -> None:
+        """`watch`: the one that `next_event` reads; it is open, and closed at the end."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
+        self._watch = watch
         self._next = next_event
         self._site = site
         self._still_counts = still_counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._site.streams.held():
-            await self._stream(receive, send)
+        try:
+            with self._site.streams.held():
+                await self._stream(receive, send)
+        finally:
+            if self._watch is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._watch.__aexit__(None, None, None)
 
     async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -97,7 +110,7 @@ class EventStream(Response):
 
 
 async def inbox_events(call: Call) -> Response:
-    watch: InboxWatch = call.supervisor.watch_inbox(_cursor(call))
+    watch = await call.supervisor.watch_inbox(after=_cursor(call)).__aenter__()
 
     async def next_event() -> tuple[str, int, Any] | None:
         approval = await anext(watch, None)
@@ -106,17 +119,17 @@ async def inbox_events(call: Call) -> Response:
         call.show(approval)
         return "approval", watch.cursor, approval_document(approval)
 
-    return EventStream(next_event, call.site, call.still_counts)
+    return EventStream(next_event, call.site, call.still_counts, watch)
 
 
 async def session_events(call: Call) -> Response:
-    rows: AsyncIterator[JournalEntry] = call.supervisor.watch(call.path("id"), _cursor(call) or 0, stay=True)
+    watch = await call.supervisor.watch_session(call.path("id"), after=_cursor(call) or 0, stay=True).__aenter__()
 
     async def next_event() -> tuple[str, int, Any] | None:
-        row = await anext(rows, None)
+        row = await anext(watch, None)
         return None if row is None else ("journal", row.position, event_document(row))
 
-    return EventStream(next_event, call.site, call.still_counts)
+    return EventStream(next_event, call.site, call.still_counts, watch)
 
 
 def _cursor(call: Call) -> int | None:

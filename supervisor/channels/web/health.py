@@ -20,7 +20,7 @@ async def ready(call: Call) -> Response:
     if call.site.serving is None:
         return document(Health("starting"), 503)
     try:
-        call.site.serving.check()
+        await call.site.serving.check()
     except Exception as error:  # noqa: BLE001 # whatever is wrong: it is not ready
         return document(Health("broken", str(error)), 503)
     return document(Health("ok"))

@@ -28,7 +28,7 @@ class Tally:
 
 
 async def show_metrics(call: Call) -> Response:
-    counts, tally = call.supervisor.counts(), call.site.tally
+    counts, tally = await call.supervisor.get_counts(), call.site.tally
     since = counts.oldest_pending_at
     waited = (datetime.now(UTC) - since).total_seconds() if since is not None else 0.0
     requests = {

@@ -12,7 +12,7 @@ from supervisor.core.rules import make_rule
 
 async def list_rules(call: Call) -> Response:
     query: PageQuery = call.query
-    rules = [rule_document(rule) for rule in call.supervisor.rules()]
+    rules = [rule_document(rule) for rule in await call.supervisor.find_rules()]
     end = query.after + query.limit
     return document({"items": rules[query.after : end], "next": end if end < len(rules) else None})
 
@@ -20,12 +20,12 @@ async def list_rules(call: Call) -> Response:
 async def add_rule(call: Call) -> Response:
     body: RuleBody = call.body
     rule = make_rule(body.kind, body.tool, body.pattern, "http", body.session, unreviewed=body.unreviewed)
-    added = await call.supervisor.add_rule(rule, call.person.name)
+    added = await call.supervisor.add_rule(rule, by=call.person.name)
     return document(rule_document(added), 201)
 
 
 async def revoke_rule(call: Call) -> Response:
-    await call.supervisor.revoke(call.path("id"), call.person.name)
+    await call.supervisor.revoke_rule(call.path("id"), by=call.person.name)
     return Response(status_code=204)
 
 

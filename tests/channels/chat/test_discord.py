@@ -63,7 +63,7 @@ async def test_a_press_decides_and_the_card_says_so(discord):
         assert is_told_alone(await give(chat, discord.press(card, "approve.0", ANA)))
         assert await run.result() == ["ok", "deployed x"]
         await until(lambda: not card["components"])
-        (decided,) = supervisor.find_approvals(pending=False)
+        (decided,) = await supervisor.find_approvals(pending=False)
     assert (decided.by, ran) == ("ana", ["x 1"])
 
 
@@ -75,7 +75,7 @@ async def test_a_form_edits_the_arguments_and_another_says_why_not(discord):
         form = await give(chat, discord.press(await card_of(discord), "edit", ANA))
         assert form["type"] == 9
         await give(chat, discord.submit(form["data"], '{"target": 3}', ANA))
-        assert supervisor.find_approvals()
+        assert await supervisor.find_approvals()
         await give(chat, discord.submit(form["data"], '{"target": "y", "count": 2}', ANA))
         assert await edited.result() == ["ok", "deployed y"]
         denied = await supervisor.start(deployer, "z")
@@ -95,8 +95,8 @@ async def test_somebody_who_may_not_is_told_and_the_buttons_stay(discord, user, 
         run = await supervisor.start(deployer, "x")
         card = await card_of(discord)
         assert is_told_alone(await give(chat, discord.press(card, code, user)))
-        assert (supervisor.find_approvals()[0].status, bool(card["components"])) == ("pending", True)
-        assert "DecisionRefused" in [type(row.event).__name__ for row in supervisor.audit()]
+        assert ((await supervisor.find_approvals())[0].status, bool(card["components"])) == ("pending", True)
+        assert "DecisionRefused" in [type(row.event).__name__ for row in await supervisor.find_audit()]
         await give(chat, discord.press(card, "deny", ANA))
         assert (await run.result())[0] == "denied"
     assert ran == []
@@ -146,7 +146,7 @@ async def test_a_late_press_is_answered(discord):
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")
         press = discord.press(await card_of(discord), "approve.0", ANA)
-        await supervisor.decide(supervisor.find_approvals()[0].id, Deny(by="ana"))
+        await supervisor.decide((await supervisor.find_approvals())[0].id, Deny(by="ana"))
         await run.outcome()
         assert is_told_alone(await give(chat, press))
         gone = await supervisor.start(deployer, "y")
@@ -164,7 +164,9 @@ async def test_a_card_comes_when_discord_is_well_again(discord, monkeypatch, how
     discord.is_out, discord.refused = how == "500", "/channels/77/"
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")
-        await until(lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.journal(run.session)])
+        await until(
+            lambda: "CardFailed" in [type(row.event).__name__ for row in supervisor.reader.find_entries(run.session)]
+        )
         discord.is_out, discord.refused = False, ""
         await give(chat, discord.press(await card_of(discord), "approve.0", ANA))
         assert await run.result() == ["ok", "deployed x"]
@@ -177,7 +179,7 @@ async def test_cards_are_found_again_or_posted_anew(discord):
     async with opened(channel(discord), store, platform="discord") as supervisor:
         await supervisor.start(deployer, "x")
         card = await card_of(discord)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         discord.limited = 2
         async with DiscordRest(TOKEN, discord.url):
             later = channel(discord)
@@ -199,11 +201,11 @@ async def test_slash_commands_decide_by_id(discord):
     async with opened(chat, platform="discord") as supervisor:
         runs = [await supervisor.start(deployer, target) for target in "xy"]
         await card_of(discord, 1)
-        first, second = (supervisor.find_approvals(root=run.session)[0] for run in runs)
+        first, second = [(await supervisor.find_approvals(session=run.session))[0] for run in runs]
         listed = await give(chat, discord.command("pending", ANA))
         assert first.id in listed["data"]["content"]
         await give(chat, discord.command("approve", ANA, id=f"{first.id} but not on prod"))
-        assert len(supervisor.find_approvals()) == 2
+        assert len(await supervisor.find_approvals()) == 2
         await give(chat, discord.command("approve", ANA, id=first.id))
         await give(chat, discord.command("deny", ANA, id=second.id, reason="not now"))
         assert [(await run.result())[0] for run in runs] == ["ok", "denied"]
@@ -235,7 +237,7 @@ async def test_a_card_whose_answer_was_lost_is_not_posted_twice(discord):
     discord.unwell = 1
     async with opened(channel(discord), platform="discord") as supervisor:
         await supervisor.start(deployer, "x")
-        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        (approval,) = await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
         assert len(discord.messages) == 1
         await supervisor.decide(approval.id, Approve(by="ana"))
 
@@ -251,7 +253,7 @@ async def test_what_an_agent_wrote_is_no_link_in_an_answer(discord):
     async with opened(chat, platform="discord") as supervisor:
         await supervisor.start(deployer, "```[Approve here](https://evil.example)")
         await card_of(discord)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         for command in (
             discord.command("pending", ANA),
             discord.command("approve", ANA, id="[x](https://evil.example)"),
@@ -266,7 +268,7 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
     async with opened(channel(discord), platform="discord") as supervisor:
         await supervisor.start(deployer, "x")
         await card_of(discord)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         discord.refused = "/channels/76/"
         assert await channel(discord).post(approval, "76:1") == f"77:{max(discord.messages, key=int)}"
         with pytest.raises(DiscordRefused):  # and is tried again
@@ -281,7 +283,7 @@ async def test_a_press_on_a_dead_card_that_nobody_knows_of_retires_it(discord, c
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")
         await card_of(discord)
-        (approval,) = await until(lambda: [each for each in supervisor.find_approvals() if each.shown])
+        (approval,) = await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
         discord.messages.clear()  # or the nonce finds the first one
         await chat.post(approval, None)
         card = list(discord.messages.values())[-1]
@@ -308,7 +310,7 @@ async def test_a_long_list_is_cut_between_two_ids(discord, monkeypatch, listed):
             await supervisor.start(deployer, f"{number} {'x' * 300}")
         await card_of(discord, 19)
         lines = (await give(chat, discord.command("pending", ANA)))["data"]["content"].split("\n")[1:-1]  # a code block
-        ids = {approval.id for approval in supervisor.find_approvals()}
+        ids = {approval.id for approval in await supervisor.find_approvals()}
         assert 1 < len(lines) < 20
         assert str(20 - len(lines[:-1])) in lines[-1]
         assert {line.split()[0] for line in lines[:-1]} <= ids

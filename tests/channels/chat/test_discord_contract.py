@@ -122,7 +122,7 @@ async def test_simcord_keeps_a_card_takes_the_answer_and_the_retired_card(simcor
         run = await supervisor.start(deployer, "x")
         while not await cards():
             await anyio.sleep(0.02)
-        (approval,) = supervisor.find_approvals()
+        (approval,) = await supervisor.find_approvals()
         (card,) = await cards()
         found = await channel().find_card(approval, approval.created_at, datetime.now(UTC))
         assert found == f"{simcord['conversation']}:{card['id']}"

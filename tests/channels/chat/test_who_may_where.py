@@ -15,6 +15,7 @@ import fake_slack
 import httpx
 import pytest
 from platform_scenes import until
+from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, NotEntitled, agent, ask, deny, open_supervisor, tool
 from supervisor.channels.discord import Discord
@@ -83,8 +84,8 @@ class World:
         """Begin a session that asks, in a thread of its own if Slack is there, and return what it asks."""
         session = f"slack-c1-17000000{next(self._numbers):02}.000001"
         run = await self.supervisor.start(talking, target, session=session, requester=requester)
-        asked = await anext(run.approvals())
-        await until(lambda: self.supervisor.get_approval(asked.id).shown)
+        asked = await next_of(run.watch_approvals())
+        await until(lambda: self.supervisor.reader.get_approval(asked.id).shown)
         return asked
 
     def client(self, who):
@@ -111,12 +112,12 @@ class World:
         return reply.body.decode()
 
     def refused(self, approval):
-        rows = [row.event for row in self.supervisor.audit()]
+        rows = [row.event for row in self.supervisor.reader.find_audit()]
         return [row.by for row in rows if isinstance(row, e.DecisionRefused) and row.approval == approval]
 
     async def settled(self, approval):
         """Wait until a chat channel has done with what it was told about an approval."""
-        await until(lambda: self.supervisor.get_approval(approval).status != "pending" or self.refused(approval))
+        await until(lambda: self.supervisor.reader.get_approval(approval).status != "pending" or self.refused(approval))
 
 
 @asynccontextmanager
@@ -139,7 +140,7 @@ async def world(platform=None):
         async with open_supervisor(MemoryStore(), channels=channels, people=PEOPLE) as supervisor:
             await until(lambda: web.site.serving is not None and (chat is None or chat._tasks is not None))
             yield World(supervisor, web, chat, fake)
-            for view in supervisor.find_sessions(is_open=True):
+            for view in await supervisor.find_sessions(is_open=True):
                 await supervisor.cancel(view.id, by="olga")
 
 
@@ -243,7 +244,7 @@ async def test_who_may_decide_what(platform, way):
             for target, whose in CASES:
                 asked = await here.ask(target, who if whose == "own" and who != "nobody" else "somebody")
                 await way(here, who, asked)
-                now = here.supervisor.get_approval(asked.id)
+                now = await here.supervisor.get_approval(asked.id)
                 row.append((now.status, now.by) == ("approved", who))
                 assert row[-1] or now.status == "pending"
                 if not row[-1] and who != "nobody" and who not in here.refused(asked.id):
@@ -300,7 +301,7 @@ async def test_nobody_edits_a_call_into_what_is_reserved_for_others(platform, wa
         for who in ROLES:
             asked = await here.ask("staging", who)
             await way(here, who, asked)
-            now = here.supervisor.get_approval(asked.id)
+            now = await here.supervisor.get_approval(asked.id)
             did |= {who} if (now.status, now.arguments) == ("approved", INTO) else set()
             assert who in did or now.status == "pending"
     assert did == {"olga", "cleo"}
@@ -311,17 +312,17 @@ async def test_nobody_edits_a_call_into_what_is_reserved_for_others(platform, wa
 
 async def start_over_http(here, who):
     await here.post(who, "/api/sessions", agent="talking", input="hello")
-    return len(here.supervisor.find_sessions()) == 1
+    return len(await here.supervisor.find_sessions()) == 1
 
 
 async def start_in_slack(here, who):
     await here.give(here.fake.say("<@UBOT> hello", f"U-{who.upper()}", "2000000000.000001", mention=True))
-    await until(lambda: here.supervisor.find_sessions() or here.fake.whispers)
-    return len(here.supervisor.find_sessions()) == 1
+    await until(lambda: here.supervisor.reader.find_sessions() or here.fake.whispers)
+    return len(await here.supervisor.find_sessions()) == 1
 
 
 def was_said(here, session, who):
-    rows = [row.event for row in here.supervisor.journal(session)]
+    rows = [row.event for row in here.supervisor.reader.find_entries(session)]
     return [each.by for each in rows if isinstance(each, e.MessageReceived)] == [who]
 
 
@@ -345,7 +346,7 @@ async def speak_in_slack(here, who):
 
 
 def is_cancelled(here, asked):
-    return here.supervisor.get_approval(asked.id).status == "withdrawn"
+    return here.supervisor.reader.get_approval(asked.id).status == "withdrawn"
 
 
 async def cancel_over_http(here, who):
@@ -362,7 +363,7 @@ async def cancel_on_the_page(here, who):
 
 async def make_a_rule_over_http(here, who):
     await here.post(who, "/api/rules", kind="deny", tool="deploy")
-    return len(here.supervisor.rules()) == 1
+    return len(await here.supervisor.find_rules()) == 1
 
 
 async def make_a_rule_by_words(here, who):
@@ -371,7 +372,7 @@ async def make_a_rule_by_words(here, who):
     async with here.client(who) as client:
         await client.get(f"/api/approvals/{asked.id}")
         await client.post(f"/api/sessions/{asked.session}/messages", json={"text": "approve all for session"})
-    return len(here.supervisor.rules()) == 1
+    return len(await here.supervisor.find_rules()) == 1
 
 
 async def make_a_rule_by_words_in_slack(here, who):
@@ -379,28 +380,28 @@ async def make_a_rule_by_words_in_slack(here, who):
     await say_in_slack(here, who, asked, "approve all for session")
     await here.settled(asked.id)
     await until(lambda: here.fake.whispers)
-    return len(here.supervisor.rules()) == 1
+    return len(await here.supervisor.find_rules()) == 1
 
 
 async def make_a_rule_in_python(here, who):
     try:
-        await here.supervisor.add_rule(deny("deploy"), who)
+        await here.supervisor.add_rule(deny("deploy"), by=who)
     except NotEntitled:
         return False
     return True
 
 
 async def revoke_a_rule_over_http(here, who):
-    made = await here.supervisor.add_rule(deny("deploy"), "olga")
+    made = await here.supervisor.add_rule(deny("deploy"), by="olga")
     async with here.client(who) as client:
         await client.delete(f"/api/rules/{made.id}")
-    return here.supervisor.rules() == []
+    return await here.supervisor.find_rules() == []
 
 
 async def revoke_a_rule_on_the_page(here, who):
-    made = await here.supervisor.add_rule(deny("deploy"), "olga")
+    made = await here.supervisor.add_rule(deny("deploy"), by="olga")
     await here.form(who, "/rules", f"/rules/{made.id}/revoke")
-    return here.supervisor.rules() == []
+    return await here.supervisor.find_rules() == []
 
 
 async def read_over_http(here, who):
@@ -465,7 +466,7 @@ def test_whoever_can_write_the_store_is_its_operator(tmp_path):
     async def ask():
         async with open_supervisor(store) as supervisor:
             run = await supervisor.start(talking, "production", requester="somebody")
-            return (await anext(run.approvals())).id
+            return (await next_of(run.watch_approvals())).id
 
     asked = anyio.run(ask)
     assert main(["approve", asked, "--by", "anybody", "--store", str(store)]) == 0

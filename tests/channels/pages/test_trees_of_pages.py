@@ -43,7 +43,7 @@ def test_pages_of_sessions_follow_each_other_without_gaps(steps, most):
         status = "active" if is_active else "completed"
         views.append(a_session(str(position), "p" if is_child else None, position=position, status=status))
 
-    def find_sessions(after, limit, is_open):
+    async def find_sessions(after, limit, is_open):
         return [view for view in views if view.position > after][:limit]
 
     shown, before = [], position + 1

@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -103,14 +102,15 @@ class Visit:
         """Note that whoever asks is shown these by the page."""
         self.site.shown.note(self.person.name, approvals)
 
-    @property
-    def pending(self) -> int:
-        return self.supervisor.counts().pending_approvals
+    async def count_pending(self) -> int:
+        return (await self.supervisor.get_counts()).pending_approvals
 
-    def page(self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200) -> Response:
+    async def page(self, template: str, here: str, model: Mapping[str, Any], *, status: int = 200) -> Response:
         """Answer with a page. `here`: which of the top's entries it belongs to."""
         viewer = Viewer(self.person.name, self._csrf)
-        body = rendering.render(template, self.now, viewer=viewer, here=here, pending=self.pending, **model)
+        body = rendering.render(
+            template, self.now, viewer=viewer, here=here, pending=await self.count_pending(), **model
+        )
         return html(body, status)
 
 
@@ -130,56 +130,57 @@ def stream_url(path: str, after: int) -> str:
 
 
 async def show_inbox(visit: Visit) -> Response:
-    after = visit.supervisor.last_position()
-    first = visit.supervisor.find_approvals(limit=inbox.MOST_CARDS)
-    page = inbox.inbox(first, visit.pending, visit.now, visit.refusal)
+    after = await visit.supervisor.last_position()
+    first = await visit.supervisor.find_approvals(limit=inbox.MOST_CARDS)
+    page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     visit.show(*first[: len(page.cards)])
     model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", after)}
-    return visit.page("inbox.html", "inbox", model)
+    return await visit.page("inbox.html", "inbox", model)
 
 
 async def show_approval(visit: Visit) -> Response:
-    return _card(visit, visit.supervisor.get_approval(visit.path("id")))
+    return await _card(visit, visit.path("id"))
 
 
-def _card(
+async def _card(
     visit: Visit,
-    approval: Approval,
+    asked: str,
     status: int = 200,
     *,
     told: str = "",
     problem: str = "",
     typed: dict[str, str] | None = None,
 ) -> Response:
+    after = await visit.supervisor.last_position()
+    approval = await visit.supervisor.get_approval(asked)
     view = inbox.card_view(approval, visit.now, refusal=visit.refusal(approval))
     visit.show(approval)
-    stream = stream_url("/api/events", visit.supervisor.last_position())
+    stream = stream_url("/api/events", after)
     model = {"view": view, "told": told, "problem": problem, "typed": typed, "stream": stream}
-    return visit.page("approval.html", "inbox", model, status=status)
+    return await visit.page("approval.html", "inbox", model, status=status)
 
 
 async def decide(visit: Visit) -> Response:
-    approval = visit.supervisor.get_approval(visit.path("id"))
+    approval = await visit.supervisor.get_approval(visit.path("id"))
     if (refusal := visit.refusal(approval)) is not None:
-        await visit.supervisor.refuse_decision(approval.id, visit.person.name, refusal, "web")
-        return _card(visit, approval, 403, problem=f"Not counted: {refusal}")
+        await visit.supervisor.note_refusal(approval.id, by=visit.person.name, reason=refusal, channel="web")
+        return await _card(visit, approval.id, 403, problem=f"Not counted: {refusal}")
     try:
         result = await visit.supervisor.decide(
             approval.id, inbox.decision_of(approval, visit.form, visit.person.name), channel="web"
         )
     except InvalidInput as error:
-        return _card(visit, approval, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
+        return await _card(visit, approval.id, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
     except NotEntitled as error:
-        return _card(visit, approval, 403, problem=f"Not counted: {error}", typed=visit.form)
-    approval = visit.supervisor.get_approval(approval.id)
+        return await _card(visit, approval.id, 403, problem=f"Not counted: {error}", typed=visit.form)
     told = "" if result.kind == "accepted" else cards.told(result, visit.now)
     if not result.running and result.is_accepted:
         told = "Kept; it counts as soon as the session is run again, which a daemon does by itself."
-    return _card(visit, approval, STATUS[result.kind], told=told)
+    return await _card(visit, approval.id, STATUS[result.kind], told=told)
 
 
 async def count(visit: Visit) -> Response:
-    return html(f'<span id="count">{visit.pending}</span>')
+    return html(f'<span id="count">{await visit.count_pending()}</span>')
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
@@ -190,48 +191,48 @@ async def list_sessions(visit: Visit) -> Response:
     status = status if status in FILTERS else ""
     given = visit.request.query_params.get("before", "")
     is_first = not given.isdecimal() or len(given) > 18
-    end = visit.supervisor.last_position() + 1
+    end = await visit.supervisor.last_position() + 1
     before = end if is_first else min(int(given), end)
     roots = await newest(visit.supervisor.find_sessions, status or None, SESSIONS_A_PAGE + 1, before)
     shown = roots[:SESSIONS_A_PAGE]
     model = {
         "found": tree.nodes(shown),
-        "counts": visit.supervisor.counts(),
+        "counts": await visit.supervisor.get_counts(),
         "status": status,
         "words": FILTERS,
         "older": shown[-1].position if len(roots) > len(shown) else None,
         "is_first": is_first,
     }
-    return visit.page("sessions.html", "sessions", model)
+    return await visit.page("sessions.html", "sessions", model)
 
 
 async def newest(
-    find_sessions: Callable[..., list[SessionView]], status: str | None, most: int, before: int
+    find_sessions: Callable[..., Awaitable[list[SessionView]]], status: str | None, most: int, before: int
 ) -> list[SessionView]:
     """Return root sessions of a status, the newest first, of those before a position. Looks back window by window, so
     that a page costs what it shows, and nobody else waits while it looks for what is rare."""
     found = list[SessionView]()
     is_open = True if status in ("active", "waiting_approval", "blocked") else None
     while before > 0 and len(found) < most:
-        views = find_sessions(after=max(0, before - WINDOW) - 1, limit=WINDOW, is_open=is_open)
+        views = await find_sessions(after=max(0, before - WINDOW) - 1, limit=WINDOW, is_open=is_open)
         roots = [view for view in views if view.parent is None and view.position < before]
         roots.sort(key=lambda view: view.position, reverse=True)
         found += [view for view in roots if status in (None, view.status)]
         before -= WINDOW
-        await anyio.lowlevel.checkpoint()
     return found[:most]
 
 
 async def show_session(visit: Visit) -> Response:
-    return _session(visit, visit.supervisor.get_session(visit.path("id")))
+    return await _session(visit, await visit.supervisor.get_session(visit.path("id")))
 
 
-def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = "", typed: str = "") -> Response:
-    after = visit.supervisor.last_position()
-    views = visit.supervisor.find_sessions(root=view.root)
+async def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = "", typed: str = "") -> Response:
+    after = await visit.supervisor.last_position()
+    views = await visit.supervisor.find_sessions(root=view.root)
+    view = next((each for each in views if each.id == view.id), view)
     (root,) = tree.nodes(views)
     node = tree.find([root], view.id) or tree.nodes([view])[0]  # one that its parent's page leaves out
-    rows = _journals(visit, node)
+    rows = await _journals(visit, node)
     lanes = [timeline.lane(session, found, visit.now) for session, found in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
     asked = view.pending_approvals[:MOST_ASKED]
@@ -256,7 +257,7 @@ def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = 
         "poll": 5 + sum(map(len, rows.values())) // 500 if view.outcome is None and node.below else 0,
         "stream": stream_url(f"/api/sessions/{view.id}/events", after),
     }
-    return visit.page("session.html", "sessions", model, status=status)
+    return await visit.page("session.html", "sessions", model, status=status)
 
 
 def _begins_turns(rows: list[JournalEntry]) -> bool:
@@ -265,34 +266,34 @@ def _begins_turns(rows: list[JournalEntry]) -> bool:
     return created is not None and created.takes_text and created.parent is None and bool(created.agent)
 
 
-def _journals(visit: Visit, node: tree.Node) -> dict[str, list[JournalEntry]]:
+async def _journals(visit: Visit, node: tree.Node) -> dict[str, list[JournalEntry]]:
     """Read the journals of a session and of those below it, as many as a page may take."""
     rows: dict[str, list[JournalEntry]] = {}
     for each in tree.walk([node]):
         if rows and (len(rows) >= MOST_LANES or sum(map(len, rows.values())) >= MOST_ROWS):
             break
-        rows[each.id] = visit.supervisor.journal(each.id)
+        rows[each.id] = await visit.supervisor.find_entries(each.id)
     return rows
 
 
 async def say(visit: Visit) -> Response:
     session, text = visit.path("id"), visit.form.get("text", "")
-    view = visit.supervisor.get_session(session)
+    view = await visit.supervisor.get_session(session)
     pending = view.pending_approvals
     if await visit.site.guard.refuse_to_hear(visit.supervisor, visit.person, text, pending) is not None:
         told = (
             "Not sent: only operators speak to sessions. Others may say yes or no, alone, to what they may decide here."
         )
-        return _session(visit, view, 403, told=told, typed=text)
+        return await _session(visit, view, 403, told=told, typed=text)
     if not text.strip():
-        return _session(visit, view, 422, told="Not sent: there is no text.")
+        return await _session(visit, view, 422, told="Not sent: there is no text.")
     try:
-        heard = await visit.supervisor.hear(session, text, visit.person.name, visit.seen_at)
+        heard = await visit.supervisor.chat(session, text, by=visit.person.name, shown_before=visit.seen_at)
     except InvalidInput as error:
-        return _session(visit, view, 422, told=f"Not sent: {error}", typed=text)
+        return await _session(visit, view, 422, told=f"Not sent: {error}", typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
-        return _session(visit, visit.supervisor.get_session(session), told=told)
+        return await _session(visit, await visit.supervisor.get_session(session), told=told)
     said = heard.sent.kind if heard.sent is not None else heard.kind  # a browser must not send it twice
     return RedirectResponse(f"{rendering.url('sessions', session)}?{urlencode({'said': said})}#reply", 303)
 
@@ -308,9 +309,9 @@ def _received(receipt: SendResult | None) -> str:
 async def cancel(visit: Visit) -> Response:
     session = visit.path("id")
     if not visit.person.is_operator:
-        view = visit.supervisor.get_session(session)
-        return _session(visit, view, 403, told="Not cancelled: only operators cancel sessions.")
-    await visit.supervisor.cancel(session, visit.form.get("reason", "").strip() or None, visit.person.name)
+        view = await visit.supervisor.get_session(session)
+        return await _session(visit, view, 403, told="Not cancelled: only operators cancel sessions.")
+    await visit.supervisor.cancel(session, reason=visit.form.get("reason", "").strip() or None, by=visit.person.name)
     return RedirectResponse(rendering.url("sessions", session), 303)
 
 
@@ -318,18 +319,22 @@ async def cancel(visit: Visit) -> Response:
 
 
 async def list_rules(visit: Visit) -> Response:
-    return _rules(visit)
+    return await _rules(visit)
 
 
-def _rules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
-    model = {"rules": visit.supervisor.rules(), "told": told, "may_revoke": visit.person.is_operator}
-    return visit.page("rules.html", "rules", model, status=status)
+async def _rules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
+    model = {
+        "rules": await visit.supervisor.find_rules(),
+        "told": told,
+        "may_revoke": visit.person.is_operator,
+    }
+    return await visit.page("rules.html", "rules", model, status=status)
 
 
 async def revoke(visit: Visit) -> Response:
     if not visit.person.is_operator:
-        return _rules(visit, 403, told="Not revoked: only operators revoke rules.")
-    await visit.supervisor.revoke(visit.path("id"), visit.person.name)
+        return await _rules(visit, 403, told="Not revoked: only operators revoke rules.")
+    await visit.supervisor.revoke_rule(visit.path("id"), by=visit.person.name)
     return RedirectResponse(rendering.url("rules"), 303)
 
 
@@ -365,8 +370,8 @@ def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]
                 site.guard.check_csrf(request, identity, form.get("csrf", ""))
             except Problem as problem:
                 if show is decide:  # refusals are in the audit trail (A15)
-                    refused = request.path_params["id"], identity.person.name, problem.detail
-                    await site.supervisor.refuse_decision(*refused, "web")
+                    approval, by = request.path_params["id"], identity.person.name
+                    await site.supervisor.note_refusal(approval, by=by, reason=problem.detail, channel="web")
                 raise
             site.guard.check_again(identity)
             return await show(Visit(site, request, identity, form))
