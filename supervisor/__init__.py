@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from supervisor.lazy import lazily
 
 if TYPE_CHECKING:
-    from supervisor.abc import ChildRun, Context, Counts, JournalEntry, Owner, Run, Supervisor, TaskGroup, Timer
+    from supervisor.abc import ChildRun, Context, Counts, JournalEntry, Owner, Run, Supervisor, TaskGroup, Timer, Watch
     from supervisor.app import open_supervisor
     from supervisor.core.activity import Activity, Doing
     from supervisor.core.agent_spec import AgentSpec, agent
@@ -140,6 +140,7 @@ __all__ = [
     "ToolSpec",
     "TreeOwned",
     "UnknownAgent",
+    "Watch",
     "agent",
     "allow",
     "ask",
@@ -152,7 +153,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "supervisor.abc": "ChildRun Context Counts JournalEntry Owner Run Supervisor TaskGroup Timer",
+            "supervisor.abc": "ChildRun Context Counts JournalEntry Owner Run Supervisor TaskGroup Timer Watch",
             "supervisor.app": "open_supervisor",
             "supervisor.core.activity": "Activity Doing",
             "supervisor.core.agent_spec": "AgentSpec agent",

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from watching import next_of
 
-from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor import Approve, Context, MemoryStore, NotFound, agent, open_supervisor, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -82,3 +82,18 @@ async def test_who_watches_a_journal_is_told_its_end_although_the_supervisor_is_
             await has_begun.wait()
         may_go_on.set()
     assert [text for text in heard if text] == ["a", "b"]
+
+
+async def test_a_watch_is_opened_before_it_is_iterated_over_and_is_closed_afterwards():
+    """It could not close a connection that nobody has opened, or read one that was closed."""
+    async with open_supervisor(MemoryStore()) as supervisor:
+        watch = supervisor.watch_inbox()
+        with pytest.raises(RuntimeError):
+            await anext(watch)
+        async with watch:
+            pass
+        with pytest.raises(RuntimeError):
+            await anext(watch)
+        with pytest.raises(NotFound):
+            async with supervisor.watch_session("nosuch"):
+                pass
