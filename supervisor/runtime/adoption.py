@@ -49,9 +49,9 @@ class Claims:
         `only_one`: raises TreeOwned for a tree that another process owns, rather than leaving it out.
         """
         wanted = list(roots)
-        taken: list[str] = []
 
-        def plan(view: View) -> list[Entry]:
+        def plan(view: View) -> tuple[list[Entry], list[str]]:
+            taken = []
             for root in wanted:
                 try:
                     view.claim(root)
@@ -60,9 +60,9 @@ class Claims:
                         raise
                 else:
                     taken.append(root)
-            return []
+            return [], taken
 
-        await self._attempts.journal.append(plan)
+        taken = await self._attempts.journal.append_with_answer(plan)
         for root in taken:
             try:
                 await self._launcher.take_up(root)

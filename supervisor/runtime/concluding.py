@@ -60,13 +60,10 @@ class Concluding:
     async def end_tree(self, top: str) -> None:
         """Write the endings of a session and all below it, once none of them is running."""
         attempts, live = self._attempts, self._attempts.live
-        found: list[str] = []
-        absent: list[SessionState] = []
 
-        def look(view: View) -> list[Entry]:
-            found[:] = open_tree(view, top)
-            absent[:] = [view.session(session) for session in found if session not in live]
-            return []
+        def look(view: View) -> tuple[list[Entry], tuple[list[str], list[SessionState]]]:
+            found = open_tree(view, top)
+            return [], (found, [view.session(session) for session in found if session not in live])
 
         def is_running(session: str) -> bool:
             if session in attempts.preparing:
@@ -75,12 +72,12 @@ class Concluding:
             return session in live and session not in attempts.endings and live[session].state.is_open
 
         def is_still() -> bool:
-            while found and not is_running(found[-1]):
-                found.pop()
-            return not found
+            while left and not is_running(left[-1]):
+                left.pop()
+            return not left
 
         try:
-            await self._journal.append(look)
+            left, absent = await self._journal.append_with_answer(look)
             for state in absent:
                 await self._survivors.end(state)
             await self._attempts.wait_until(is_still)

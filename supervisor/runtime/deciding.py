@@ -66,28 +66,25 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
     if asking is None or answer is None:
         return DecisionResult(kind="unknown", approval=approval)
     new = None if answer.rule is None else replace(answer.rule, id=runner.environment.new_rule_id())
-    accepted: list[tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered]] = []
 
-    def plan(view: View) -> list[Entry]:
-        accepted.clear()
+    def plan(view: View) -> tuple[list[Entry], tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered] | None]:
         session, operation = asking
         state = view.find_session(session)
         record = None if state is None else state.operations.get(operation)
         if state is None or record is None or record.pending_approval != approval:
-            return []
+            return [], None
         now = runner.clock.now()
         if record.expires_at is not None and record.expires_at <= now:
-            return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))]
+            return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
         rule = None if new is None else book(view).find_same(new) or new
         event = _event(record, answer, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
-        accepted.append((state, event))
         added = () if rule is None else add(view, rule, by, now, approval)
-        return [(session, event), *added, *runner.follow(state, event)]
+        return [(session, event), *added, *runner.follow(state, event)], (state, event)
 
-    await runner.journal.append(plan)
-    if not accepted:
+    accepted = await runner.journal.append_with_answer(plan)
+    if accepted is None:
         return _lost(store, approval, decision)
-    state, event = accepted[0]
+    state, event = accepted
     return DecisionResult(
         kind="accepted",
         approval=approval,

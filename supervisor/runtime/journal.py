@@ -22,11 +22,11 @@ Rules
 The module is longer than 400 lines because gathering, committing and applying are one state.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import inf
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -38,10 +38,12 @@ from supervisor.core.session import SessionState, replay
 from supervisor.logs import FactLog
 from supervisor.runtime.bell import Bell
 from supervisor.runtime.clock import duration
-from supervisor.runtime.plans import Entry as Entry, Plan as Plan, View as View
+from supervisor.runtime.plans import Answering as Answering, Entry as Entry, Plan as Plan, View as View
 from supervisor.runtime.worker import in_thread
 
 log = FactLog(__name__)
+
+T = TypeVar("T")
 
 SLOW_COMMIT = 0.004  # seconds from which on commits are sent to a thread
 MORE = 0.005  # seconds for which what has gathered waits for more
@@ -168,6 +170,18 @@ class Journal:
                     step.arrive()
         if slot.error is not None:
             raise slot.error
+
+    async def append_with_answer(self, plan: Answering[T]) -> T:
+        """Append what a plan returns, and return its answer, of the run of the plan that was committed."""
+        answers: list[T] = []
+
+        def run(view: View) -> Iterable[Entry]:
+            entries, answer = plan(view)
+            answers[:] = [answer]
+            return entries
+
+        await self.append(run)
+        return answers[0]
 
     async def note(self, session: str, make: Callable[[], AnyEvent | None], step: Step | None = None) -> bool:
         """Let an entry count in this process now; it is written before the session's next append.

@@ -12,7 +12,7 @@ Rules
 
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
@@ -147,14 +147,7 @@ class Launcher:
     async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:
         """Load a session and its agent; None if it was told to end, which is then seen to."""
         self._journal.pinned.add(session)
-        found: list[SessionState] = []
-
-        def plan(view: View) -> list[Entry]:
-            found.append(view.session(session))
-            return []
-
-        await self._journal.append(plan)
-        state = found[-1]
+        state = await self._journal.append_with_answer(lambda view: ((), view.session(session)))
         await self._survivors.end(state)
         if state.cancel is not None and state.is_open:
             if state.cancel.origin == session or state.facts.parent is None:
@@ -182,31 +175,24 @@ class Launcher:
         return attempt is None or not attempt.state.barren
 
     async def _begin_again(self, session: str, spec: AgentSpec[Any, Any]) -> None:
-        has_begun: list[str] = []
-        given_up: list[Ending] = []
-
-        def plan(view: View) -> list[Entry]:
-            has_begun.clear()
-            given_up.clear()
+        def plan(view: View) -> tuple[list[Entry], Literal["begun", "not begun"] | Ending]:
             state = view.session(session)
             now = self._clock.now()
             if self._attempts.is_closed or not state.is_open or state.cancel is not None:
-                return []
+                return [], "not begun"
             if not self._blocked.only_replays and self._must_sleep(session, state):
-                return []
+                return [], "not begun"
             if state.barren >= BARREN_ATTEMPTS:
                 cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
-                given_up.append(Ending(kind="abandoned", cause=cause))
-                return list(cancel_children(view, session, now))
-            has_begun.append(session)
+                return list(cancel_children(view, session, now)), Ending(kind="abandoned", cause=cause)
             lost = [(session, event) for event in lost_calls(state, self._survivors.found, now)]
-            return [*lost, (session, attempt_started(spec.version, now))]
+            return [*lost, (session, attempt_started(spec.version, now))], "begun"
 
-        await self._journal.append(plan)
-        if given_up:
-            self._attempts.endings[session] = given_up[0]
+        became = await self._journal.append_with_answer(plan)
+        if isinstance(became, Ending):
+            self._attempts.endings[session] = became
             self._attempts.start_soon(self._concluding.end_tree, session)
-        if has_begun:
+        elif became == "begun":
             self._alarm.take_back(self.sleepers.pop(session, None))
             self._begin(session, spec)
 

@@ -7,6 +7,7 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from supervisor.abc import Store
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
@@ -15,7 +16,10 @@ from supervisor.core.rows import EncodedRow, JournalEntry
 from supervisor.core.session import SessionState, replay
 
 Entry = tuple[str, AnyEvent]
+T = TypeVar("T")
 Plan = Callable[["View"], Iterable[Entry]]
+Answering = Callable[["View"], tuple[Iterable[Entry], T]]
+"""A plan that also answers: with what it has found or decided."""
 
 
 class View:

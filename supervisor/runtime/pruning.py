@@ -71,21 +71,18 @@ class Pruning:
 
     async def remove(self, root: str) -> str | None:
         """Remove a tree; returns why not, where it may not be removed (any more)."""
-        reasons: list[str | None] = []
 
-        def plan(view: View) -> list[Entry]:
+        def plan(view: View) -> tuple[list[Entry], str | None]:
             rows = view.store.find_sessions(root=root)
             reason = next(self._reasons(view.store, root, rows), None) if rows else "is gone already"
             names = {row.id for row in rows}
             if reason is None and any(row.session in names for row in view.rows):
                 reason = "was written to just now"
-            reasons[:] = [reason]
             if reason is None:
                 view.remove(root)
-            return []
+            return [], reason
 
-        await self._runner.journal.append(plan)
-        return reasons[0]
+        return await self._runner.journal.append_with_answer(plan)
 
     def _reasons(self, store: Store, root: str, rows: list[SessionRow]) -> Iterator[str]:
         """Say what speaks against removing a tree; what is cheap to know comes first."""

@@ -28,19 +28,15 @@ async def restart_or_end(attempt: Attempt, ending: Ending, failed: frozenset[str
     stopped_at, late = attempt.stopped_at, attempt.asked_late
     cause, chance = ending.cause or ending.kind, attempt.host.environment.random()
     ended = Ended(kind=ending.kind, cause=cause, failed=failed, stopped_at=stopped_at, asked_late=late)
-    planned: list[tuple[e.RunRestarted | None, str]] = []
 
-    def plan(view: View) -> list[Entry]:
+    def plan(view: View) -> tuple[list[Entry], tuple[e.RunRestarted | None, str]]:
         state = view.session(attempt.session)
         if state.phase != "open":
-            planned[:] = [(None, "")]
-            return []
-        planned[:] = [restart(state, attempt.spec, ended, attempt.host.clock.now(), chance)]
-        event = planned[0][0]
-        return [] if event is None else [(attempt.session, event)]
+            return [], (None, "")
+        event, why_not = restart(state, attempt.spec, ended, attempt.host.clock.now(), chance)
+        return [] if event is None else [(attempt.session, event)], (event, why_not)
 
-    await attempt.host.journal.append(plan)
-    restarted, why_not = planned[0]
+    restarted, why_not = await attempt.host.journal.append_with_answer(plan)
     if restarted is None:
         return replace(ending, cause=printable(f"{cause}; {why_not}")) if why_not else ending
     log.warning("run.restarted", session=attempt.session, number=restarted.number, cause=cause)
