@@ -94,7 +94,7 @@ async def open_supervisor(
         supervisor = LocalSupervisor(runner, people, by_name)
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
-        posting = Posting(runner, supervisor, channels, unattended, reminders, sweep=adopt)
+        posting = Posting(runner, supervisor.reader, supervisor.audience, channels, unattended, reminders, sweep=adopt)
         adoption = Adoption(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
         with tuned() if tune_interpreter else nullcontext():
             async with serving(runner, supervisor, posting, adoption, channels):

@@ -65,8 +65,10 @@ async def check_replay(
 
     runner = Runner(_copy(rows), find_agent=find, replayed=found.setdefault)
     supervisor = LocalSupervisor(runner)
-    supervisor.has_readers = True  # nobody is denied for want of people
-    async with serving(runner, supervisor, Posting(runner, supervisor, (), "ask", Reminders())):
+    supervisor.audience.has_readers = True  # nobody is denied for want of people
+    async with serving(
+        runner, supervisor, Posting(runner, supervisor.reader, supervisor.audience, (), "ask", Reminders())
+    ):
         for root in dict.fromkeys(state.facts.root for state in states.values()):
             await supervisor.resume(root)
         for session in states:

@@ -9,8 +9,8 @@ The module is longer than 400 lines because it is one seam: a short method for e
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal, TypeVar, overload
 
@@ -46,6 +46,7 @@ from supervisor.core.values import (
 from supervisor.core.words import ChatResult
 from supervisor.logs import FactLog
 from supervisor.runtime.activity import LocalActivityWatch
+from supervisor.runtime.audience import Audience
 from supervisor.runtime.beginning import first_events
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.ending import cancel_events
@@ -62,7 +63,6 @@ from supervisor.runtime.retrying import retry_events
 from supervisor.runtime.ruling import add, book, revoke
 from supervisor.runtime.runner import Raised, Runner
 from supervisor.runtime.runs import LocalRun
-from supervisor.runtime.signals import Signal
 from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
 from supervisor.runtime.turns import check_may_send, turn
 from supervisor.system.identity import attempt_started
@@ -85,16 +85,11 @@ class LocalSupervisor(Supervisor):
         self.where = self.store.name
         self.agents = agents or {}
         """The agents that are found by name."""
-        self.has_readers = False
-        """Whether this program has looked at approvals: then somebody may answer even where no channel is (A6)."""
-        self.awaited: Counter[str] = Counter()
-        """Roots of the trees whose outcomes this program waits for now."""
+        self.audience = Audience()
         self.people = people
         """Who may decide; None: whoever can open the store, which is its operator (A4)."""
         self._inside = Inside(self.store)
         self.decided: Counter[str] = Counter()
-        self.began_to_wait = Signal[str]()
-        """A program waits for an outcome of the tree of this root."""
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +147,7 @@ class LocalSupervisor(Supervisor):
             await self._runner.launcher.take_up(root)
         ran = spec.at_version(version[0]) if version[0] in (spec.version, *spec.versions) else spec
         # Turns that followed are runs of their own. What was started by name has a result of plain JSON.
-        return LocalRun(self, root, None if isinstance(agent, str) else ran, 1, is_new=bool(has_begun))
+        return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=bool(has_begun))
 
     def _with_input(
         self, agent: AgentSpec[..., R] | str, args: tuple[Any, ...]
@@ -210,7 +205,7 @@ class LocalSupervisor(Supervisor):
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
         self.refuse_inside("deciding")
-        self.has_readers = True
+        self.audience.has_readers = True
         found = self.store.get_approval(approval) if self.people is not None else None
         if self.people is not None and found is not None:
             check_identity(decision.by)
@@ -367,19 +362,6 @@ class LocalSupervisor(Supervisor):
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def awaiting(self, session: str) -> Iterator[None]:
-        """Note that this program waits for an outcome of this tree."""
-        root = self.reader.root_of(session)
-        self.awaited[root] += 1
-        self.began_to_wait.send(root)
-        try:
-            yield
-        finally:
-            self.awaited[root] -= 1
-            if not self.awaited[root]:
-                del self.awaited[root]
-
     @property
     def refusals(self) -> Mapping[str, str]:
         """Why sessions that this process was asked to run are not running."""
@@ -391,11 +373,14 @@ class LocalSupervisor(Supervisor):
         self.reader.check_running(None)
 
     def _run(self, session: str) -> LocalRun[Any]:
-        return LocalRun(self, session, None, self.reader.latest_run(session))
+        return self._run_of(session, self.reader.latest_run(session))
 
-    def raised_by(self, session: str, number: int) -> Raised:
-        """Return where the exception of a run is kept, for as long as the caller keeps it."""
-        return self._runner.raised.setdefault((session, number), Raised())
+    def _run_of(
+        self, session: str, number: int, spec: AgentSpec[..., R] | None = None, *, is_new: bool = False
+    ) -> LocalRun[R]:
+        raised = self._runner.raised.setdefault((session, number), Raised())
+        parts = (self.reader, self.audience, raised, self.cancel)
+        return LocalRun(session, number, spec, *parts, is_new=is_new)
 
     # -- reading: one checkpoint, then one synchronous read -----------------------------------------------------------
 
@@ -428,7 +413,7 @@ class LocalSupervisor(Supervisor):
     async def find_approvals(
         self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
     ) -> list[Approval]:
-        self.has_readers = True
+        self.audience.has_readers = True
         await checkpoint()
         return self.reader.find_approvals(pending=pending, session=session, after=after, limit=limit)
 
@@ -459,11 +444,11 @@ class LocalSupervisor(Supervisor):
         self.store.last_position()
 
     def watch_inbox(self, *, after: int | None = None) -> Watch[Approval]:
-        self.has_readers = True
+        self.audience.has_readers = True
         return Inbox(self.reader, after)
 
     def watch_approvals(self) -> Watch[Approval]:
-        self.has_readers = True
+        self.audience.has_readers = True
         return PendingApprovals(self.reader)
 
     def watch_session(self, session: str, *, after: int = 0, stay: bool = False) -> Watch[JournalEntry]:

@@ -26,11 +26,12 @@ from supervisor.core.errors import StoreError
 from supervisor.core.reminders import Reminders
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy
 from supervisor.logs import FactLog
+from supervisor.runtime.audience import Audience
 from supervisor.runtime.card_host import CardEvent, Left, left_by
 from supervisor.runtime.deciding import decide
 from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.poster import Poster
+from supervisor.runtime.reader import Reader
 from supervisor.runtime.reminding import Reminding
 from supervisor.runtime.runner import Runner
 from supervisor.runtime.streams import Inbox
@@ -103,7 +104,8 @@ class Posting:
     def __init__(
         self,
         runner: Runner,
-        supervisor: LocalSupervisor,
+        reader: Reader,
+        audience: Audience,
         channels: Sequence[Channel],
         unattended: Policy,
         reminders: Reminders,
@@ -113,7 +115,9 @@ class Posting:
         """`sweep`: at the start, retire the cards that earlier processes left on these channels."""
         self._runner = runner
         self._reminding = Reminding(runner, reminders, self._show_again)
-        self._supervisor = supervisor
+        self._reader = reader
+        self._store = reader.store
+        self._audience = audience
         self._sweep = sweep
         self._cards = LocalCards(runner)
         self._poster = Poster(self._cards, channels)
@@ -122,7 +126,7 @@ class Posting:
         """Approvals that are pending, and that are shown or answered by this process."""
         self._beside: set[str] = set()
         """Those of them whose trees another process owns."""
-        supervisor.began_to_wait.connect(self._look_for_somebody)
+        audience.began_to_wait.connect(self._look_for_somebody)
         runner.blocked.changed.connect(self._renew_cards_of)
         runner.launcher.taken_up.connect(self.take_up)
 
@@ -137,8 +141,8 @@ class Posting:
         """Show what is asked, and retire what is decided."""
         if self._is_idle:
             await anyio.sleep_forever()
-        async with Inbox(self._supervisor.reader, self._supervisor.store.last_position()) as changes:
-            for stale in self._supervisor.store.find_shown() if self._sweep else ():
+        async with Inbox(self._reader, self._store.last_position()) as changes:
+            for stale in self._store.find_shown() if self._sweep else ():
                 self._retire(stale)
             if self._sweep and self._poster.has_channels:
                 self._cards.after(NOBODY_ELSE, partial(self._poster.start, self._look_around))
@@ -146,7 +150,7 @@ class Posting:
                 if approval.status != "pending":
                     self._retire(approval)
                 elif approval.id not in self._known:
-                    if self._supervisor.store.owns(approval.root_session):
+                    if self._store.owns(approval.root_session):
                         self._take(approval)
                     elif self._sweep:
                         self._leave_to_owner(approval)
@@ -158,7 +162,7 @@ class Posting:
     async def settle(self) -> None:
         """Before we leave: retire what is decided, and wait for as long as cards get shown or retired."""
         for approval_id in self._poster.held():
-            approval = self._supervisor.store.get_approval(approval_id)
+            approval = self._store.get_approval(approval_id)
             if approval is not None and approval.status != "pending":
                 self._retire(approval)
         await self._poster.settle()
@@ -167,14 +171,14 @@ class Posting:
         """A tree has become ours: show what is pending in it, and retire what is not and looks as if it were."""
         if self._is_idle:
             return
-        for approval in self._supervisor.store.find_approvals(root=root):
+        for approval in self._store.find_approvals(root=root):
             if approval.id not in self._known:
                 self._take(approval)
             elif approval.id in self._beside:
                 self._beside.discard(approval.id)
                 self._reminding.watch(approval)
         if self._poster.has_channels and not self._sweep:
-            for stale in self._supervisor.store.find_shown():
+            for stale in self._store.find_shown():
                 if stale.root_session == root:
                     self._retire(stale)
 
@@ -191,7 +195,7 @@ class Posting:
 
     def _leave_to_owner(self, approval: Approval, wait: float = NOBODY_ELSE) -> None:
         """Another process owns the tree and shows what it asks. If it does not, this process shows it."""
-        store = self._supervisor.store
+        store = self._store
 
         def look() -> None:
             now = store.get_approval(approval.id)
@@ -210,7 +214,7 @@ class Posting:
 
     async def _look_around(self) -> None:
         """Find what was pending before this process began, in trees of other processes that have not shown it."""
-        after, store = 0, self._supervisor.store
+        after, store = 0, self._store
         while found := store.find_approvals(after=after, limit=PAGE):
             for approval in found:
                 if approval.id not in self._known and not store.owns(approval.root_session):
@@ -223,17 +227,17 @@ class Posting:
         """Whether there is nobody to tell: no channel, no answer or reminder to give, and others can answer what is
         on disk."""
         has_nobody = not self._poster.has_channels and self._answer is None and self._reminding.is_idle
-        return has_nobody and self._supervisor.store.is_durable
+        return has_nobody and self._store.is_durable
 
     def _look_for_somebody(self, root: str) -> None:
         """A program that waits for an outcome without reading approvals, and without a channel, gets no answer."""
-        has_nobody = not self._poster.has_channels and not self._supervisor.store.is_durable
+        has_nobody = not self._poster.has_channels and not self._store.is_durable
         if has_nobody and not isinstance(self._answer, Deny):
             self._cards.after(NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))
 
     def _deny_if_nobody_reads(self, root: str) -> None:
-        if not self._supervisor.has_readers and root in self._supervisor.awaited:
-            for approval in self._supervisor.store.find_approvals(root=root):
+        if not self._audience.has_readers and root in self._audience.awaited:
+            for approval in self._store.find_approvals(root=root):
                 self._runner.start_soon(self._decide, approval, _NOBODY)
 
     async def _decide(self, approval: Approval, decision: Decision) -> None:
@@ -251,7 +255,7 @@ class Posting:
 
     def _renew_cards_of(self, session: str) -> None:
         """Show on the cards of a session that it is blocked, or is not any more."""
-        for approval in self._supervisor.store.find_approvals(session=session) if self._poster.has_channels else ():
+        for approval in self._store.find_approvals(session=session) if self._poster.has_channels else ():
             if approval.id in self._known:
                 self._poster.show(approval)
 

@@ -5,7 +5,8 @@ the journal, from its own cursor, and takes the one that belongs to its run. Whi
 says that it has not ended, and nothing is read.
 """
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import anyio
 
@@ -14,12 +15,12 @@ from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import RunError, SupervisorError
 from supervisor.core.values import Approval, Outcome, result_of
+from supervisor.runtime.audience import Audience
 from supervisor.runtime.children import outcome_of
 from supervisor.runtime.hub import end_key
+from supervisor.runtime.reader import Reader
+from supervisor.runtime.runner import Raised
 from supervisor.runtime.streams import PendingApprovals
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 R = TypeVar("R")
 
@@ -29,24 +30,28 @@ class LocalRun(Run[R]):
 
     def __init__(
         self,
-        supervisor: "LocalSupervisor",
         session: str,
-        spec: AgentSpec[Any, R] | None,
         number: int,
+        spec: AgentSpec[Any, R] | None,
+        reader: Reader,
+        audience: Audience,
+        raised: Raised,
+        cancel: Callable[..., Awaitable[None]],
         *,
         is_new: bool = False,
     ) -> None:
         self.session = session
         self.is_new = is_new
         self.number = number
-        self._supervisor = supervisor
-        self._reader = supervisor.reader
+        self._reader = reader
+        self._audience = audience
+        self._raised = raised
+        self._cancel = cancel
         self._spec = spec
         self._left = number
         """How many outcomes of the session's journal are still to be passed, the run's own included."""
         self._cursor = 0
         self._ended: e.RunFinished | None = None
-        self._raised = supervisor.raised_by(session, number)
 
     def __repr__(self) -> str:
         return f"<run {self.number} of {self.session}>"
@@ -56,7 +61,7 @@ class LocalRun(Run[R]):
         return self._read()
 
     async def outcome(self) -> Outcome[R]:
-        with self._supervisor.awaiting(self.session):
+        with self._audience.awaiting(self._reader.root_of(self.session)):
             while True:
                 if self._ended is None and self._reader.is_left:
                     raise SupervisorError(f"the supervisor was left; open the store again and resume {self.session}")
@@ -75,10 +80,10 @@ class LocalRun(Run[R]):
 
     async def cancel(self, reason: str | None = None) -> None:
         if self._look() is None:
-            await self._supervisor.cancel(self.session, reason=reason)
+            await self._cancel(self.session, reason=reason)
 
     def watch_approvals(self) -> Watch[Approval]:
-        self._supervisor.has_readers = True
+        self._audience.has_readers = True
         return PendingApprovals(self._reader, self.session, lambda: self._look() is not None)
 
     def _read(self) -> Outcome[R] | None:

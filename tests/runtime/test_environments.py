@@ -83,7 +83,9 @@ async def opened(store, environment):
         store.open()
         runner = Runner(store, environment=environment)
         supervisor = LocalSupervisor(runner)
-        async with serving(runner, supervisor, Posting(runner, supervisor, (), "ask", Reminders())):
+        async with serving(
+            runner, supervisor, Posting(runner, supervisor.reader, supervisor.audience, (), "ask", Reminders())
+        ):
             yield supervisor
         store.close()
 
