@@ -289,25 +289,24 @@ class LocalSupervisor(Supervisor):
         self.refuse_inside("sending")
         who = printable(check_identity(by if by is not None else self._runner.environment.user()))
         root = self.reader.get_row(session).root
-        message, kinds = self._runner.environment.new_session_id(), list[Literal["delivered", "kept", "begun"]]()
+        message = self._runner.environment.new_session_id()
 
-        def plan(view: View) -> list[Entry]:
+        def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:
             state = view.session(session)
             check_may_send(state)
             now = self._runner.clock.now()
             received = e.MessageReceived(at=now, message=message, text=printable(text), by=who)
             if state.is_open:
                 is_awaited = e.MESSAGE in (state.waiting_for or self._runner.attempts.waits_of(session))
-                kinds[:] = ["delivered" if is_awaited else "kept"]
-                return [(session, received)]
+                return [(session, received)], "delivered" if is_awaited else "kept"
             oldest = next(iter(state.inbox.values()), received)  # of a run that was cancelled, where there is another
-            kinds[:] = ["begun" if oldest is received else "kept"]
-            return [(session, received), (session, turn(oldest, now))]
+            entries: list[Entry] = [(session, received), (session, turn(oldest, now))]
+            return entries, "begun" if oldest is received else "kept"
 
-        await self._runner.journal.append(plan)
-        pending = () if kinds[0] == "begun" else tuple(self.reader.find_approvals(session=session))
+        kind = await self._runner.journal.append_with_answer(plan)
+        pending = () if kind == "begun" else tuple(self.reader.find_approvals(session=session))
         running = await self._take_up_declared(root)
-        return SendResult(kind=kinds[0], message=message, session=session, waiting_for=pending, running=running)
+        return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 
     def importing(self, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> Import:
         """Return an import of a session that took place elsewhere, to be entered. Raises InvalidInput."""
