@@ -1,4 +1,4 @@
-"""Tools that come with the package: a shell and its background jobs, and what a tool that starts processes is given."""
+"""Tools that come with the package: `shell` and its background jobs; the context of a tool that starts processes."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ __all__ = [
     "shell",
 ]
 
-if not TYPE_CHECKING:  # a type checker knows the names by the imports above
+if not TYPE_CHECKING:  # a type checker reads the imports above
     __getattr__, __dir__ = lazily(
         __name__,
         {

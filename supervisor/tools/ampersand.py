@@ -1,8 +1,9 @@
-"""Whether a shell command puts itself into the background: the one question that is asked of its text (T6).
+"""Whether a shell command puts itself into the background: the only question that we ask of a command's text (T6).
 
 Rules
-- Read as /bin/sh reads it: quotes, escapes and comments hide an ampersand; `&&`, `|&`, `>&` and `<&` are other things.
-- In doubt (a quote or bracket that does not end, a here-document, more than any shell takes) it does not.
+- The text is read as /bin/sh reads it: quotes, escapes and comments hide an ampersand; `&&`, `|&`, `>&` and `<&` are
+  other operators.
+- In doubt the answer is no: an unclosed quote or bracket, a here-document, a text longer than a shell accepts.
 """
 
 import re
@@ -28,7 +29,7 @@ def without_ampersand(command: str) -> str | None:
     if not said or said[-1].lastgroup != "operator" or said[-1][0] != "&" or "<<" in command:
         return None
     if {"'", '"', "`", "\\"} & {*plain}:
-        return None  # a quote that does not end
+        return None  # an unclosed quote
     if sum((each in _OPENING) - (each in _CLOSING) for each in plain if len(each) == 1):
         return None
     rest = command[: said[-1].start()].rstrip()

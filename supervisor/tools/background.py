@@ -1,19 +1,19 @@
-"""A background job as a process: begins like any other, behind its gate, and belongs to nobody once it has begun.
+"""A background job as a process: it starts like any other, at its gate, and outlives the call once it has begun.
 
-Theory: what a foreground command is to its call, a job is to its warden: the warden stays the parent of everything
+Theory: a job is to its warden what a foreground command is to its call. The warden stays the parent of everything
 that the job starts, but it no longer ends with us. What a later process must know is therefore on disk: the journal
-names job and warden by pid and start time, the warden writes down the end, and the log has the output.
+identifies job and warden by pid and start time, the warden writes how the job ended, and the log has the output.
 
 Rules
-- The job's folder (0700) holds `session`, whose it is; `log`, its output as it comes (0600; see `log_limit`); `end`,
-  written by the warden when nothing of the job is left; `by`, who wanted its end, if somebody did; and `told`, once its
-  session was told.
-- The log is a file, and the job's own output: a command that opens it anew to write (`> /dev/stderr`, unlike `>&2`)
-  empties it, as it would any file that output is sent to. A pipe would not let that happen, but end with its reader.
-- A job is alive if its warden is, or the process itself, by pid *and* start time. Else its `end` says how it ended;
-  without one it is lost: killed together with its warden, or gone with its machine.
-- A job ends when its command has exited: what that leaves behind is ended, as everywhere.
-- To end a job is to ask its warden; only if that is gone, the process is ended by name.
+- The job's folder (0700) holds `session`, the id of its session; `log`, its output (0600; see `log_limit`); `end`,
+  which the warden writes when no process of the job is left; `by`, who asked for its end, if a caller did; and `told`,
+  once the end is journaled.
+- The job writes to the log file itself. A command that opens its output anew (`> /dev/stderr`, unlike `>&2`) empties
+  the file, as it would any file that output is sent to. A pipe would prevent that, but it would end with its reader.
+- A job is running if its warden or its own process is alive, by pid *and* start time. If not, `end` says how it ended.
+  A job without `end` is lost: it was killed together with its warden, or its machine went down.
+- A job ends when its command exits. Processes that the command leaves behind are ended, as after any command.
+- A job is ended by a signal to its warden. If the warden is gone, its process is ended by pid.
 """
 
 import os
@@ -39,15 +39,15 @@ from supervisor.tools.survivors import Answer, end_survivor
 from supervisor.tools.warden import END_JOB
 
 GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL
-_MARGIN: Final = 10.0  # seconds beyond its own bounds that a warden gets on a busy machine
+_MARGIN: Final = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
 _PAUSE: Final = 0.02  # seconds between two looks at a job that is ending
 SESSION: Final = "session"
 TOLD: Final = "told"
-_ID_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # read aloud, none is taken for another
+_ID_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # without letters that sound or look alike
 
 
 class End(msgspec.Struct, frozen=True):
-    """How a job ended, as its warden wrote it down. `code`: negative for a signal, None if it never began or stuck."""
+    """How a job ended, as its warden wrote it. `code`: negative for a signal; None if it never began or did not die."""
 
     code: int | None
     duration: float
@@ -55,7 +55,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be seen of a job now. `end` is None while it runs, and if it is lost."""
+    """What a look at a job shows. `end` is None while the job runs, and if it is lost."""
 
     state: Literal["running", "ended", "lost"]
     end: End | None = None
@@ -63,7 +63,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def how(self) -> Literal["exited", "ended", "failed", "lost"]:
-        """How a job that is over has ended, as JobEnded says it."""
+        """How a job that is over has ended, in the words of JobEnded."""
         if self.end is None:
             return "lost" if self.by is None else "ended"
         if self.end.was_ended:
@@ -80,8 +80,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_job_folder(parent: str, session: str) -> tuple[str, str]:
-    """Return the id of a new job of a session, and its folder. Raises OSError; PermissionError for a place where others
-    could put a log or an end of their own."""
+    """Return the id of a new job of a session, and its folder. Raises OSError; PermissionError if other users could
+    write into the parent folder, and so replace a log or an end."""
     Path(parent).mkdir(mode=0o700, parents=True, exist_ok=True)
     if (why := why_not_ours(Path(parent), OTHERS_WRITE)) is not None:
         raise PermissionError(why)
@@ -95,7 +95,8 @@ def make_job_folder(parent: str, session: str) -> tuple[str, str]:
 
 
 class BackgroundProcess(Process):
-    """A job at its gate, or begun. Leaving the context before `begin` runs nothing; after it, the job goes on.
+    """A job that waits at its gate, or has begun. Leaving the context before `begin` runs nothing; after it, the job
+    goes on.
 
     `guard` and `guard_started_at` identify its warden.
     """
@@ -117,10 +118,10 @@ class BackgroundProcess(Process):
         return found
 
     async def begin(self) -> bool:
-        """Open the gate, and wait until the command has begun: shielded, and a matter of milliseconds.
+        """Open the gate, and wait until the command has begun: shielded, usually a few milliseconds.
 
-        False: its warden did not come to say so. Raises LaunchFailed if it could not be executed. If this raises a
-        cancellation, nothing has run.
+        Returns False if its warden did not report in time. Raises LaunchFailed if the command could not be executed.
+        If this raises a cancellation, nothing has run.
         """
         await self.release()
         with anyio.move_on_after(START_TIMEOUT, shield=True):
@@ -139,7 +140,7 @@ class BackgroundProcess(Process):
 
 
 class JobProcess(Protocol):
-    """What identifies a job's processes on its host, and where its log is: JobStarted says it, and JobView."""
+    """What identifies a job's processes on its host, and where its log is. JobStarted and JobView have these fields."""
 
     @property
     def log(self) -> str: ...
@@ -154,9 +155,9 @@ class JobProcess(Protocol):
 
 
 def look_at(job: JobProcess) -> Seen:
-    """Say how a job is. Blocks for some milliseconds where there is no /proc."""
+    """Return the state of a job. Blocks for some milliseconds where there is no /proc."""
     folder = Path(job.log).parent
-    # Its end is looked for again at last: it is written before the warden goes.
+    # The second look at `end` catches a warden that wrote it and exited between the first look and the pid check.
     for is_last in (False, True):
         if (end := _read_end(folder)) is not None:
             return Seen(state="ended", end=end, by=_read_by(folder))
@@ -166,12 +167,12 @@ def look_at(job: JobProcess) -> Seen:
 
 
 def is_guarded(job: JobProcess) -> bool:
-    """Say whether a job's warden lives, which finds whatever the job has started. Blocks like `look_at`."""
+    """Return whether a job's warden is alive; it finds every process that the job started. Blocks like `look_at`."""
     return _is_alive(job.guard, job.guard_started_at)
 
 
 async def end_job(job: JobProcess, by: str) -> Answer:
-    """End a job and all it started; returns when that is done, or nothing more can be done (see `end_survivor`)."""
+    """End a job and all it started. Returns when that is done or cannot be done (see `end_orphaned_process`)."""
     folder = Path(job.log).parent
     with suppress(OSError):
         _write(folder / "by", by)
@@ -192,17 +193,17 @@ async def end_job(job: JobProcess, by: str) -> Answer:
 
 
 class Piece(NamedTuple):
-    """A part of a log. `omitted` bytes before `start` were asked for, too, and are not kept any more."""
+    """A part of a log. `omitted` bytes before `start` were requested, too, but are no longer kept."""
 
     raw: bytes
     start: int
     omitted: int
     size: int
-    """Of the whole log: how much was ever written."""
+    """Of the whole log: the bytes that were ever written."""
 
 
 def read_log(log: str, limit: int, offset: int | None = None) -> Piece:
-    """Return up to `limit` bytes of a log: its end, or from `offset` on. Raises OSError."""
+    """Return up to `limit` bytes of a log: from `offset` on, or else its end. Raises OSError."""
     with Path(log).open("rb", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         asked = max(0, size - limit) if offset is None else min(offset, size)

@@ -1,10 +1,10 @@
-"""The exec tool: runs a command as a process of its own, asks first, and always comes back (T3-T8).
+"""The exec tool: it asks a person, runs a command as a process of its own, and always returns (T3-T8).
 
 Order: the process exists and waits at its gate; its pid and start time are committed with `executing`; the gate opens;
-its end, whichever way, is the call's result. If we die before the gate opens, nothing has run.
+the end of the process, in whichever way, is the call's result. If we die before the gate opens, nothing has run.
 
-A background job goes the same way to its gate, and is committed with `executing`; the call's result is that it has
-begun, and from then on it belongs to nobody's call (see `background` and `job_watch`).
+A background job takes the same way to its gate, and is committed with `executing`. The call's result is that it has
+begun; from then on it does not depend on the call (see `background` and `job_watch`).
 """
 
 import base64
@@ -29,10 +29,10 @@ from supervisor.tools.finished import Finished, LaunchFailed
 from supervisor.tools.process import Process, open_process
 
 OUR_SECRETS: Final = ("SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE", "SLACK_", "DISCORD_")
-"""Names, or beginnings of names, of variables that no command gets to see (T4)."""
+"""Names, or beginnings of names, of variables that no command sees (T4)."""
 
-NAMED: Final = 10  # processes that a result's content names; its details have more of them
-SHOWN: Final = 80  # characters of each one's command
+NAMED: Final = 10  # processes that a result's content names; its details name up to 100
+SHOWN: Final = 80  # characters of the command of each
 
 
 @tool(name="shell", timeout=None)
@@ -46,18 +46,19 @@ async def shell(
 ) -> ToolResult[str]:
     """Run a command and return its output; asks a person first.
 
-    `command`: a string runs in /bin/sh, a list of words without a shell. `cwd`: the folder it runs in, counted from the
-    session's own, which is the default: where the session was started, whichever process runs the call. `env`:
-    variables added to the supervisor's environment, less our own secrets. `timeout`: seconds from the command's start
-    until it is ended, together with everything that it started. `background`: begin a job, which goes on after the call
-    and has no deadline; so does a string that ends in a single `&`.
+    `command`: a string runs in /bin/sh, a list of words without a shell. `cwd`: the folder in which it runs, relative
+    to the session's folder, which is the default: the folder in which the session was started, whichever process runs
+    the call. `env`: variables to add to the supervisor's environment, from which our own secrets are removed.
+    `timeout`: seconds from the start of the command until it is ended, together with everything that it started.
+    `background`: begin a job, which goes on after the call and has no deadline. A string that ends in a single `&` is a
+    job, too.
 
     The result is ok when the command exits with 0; its value is the output (stdout and stderr in the order in which
-    they came, UTF-8, what is not escaped; capped, head and tail). Otherwise it is an error that keeps the output.
+    they came, as UTF-8 with other bytes escaped; capped to head and tail). Otherwise it is an error with the output.
     `details`: exit_code, signal, duration (seconds), timeout, pid, output_bytes, truncated, refused_kills, left_behind
-    (100 at most) and left_behind_count; and of output that is not text output_base64, its bytes as far as they were
-    kept (of a cut one its end, too: output_tail_base64).
-    A job's result is ok once it has begun; `details`: job (its id), pid, log (path of the file that gets its output).
+    (100 at most) and left_behind_count. For output that is not text also output_base64: the bytes that were kept; if it
+    was cut, its end is in output_tail_base64.
+    A job's result is ok once it has begun; `details`: job (its id), pid, log (the path of the file for its output).
     On macOS a process that leaves its session cannot be found once its parent has ended, and is not ended.
     """
     if not timeout > 0:
@@ -104,10 +105,10 @@ async def _begin_job(
     finally:
         if (
             job not in context.jobs
-        ):  # asked of the journal: a cancellation that knows no shields may come with the commit
+        ):  # read from the journal: a native cancellation, which ignores shields, may arrive with the commit
             shutil.rmtree(folder, ignore_errors=True)
     if not has_begun:
-        text = f"the guard of job {job} was killed or stopped as it began; ask `jobs` what became of it"
+        text = f"the guard of job {job} was killed or stopped while the job began; call `jobs` for its state"
         raise ToolFailed(text, reason="lost", effect="maybe", job=job, pid=process.pid, log=process.log)
     content = f"[job {job} has begun as process {process.pid}; its output goes to {process.log}]"
     details = {
@@ -170,12 +171,12 @@ def _reason(finished: Finished) -> str | None:
     if finished.signal is not None:
         return "signal"
     if finished.exit_code is None:
-        return "lost"  # nobody could learn how it ended, as `trouble` says
+        return "lost"  # how it ended is unknown; `trouble` says why
     return "exit_code" if finished.exit_code != 0 else None
 
 
 def _remarks(finished: Finished, timeout: float) -> list[str]:
-    """Say what the output does not: how the command ended, if not by 0, and what it left behind (T6)."""
+    """Return lines that say how the command ended, unless it exited with 0, and what it left behind (T6)."""
     remarks = []
     if finished.timed_out:
         remarks.append(f"[ended at its deadline of {timeout:g} s]")
@@ -188,7 +189,7 @@ def _remarks(finished: Finished, timeout: float) -> list[str]:
         names = ", ".join(f"{each.pid} ({visible(each.command[:SHOWN])}, {each.how})" for each in named)
         more = finished.left_behind_count - len(named)
         rest = f", and {more} more" if more else ""
-        remarks.append(f"[left behind and ended: {names}{rest}; use background=True for what shall go on]")
+        remarks.append(f"[left behind and ended: {names}{rest}; use background=True for a command that is to go on]")
     if finished.trouble:
         remarks.append(f"[{finished.trouble}]")
     return remarks

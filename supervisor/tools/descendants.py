@@ -1,14 +1,14 @@
-"""Which processes there are, whose they are, and how to signal exactly the one that was meant.
+"""Finds processes and their descendants, and signals exactly the process that was meant.
 
-Theory: a pid is a number that is given out again; a pid together with its start time is one process. Whatever is
-found is therefore carried as a `Seen`, and is looked up once more, start time included, before it is signalled.
+Theory: the kernel gives a pid out again; a pid together with its start time is one process. A process that was found
+is therefore a `Seen`, and is looked up once more, start time included, before it is signalled.
 
 Rules:
-- Linux: /proc is read whole (`children` files are optional in the kernel and unreliable by their own manual). A
-  signal goes through a pidfd where the kernel has one, so nothing can slip in between the check and the signal.
-- Elsewhere: one `ps`. Start times have a resolution of one second and check and signal are two steps: what can
-  be done there.
-- Only the standard library, and little of it: the launcher imports this module without the package around it.
+- Linux: we read all of /proc (`children` files are optional in the kernel and unreliable by their own manual). A
+  signal goes through a pidfd where the kernel has one, so nothing can happen between the check and the signal.
+- Elsewhere: one `ps`. Start times have a resolution of one second, and check and signal are two steps; these platforms
+  offer nothing better.
+- Only the standard library, and little of it: the launcher imports this module without the rest of the package.
 """
 
 import os
@@ -18,7 +18,7 @@ import zlib
 from typing import Literal, NamedTuple
 
 PROC = sys.platform.startswith("linux")
-COMMAND_LIMIT = 300  # characters of a command line that are shown to people
+COMMAND_LIMIT = 300  # characters of a command line that people are shown
 
 
 class Seen(NamedTuple):
@@ -34,16 +34,16 @@ class Seen(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, float]:
-        """What stays true of this process for as long as it lives, and of no other."""
+        """The pair that identifies this process for as long as it lives, and no other process."""
         return self.pid, self.started_at
 
 
 def started_at(pid: int) -> float | None:
-    """Return the start time of a process, or None if there is none (or it cannot be read).
+    """Return the start time of a process; None if there is no such process, or it cannot be read.
 
-    An opaque number: compare it for equality, with a value from this function only. On Linux it counts clock ticks
-    since the boot and tells boots apart as well (wall time would jump with the clock, ticks alone repeat after a
-    reboot); elsewhere it is the Unix time in whole seconds.
+    An opaque number: compare it for equality only, and only with values of this function. On Linux it counts clock
+    ticks since the boot, and differs between boots, too (wall time would jump with the clock, and ticks alone repeat
+    after a reboot). Elsewhere it is the Unix time in whole seconds.
     """
     seen = find(pid)
     return None if seen is None else seen.started_at
@@ -55,7 +55,7 @@ def find(pid: int) -> Seen | None:
 
 
 def table() -> dict[int, Seen]:
-    """Return every process that can be seen, by pid. Takes some milliseconds: not for an event loop."""
+    """Return all visible processes by pid. Takes some milliseconds: do not call it in an event loop."""
     if not PROC:
         return _ask_ps(["-ax"])
     found = (_read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - pathlib is a slow import
@@ -63,7 +63,7 @@ def table() -> dict[int, Seen]:
 
 
 def below(processes: dict[int, Seen], root: int) -> dict[int, Seen]:
-    """Return the descendants of `root`, itself not included."""
+    """Return the descendants of `root`, without `root`."""
     children: dict[int, list[Seen]] = {}
     for seen in processes.values():
         children.setdefault(seen.parent, []).append(seen)
@@ -78,13 +78,13 @@ def below(processes: dict[int, Seen], root: int) -> dict[int, Seen]:
 
 
 def send(seen: Seen, signum: int) -> Literal["sent", "gone", "refused"]:
-    """Signal this very process; another one that has its pid by now is left alone."""
+    """Signal this very process; leave another process that has its pid by now alone."""
     try:
         handle = os.pidfd_open(seen.pid) if PROC and hasattr(os, "pidfd_open") else None
     except ProcessLookupError:
         return "gone"
     except OSError:
-        handle = None  # a kernel before 5.3, or a sandbox: check, then signal
+        handle = None  # a kernel before 5.3, or a sandbox: we check, then signal
     try:
         if started_at(seen.pid) != seen.started_at:
             return "gone"
@@ -103,7 +103,7 @@ def send(seen: Seen, signum: int) -> Literal["sent", "gone", "refused"]:
 
 
 def command_of(pid: int) -> str:
-    """Return the command line of a process as text for people, cut to `COMMAND_LIMIT`; empty if it is gone."""
+    """Return the command line of a process as text for people, cut to `COMMAND_LIMIT`; empty if the process is gone."""
     if not PROC:
         return _run_ps(["-o", "command=", "-p", str(pid)]).strip()[:COMMAND_LIMIT]
     raw = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm").strip()
@@ -119,7 +119,7 @@ def _read(path: str) -> bytes:
 
 
 def _read_stat(pid: int) -> Seen | None:
-    # The name, in brackets, may itself hold blanks and brackets: what counts begins after the last one.
+    # The name, in brackets, may itself contain blanks and brackets: the fields begin after the last bracket.
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
@@ -133,14 +133,14 @@ _boots: list[int] = []
 
 
 def _boot() -> int:
-    """Return a number for this boot, to be added to a count of ticks: both together are exact in a float."""
+    """Return a number for this boot, to add to a count of ticks: the sum is exact in a float."""
     if not _boots:
         _boots.append((zlib.crc32(_read("/proc/sys/kernel/random/boot_id")) & 0x1FFFFF) << 32)
     return _boots[0]
 
 
 def _run_ps(arguments: list[str]) -> str:
-    import subprocess  # a slow import, and Linux does without it
+    import subprocess  # a slow import, which Linux does not need
 
     environment = {"LC_ALL": "C", "PATH": "/bin:/usr/bin", "TZ": "UTC"}
     run = subprocess.run(  # noqa: S603 - our own arguments
@@ -168,4 +168,4 @@ def _session_of(pid: int, otherwise: int) -> int:
     try:
         return os.getsid(pid)
     except OSError:
-        return otherwise  # gone, or not ours to ask about
+        return otherwise  # gone, or we may not ask

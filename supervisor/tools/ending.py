@@ -1,14 +1,15 @@
 """Ending a set of processes: SIGTERM, grace, SIGKILL, until none is left or nothing more can be done.
 
-Theory: planned synchronously, so that the warden (a process without an event loop) and `end_survivor` (a task) share
-it. Each calls `step` with who is alive now, again and again, and sleeps in between as it likes.
+Theory: the steps are planned synchronously, so that the warden (a process without an event loop) and
+`end_orphaned_process` (a task) share them. Each calls `step` again and again with the processes that are alive now, and
+sleeps in between as it likes.
 
 Rules:
 - Each process gets each signal once: a second SIGTERM means "at once" to many programs. SIGCONT goes with SIGTERM,
-  or a stopped process would not hear it.
-- SIGTERM is for those who are there when it is due. Who appears later may well be the cleaning up that SIGTERM asked
-  for, and is left alone until the grace is over and SIGKILL takes everybody.
-- Who may not be signalled (EPERM) is refused, and nobody waits for it.
+  since a stopped process would not receive SIGTERM alone.
+- SIGTERM goes to the processes that are there when it is due. A process that appears later may be part of the clean-up
+  that SIGTERM asked for, and is left alone until the grace is over and all processes get SIGKILL.
+- A process that may not be signalled (EPERM) is "refused", and is not waited for.
 """
 
 import os
@@ -20,11 +21,11 @@ from supervisor.tools.descendants import Seen, command_of, send
 
 How = Literal["terminated", "killed", "refused", "stuck"]
 
-GIVE_UP_AFTER = 2.0  # seconds after SIGKILL, for what sits in the kernel (a dead network drive)
+GIVE_UP_AFTER = 2.0  # seconds after SIGKILL, for a process that hangs in the kernel (a dead network drive)
 
 
 class Ended(NamedTuple):
-    """How one process ended. `how` is "stuck" if it lived on after SIGKILL, "refused" if we may not signal it."""
+    """How one process ended. `how` is "stuck" if it was alive after SIGKILL, "refused" if we may not signal it."""
 
     pid: int
     command: str
@@ -44,24 +45,24 @@ class Ending:
         self._give_up_at = self._kill_at + GIVE_UP_AFTER
         self._seen: dict[tuple[int, float], Ended] = {}
         self._alive: set[tuple[int, float]] = set()
-        self._signalled: dict[tuple[int, float], signal.Signals] = {}  # the last one that each got
+        self._signalled: dict[tuple[int, float], signal.Signals] = {}  # the last signal that each process got
         self._begun: set[signal.Signals] = set()
         self._has_given_up = False
 
     def knows(self, seen: Seen) -> bool:
-        """Whether this process was among those to be ended before, wherever it hangs by now."""
+        """Whether this process was seen by an earlier step, even if it has another parent or group by now."""
         return seen.identity in self._seen
 
     def step(self, alive: Iterable[Seen], now: float, *, group: int | None = None) -> bool:
-        """Signal whom a signal is due; return True when nothing more can be done for those alive.
+        """Send each process the signal that is due; return True when nothing more can be done for those alive.
 
-        `group` is a process group to be signalled in one step, which no fork within it can outrun. The caller makes
-        sure that the number is still this group's: its leader lives, or has not been reaped.
+        `group` is a process group to be signalled in one call, which no fork within the group can outrun. The caller
+        makes sure that the number is still this group's: its leader is alive, or has not been reaped.
         """
         alive = list(alive)
         self._alive = {seen.identity for seen in alive}
         for seen in alive:
-            if seen.identity not in self._signalled:  # asked anew each time: a fresh fork has yet to exec
+            if seen.identity not in self._signalled:  # read again in each step: a fresh fork has not called exec yet
                 self._seen[seen.identity] = Ended(seen.pid, command_of(seen.pid), seen.session, "terminated")
         due = self._due(now)
         if due == signal.SIGKILL or (due is not None and due not in self._begun):
@@ -76,7 +77,7 @@ class Ending:
         return self._has_given_up or (bool(alive) and len(refused) == len(alive))
 
     def ended(self) -> list[Ended]:
-        """Return everyone who was signalled, and how it ended; not those who went of their own accord."""
+        """Return all processes that were signalled, and how each ended; not those that exited before any signal."""
         stuck = self._alive if self._has_given_up else set()
         return [
             ended._replace(how="stuck") if identity in stuck and ended.how != "refused" else ended
@@ -95,9 +96,9 @@ class Ending:
             if due == signal.SIGTERM:
                 os.killpg(group, signal.SIGCONT)
         except (ProcessLookupError, PermissionError):
-            return  # nobody there, or nobody whom we may signal: one by one we find out which
+            return  # no process there, or none that we may signal: the single signals show which
         for seen in alive:
-            # SIGKILL does no harm twice, and asking one by one tells who is out of our reach.
+            # A second SIGKILL does no harm, and the single signals show which processes we may not signal.
             if seen.group == group and due == signal.SIGTERM:
                 self._note(seen, due)
 

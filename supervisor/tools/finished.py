@@ -1,4 +1,4 @@
-"""What came of a process: how it ended, what it wrote, what it left behind. Values only."""
+"""The result of a process: how it ended, what it wrote, which processes it left behind. Values only."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,19 +7,19 @@ from supervisor.tools.output import Output
 
 
 class LaunchFailed(OSError):
-    """The command could not be started, and nothing of it ran.
+    """The command could not be started; nothing of it ran.
 
-    An OSError: `errno`, `strerror` and `filename` (the program, or the folder it was to run in) say why: ENOENT no
-    such file or interpreter, EACCES not executable, E2BIG arguments and environment too long, EINVAL not encodable.
+    An OSError: `errno`, `strerror` and `filename` (the program, or the folder in which it was to run) say why: ENOENT
+    no such file or interpreter, EACCES not executable, E2BIG arguments and environment too long, EINVAL not encodable.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftBehind:
-    """A process that outlived its command, or had left the command's session (setsid), and had to be ended.
+    """A process that we had to end because it outlived its command or had left the command's session (setsid).
 
-    `how`: "terminated" (SIGTERM), "killed" (SIGKILL), "refused" (we may not signal it; it lives), "stuck" (it did
-    not die of SIGKILL in time; it may live).
+    `how`: "terminated" (SIGTERM), "killed" (SIGKILL), "refused" (we may not signal it; it is alive), "stuck" (it did
+    not die of SIGKILL in time; it may be alive).
     """
 
     pid: int
@@ -32,7 +32,7 @@ class LeftBehind:
 class Finished:
     """How a released process ended. `exit_code` or `signal` is set, the other is None.
 
-    Both are None if nobody could learn it: the process would not end and is among `refused_kills`, or its warden was
+    Both are None if the status is unknown: the process would not end and is among `refused_kills`, or its warden was
     killed, as `trouble` says. `duration` is seconds from release to exit. `was_ended`: by us; `timed_out`:
     because of the deadline. `left_behind` names the first 100 of `left_behind_count`.
     """
@@ -49,10 +49,10 @@ class Finished:
 
     @property
     def escaped(self) -> tuple[LeftBehind, ...]:
-        """Those who had left the command's session; they are among `left_behind`."""
+        """The processes of `left_behind` that had left the command's session."""
         return tuple(each for each in self.left_behind if each.has_escaped)
 
     @property
     def refused_kills(self) -> tuple[int, ...]:
-        """The pids that could not be ended, that of the command itself perhaps among them."""
+        """The pids that could not be ended. The command's own pid may be among them."""
         return tuple(each.pid for each in self.left_behind if each.how in ("refused", "stuck"))

@@ -1,7 +1,7 @@
-"""The folders of background jobs, seen from outside: whose they are, and how much they take.
+"""The folders of background jobs, seen from outside: which session each belongs to, and how much disk it takes.
 
-A folder names its session. One whose session the store does not know (any more) is left over: from a tree that was
-removed, by whoever removed it or by a process that died between the two.
+A folder names its session. A folder whose session the store does not know (any more) is left over from a tree that was
+removed: the job was kept, or the remover died between the tree and its folders.
 """
 
 import shutil
@@ -13,14 +13,14 @@ from supervisor.tools.background import SESSION
 
 
 def job_folders(parent: str | None) -> Iterator[tuple[str, Path]]:
-    """Iterate over (session, folder) of all jobs that have one."""
+    """Iterate over (session, folder) of all jobs that have a folder."""
     for marker in Path(parent).glob(f"*/{SESSION}") if parent is not None else ():
         with suppress(OSError, UnicodeDecodeError):
             yield marker.read_text(), marker.parent
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of a job's files; a log's holes are none."""
+    """Return the bytes that a job's files take on disk; the holes of a log count as nothing."""
     total = 0
     for file in folder.iterdir():
         with suppress(OSError):
@@ -30,7 +30,7 @@ def size_of(folder: Path) -> int:
 
 
 def remove_left_over(parent: str | None, is_known: Callable[[str], bool]) -> int:
-    """Remove the folders of sessions that are not known; returns how many."""
+    """Remove the folders of sessions that are not known; return how many."""
     gone = [folder for session, folder in job_folders(parent) if not is_known(session)]
     for folder in gone:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,16 +1,17 @@
-"""Background jobs as their supervisor sees them: taken up again after a restart, ended by policy, told of once (T6).
+"""Background jobs as their supervisor sees them: watched again after a restart, ended by policy, reported once (T6).
 
-Theory: the journal says which jobs there are, the folder beside the store which of them nobody was told the end of. A
-job is looked at several times a second while there is one; nothing of it needs this process to live.
+Theory: the journal names the jobs, and the folder next to the store says whose end is not journaled yet. The watch
+looks at the jobs several times a second while there are any. No job needs this process in order to live.
 
 Rules
-- Only jobs of trees that this process owns. A job found by pid and start time is watched again; one that has ended
-  meanwhile is told how; one that is gone without a word is told to be lost.
-- Told once: JobEnded is refused by the fold for a job that has ended, and a job that was told of is marked in its
-  folder, so that no later start reads its journal for it.
-- A job that is not to be kept ends with its root session: when that has ended and can be given no further turn; a
-  conversation at rest, when the supervisor is left. While its root can go on it is left alone, by a shutdown too.
-- Where the store dies with the process, so do its jobs, unless they are to be kept: nobody would find them again.
+- The watch sees only jobs of trees that this process owns. A job that is found by pid and start time is watched
+  again; the end of one that has ended meanwhile is journaled; one that is gone without a record is journaled as lost.
+- The end is reported once: the plan appends no second JobEnded for a job, and a job whose end is journaled is marked
+  in its folder, so that no later start reads its journal for it.
+- A job that is not to be kept ends with its root session: when that session has ended and can be given no further
+  turn. The job of an idle conversation ends when the supervisor closes. As long as the root session can go on, the job
+  is left alone, by a shutdown too.
+- Where the store dies with the process, so do its jobs, unless they are to be kept: no later process could find them.
 """
 
 import tempfile
@@ -32,13 +33,13 @@ from supervisor.tools.job_logs import job_folders
 
 log = FactLog(__name__)
 
-LOOK_AGAIN: Final = 0.2  # seconds between two looks at the jobs there are
-LEAVE_TIMEOUT: Final = 20.0  # seconds that ending jobs may hold up who leaves
+LOOK_AGAIN: Final = 0.2  # seconds between two looks at the jobs
+LEAVE_TIMEOUT: Final = 20.0  # seconds for which ending jobs may delay a supervisor that closes
 SESSION_ENDED: Final = "the end of its session"
 
 
 class JobWatch:
-    """Implements what a call needs of background jobs, and watches them."""
+    """Gives calls what they need of background jobs, and watches the jobs."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -47,7 +48,7 @@ class JobWatch:
         self._parent: str | None = self._store.jobs_folder
         self._watched: dict[str, tuple[str, e.JobStarted]] = {}
         self._taken: set[str] = set()
-        """Trees that were taken up, and whose jobs have yet to be looked for."""
+        """Trees that were claimed, and whose jobs have not been looked for yet."""
         self._has_jobs = anyio.Event()
         self._looking = anyio.Lock()
 
@@ -64,18 +65,18 @@ class JobWatch:
         return () if self._store.jobs_folder is None else _untold(self._store.jobs_folder)
 
     def take_up(self, root: str) -> None:
-        """Watch the jobs again that a tree has and nobody was told the end of, from the next look on."""
+        """Watch the jobs of a tree whose end is not journaled, from the next look on."""
         if self._store.jobs_folder is not None and Path(self._store.jobs_folder).is_dir():
             self._taken.add(root)
             self._has_jobs.set()
 
     async def _take_up_trees(self) -> None:
-        """Look through the folders once for all trees that were taken up meanwhile: there may be thousands of each."""
+        """Look through the folders once for all trees that were claimed meanwhile: there may be thousands of each."""
         assert self._store.jobs_folder is not None
         taken = frozenset(self._taken)
         untold = await anyio.to_thread.run_sync(_untold, self._store.jobs_folder)
         for session, names in untold.items():
-            with suppress(StoreError):  # unreadable: its session says so to whoever asks for it
+            with suppress(StoreError):  # unreadable: a reader of that session gets the error
                 row = self._store.get_session(session)
                 if row is not None and row.root in taken:
                     self._take_up_jobs(session, names)
@@ -92,41 +93,41 @@ class JobWatch:
                     self.began(session, event)
 
     async def run(self) -> None:
-        """Look at the jobs until cancelled; sleeps while there is none."""
+        """Look at the jobs until cancelled; sleep while there are none."""
         while True:
             await self._has_jobs.wait()
             await anyio.sleep(LOOK_AGAIN)
             try:
                 await self.look()
             except StoreDied:
-                return  # whoever runs the tree says so
+                return  # the runner reports it
             except (StoreError, OSError) as error:
-                log.warning("jobs.unseen", reason=str(error))  # what was not told is told at the next look
+                log.warning("jobs.unseen", reason=str(error))  # the next look reports what this one did not
             if not (self._watched or self._taken):
                 self._has_jobs = anyio.Event()
 
     async def leave(self) -> None:
-        """The supervisor is being left: end what ends with it, and tell what has ended, for a bounded time."""
+        """The supervisor closes: end the jobs that end with it, and journal which have ended, for a bounded time."""
         with anyio.move_on_after(LEAVE_TIMEOUT, shield=True) as scope, suppress(StoreError, OSError):
             await self.look(is_leaving=True)
         if scope.cancelled_caught:
-            log.warning("jobs.left", count=len(self._watched))  # who takes up their trees sees to them
+            log.warning("jobs.left", count=len(self._watched))  # the next owner of their trees watches them
 
     async def look(self, *, is_leaving: bool = False) -> None:
-        """Tell of the jobs that are over, and end those whose time has come."""
+        """Journal which jobs have ended, and end the jobs whose time has come."""
         async with self._looking:
             if self._taken:
                 await self._take_up_trees()
             at_work = await self._tell_of_ended()
             over = [job for session, job in at_work if not job.keep and self._is_over(session, is_leaving=is_leaving)]
             if over:
-                async with anyio.create_task_group() as group:  # all at once: each may take its grace to end
+                async with anyio.create_task_group() as group:  # all at once: each may use its whole grace
                     for job in over:
                         group.start_soon(_end, job)
                 await self._tell_of_ended()
 
     async def _tell_of_ended(self) -> list[tuple[str, e.JobStarted]]:
-        """Tell of the jobs that are over; returns the others, each with its session."""
+        """Journal the end of the jobs that are over; return the others, each with its session."""
         at_work = []
         for name, (session, job) in list(self._watched.items()):
             seen = await anyio.to_thread.run_sync(look_at, job)
@@ -171,12 +172,12 @@ class JobWatch:
 
 async def _end(job: e.JobStarted) -> None:
     log.debug("job.ended", job=job.job)
-    with suppress(OSError):  # it is at work, and comes again at the next look
+    with suppress(OSError):  # the job is still running; the next look tries again
         await end_job(job, SESSION_ENDED)
 
 
 def _untold(parent: str) -> dict[str, set[str]]:
-    """Return the jobs that are not marked as told of, by session."""
+    """Return the jobs that are not marked as told, by session."""
     found: dict[str, set[str]] = {}
     for session, folder in job_folders(parent):
         if not (folder / TOLD).exists():
@@ -185,5 +186,5 @@ def _untold(parent: str) -> dict[str, set[str]]:
 
 
 def _mark_told(job: e.JobStarted) -> None:
-    with suppress(OSError):  # without the mark a later start reads the journal, and finds it told
+    with suppress(OSError):  # without the mark a later start reads the journal, and finds JobEnded there
         Path(job.log).with_name(TOLD).touch(mode=0o600)

@@ -1,12 +1,12 @@
 """The launcher as its owner sees it: one small process that forks the wardens (see `warden`).
 
 Rules:
-- It starts with the first command, serves every event loop and thread of this process, and ends with it, however
-  this process ends: it reads from a socket of ours, and watches us. It stays our child, so that whoever looks for
-  the ancestors of a command finds us.
-- One launcher per process and identity: after a fork, or once this process has dropped privileges, a command never
-  runs under a launcher of before. Umask, limits and namespaces are those of the launcher's start.
-- If it was killed, the next command starts another.
+- It starts with the first command, serves every event loop and thread of this process, and ends with this process,
+  however that ends: it reads from a socket of ours, and watches our pid. It stays our child, so that a command finds us
+  among its ancestors.
+- There is one launcher per process and identity: after a fork, or after this process has dropped privileges, a command
+  never runs under the earlier launcher. Umask, limits and namespaces are those of the launcher's start.
+- If the launcher was killed, the next command starts another.
 """
 
 import array
@@ -20,7 +20,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-# The package's own __init__ files are not run in the launcher: it needs two modules, not the library.
+# The launcher does not run the package's own __init__ files: it needs two modules, not the library.
 _BOOTSTRAP = """
 import sys, types
 for name in ("supervisor", "supervisor.tools"):
@@ -30,7 +30,7 @@ from supervisor.tools import warden
 warden.main()
 """
 
-# What an interpreter may need to find its own shared library. Everything else, secrets first, stays out.
+# What an interpreter may need to find its own shared library. Everything else, above all secrets, stays out.
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -43,7 +43,7 @@ class _Launcher:
     def close(self) -> None:
         self.requests.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=1.0)  # it exits at the end of the socket; the bound is for a stopped one
+            self.process.wait(timeout=1.0)  # it exits at the end of the socket; the bound is for a stopped launcher
 
 
 _lock = threading.Lock()
@@ -53,8 +53,8 @@ _launchers: list[_Launcher] = []  # none or one
 def fork_warden(wire: socket.socket, output: int) -> None:
     """Have a warden forked that holds its own copies of `wire` (its end) and `output` (to write to).
 
-    Does not wait for it: the warden, or the end of the wire, answers. Raises BlockingIOError while the launcher has
-    too much to do, or another OSError.
+    Does not wait for the warden: it answers on the wire, or the wire ends. Raises BlockingIOError while the launcher is
+    overloaded, or another OSError.
     """
     with _lock:
         try:
@@ -65,7 +65,7 @@ def fork_warden(wire: socket.socket, output: int) -> None:
 
 
 def launcher_pid() -> int | None:
-    """Return the pid of this process's launcher, or None while there is none."""
+    """Return the pid of this process's launcher; None if there is none."""
     return _launchers[0].process.pid if _launchers else None
 
 
@@ -89,7 +89,7 @@ def _start(identity: tuple[object, ...]) -> _Launcher:
         environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
         argv = [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, str(Path(__file__).parent), str(os.getpid())]
         try:
-            # Not waited for: what is sent meanwhile is kept in the socket.
+            # We do not wait for it: the socket keeps what we send meanwhile.
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
                 argv,
                 stdin=theirs.fileno(),
@@ -101,7 +101,7 @@ def _start(identity: tuple[object, ...]) -> _Launcher:
         except BaseException:
             ours.close()
             raise
-    ours.setblocking(False)  # a launcher that takes nothing is a failure to launch, and not a wait
+    ours.setblocking(False)  # with a launcher that reads nothing, launching fails at once instead of waiting
     return _Launcher(ours, process, identity)
 
 
@@ -110,12 +110,12 @@ def _drop() -> None:
     if launcher.identity[0] == os.getpid():
         launcher.close()
     else:
-        launcher.requests.close()  # of the process we were forked from: not ours to wait for
+        launcher.requests.close()  # it belongs to the process that forked us, and is not ours to wait for
         launcher.process.returncode = 0
 
 
 def _renew_lock() -> None:
-    global _lock  # the old one may be held by a thread that this fork does not have
+    global _lock  # a thread that this fork does not have may hold the old lock
     _lock = threading.Lock()
 
 

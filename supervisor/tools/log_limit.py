@@ -1,16 +1,17 @@
-"""The bound on a background job's log: once it takes too much of the disk, its middle goes.
+"""The bound on a background job's log: once the log takes too much disk, its middle is removed.
 
-Theory: a job writes into its log itself, so that its output depends on nobody's life, and nobody stands between who
-could hold it back. What can be bounded is the disk: a hole is punched into the middle of the file. Whoever writes
-appends behind it and notices nothing, every byte keeps its offset, so that a reader's cursor stays true, and where
-the hole is the file itself says. Nothing else is written down about it.
+Theory: a job writes to its log itself, so that its output depends on no other process; for the same reason no process
+can hold it back. What can be bounded is the disk: the warden punches a hole into the middle of the file. The job goes
+on appending and notices nothing. Every byte keeps its offset, so that a reader's offset stays valid, and the file
+itself says where the hole is. No other record of it exists.
 
 Rules
-- The warden looks twice a second while its job is at work, and once more at its end. In between a job can write as
-  fast as the disk takes it; a job whose warden was killed has no bound.
+- The warden looks twice a second while its job runs, and once more at its end. In between a job can write as fast as
+  the disk accepts it. The log of a job whose warden was killed has no bound.
 - What stays: the first `HEAD` bytes, less the line at their end that says what happened, and at least the last `TAIL`.
-- Linux, and file systems that know holes (ext4, xfs, btrfs, tmpfs, overlays of them). Elsewhere there is no bound.
-- Only the standard library, and little of it: the launcher imports this module without the package around it.
+- This works on Linux, in file systems with holes (ext4, xfs, btrfs, tmpfs, overlays of them). Elsewhere there is no
+  bound.
+- Only the standard library, and little of it: the launcher imports this module without the rest of the package.
 """
 
 import errno
@@ -21,19 +22,19 @@ from typing import Any
 from supervisor.tools.descendants import PROC
 
 LOOK_EVERY = 0.5  # seconds between two looks at a log
-LIMIT = 64 * 2**20  # bytes on disk from which on a log is cut
+LIMIT = 64 * 2**20  # bytes on disk above which a log is cut
 HEAD = 2**20
 TAIL = 32 * 2**20
 NOTE = b"\n[supervisor: what came between the first MiB of this log and its end, 32 MiB at least, is gone]\n"
-_BLOCK = 2**16  # of whole blocks of any file system: only those become a hole, what is left of one is zeros
+_BLOCK = 2**16  # only whole blocks of a file system become a hole, the rest becomes zeros: a multiple of any block size
 _KEEP_SIZE_AND_PUNCH_HOLE = 3
 
 Punch = Callable[[int, int, int, int], int]
 
 
 def find_punch(libc: Any) -> Punch | None:
-    """Return fallocate of the C library; None where there is none."""
-    import ctypes  # has been imported by whoever has a C library
+    """Return fallocate of the C library; None if it has none."""
+    import ctypes  # already imported, since the caller has a C library
 
     punch = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
     if punch is not None:
@@ -43,7 +44,7 @@ def find_punch(libc: Any) -> Punch | None:
 
 
 def reopen(output: int) -> int | None:
-    """Return a descriptor of one's own of the file behind one that only appends; None if there can be none."""
+    """Return a new descriptor, without O_APPEND, of the file of an append-only one; None if that is not possible."""
     try:
         return os.open(f"/proc/self/fd/{output}", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -51,7 +52,7 @@ def reopen(output: int) -> int | None:
 
 
 def trim(log: int, punch: Punch) -> None:
-    """Cut the middle out of a log that takes more than `LIMIT` bytes of the disk."""
+    """Cut the middle out of a log that takes more than `LIMIT` bytes on disk."""
     found = os.fstat(log)
     end = (found.st_size - TAIL) // _BLOCK * _BLOCK
     if found.st_blocks * 512 > LIMIT and end > HEAD and punch(log, _KEEP_SIZE_AND_PUNCH_HOLE, HEAD, end - HEAD) == 0:
@@ -59,15 +60,15 @@ def trim(log: int, punch: Punch) -> None:
 
 
 def read_kept(log: int, start: int, limit: int) -> tuple[bytes, int]:
-    """Return up to `limit` bytes of a log from `start` on, or from where it goes on behind a hole, and where that is.
+    """Return up to `limit` bytes of a log, and their offset: `start`, or the end of the hole that `start` is in.
 
-    What is read ends before the next hole.
+    The bytes end before the next hole.
     """
     while True:
         first, end = _kept(log, start)
         raw = os.pread(log, min(limit, end - first), first)
         now, end_now = _kept(log, start)
-        if now == first and end_now >= first + len(raw):  # else the hole grew under our eyes
+        if now == first and end_now >= first + len(raw):  # else the hole grew during the read
             return raw, first
 
 
@@ -77,6 +78,6 @@ def _kept(log: int, start: int) -> tuple[int, int]:
             first = os.lseek(log, start, os.SEEK_DATA)
             return first, os.lseek(log, first, os.SEEK_HOLE)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # nothing behind `start`
+        if error.errno == errno.ENXIO:  # nothing after `start`
             return start, start
-    return start, max(start, os.fstat(log).st_size)  # where nobody knows of holes there are none
+    return start, max(start, os.fstat(log).st_size)  # a platform without SEEK_DATA makes no holes

@@ -1,16 +1,17 @@
-"""What the launcher does for a command whose warden was killed: it ends what the command had started, and says so.
+"""What the launcher does for a command whose warden was killed: it ends the orphaned processes, and reports that.
 
-Theory: a warden is parent to all that its command starts, so its death would set free whatever was daemonized. The
-launcher is a subreaper as well: those processes become its own children, and each child of the launcher that is no
+Theory: a warden is the parent of all that its command starts, so its death would set daemonized processes free. The
+launcher is a subreaper, too: those processes become its own children, and each child of the launcher that is not a
 warden is such an orphan.
 
 Rules:
-- The launcher keeps a copy of each wire, and answers on it in a killed warden's place. It closes the copy once the
-  warden has gone, or the owner is not there any more: the owner of a background job leaves the wire when the job has
-  begun. Nobody is told then, and the job is found lost.
-- Of several wardens that were killed together nobody can tell whose an orphan was: each of their owners is told of all.
-- The launcher never waits here: it looks again after `pause` seconds, and serves its owner in between.
-- Only where the platform has subreapers (Linux). Elsewhere the owner ends the command by pid.
+- The launcher keeps a copy of each wire, and answers on it in place of a killed warden. It closes the copy once the
+  warden has exited, or once the owner has closed its end: the owner of a background job closes it when the job has
+  begun. Then no process is told, and the job is found lost.
+- If several wardens were killed together, the launcher cannot tell which command an orphan came from: it reports all
+  orphans to each owner.
+- The launcher never blocks here: it looks again after `pause` seconds, and serves its owner in between.
+- Only on platforms with subreapers (Linux). Elsewhere the owner ends the command by pid.
 """
 
 import os
@@ -23,40 +24,40 @@ from contextlib import suppress
 from supervisor.tools.descendants import Seen, below, table
 from supervisor.tools.ending import Ending
 
-GRACE = 2.0  # seconds from SIGTERM to SIGKILL: the command's own grace went with its warden
+GRACE = 2.0  # seconds from SIGTERM to SIGKILL; only the killed warden knew the command's own grace
 SHORTEST, LONGEST = 0.002, 0.05  # seconds between two looks
 KILLED = "the process that guards the command was killed; what the command had started was ended"
 
 
 class Orphans:
-    """The wires of a launcher's wardens, and the ending of what killed ones leave."""
+    """The wires of a launcher's wardens, and the ending of the processes that killed wardens leave."""
 
     def __init__(self, poll: select.poll, tell: Callable[..., None]) -> None:
         self._poll = poll
         self._tell = tell
-        self._wardens: dict[int, socket.socket | None] = {}  # alive; None: its owner has left the wire
+        self._wardens: dict[int, socket.socket | None] = {}  # alive; None: the owner has closed the wire
         self._unanswered: list[socket.socket] = []
         self._ending: Ending | None = None
         self._pause = SHORTEST
 
     @property
     def pause(self) -> float | None:
-        """Seconds until orphans are to be looked at again; None while there are none."""
+        """Seconds until the next look at orphans; None while there are none."""
         return None if self._ending is None else self._pause
 
     def keep(self, warden: int, wire: socket.socket) -> None:
         """Note a new warden, with a copy of its wire."""
         self._wardens[warden] = wire
-        self._poll.register(wire.fileno(), 0)  # which still tells when the owner is gone
+        self._poll.register(wire.fileno(), 0)  # mask 0 still reports that the owner has hung up
 
     def close_all(self) -> None:
-        """Close every wire: a new warden must not hold those of others open."""
+        """Close every wire: a new warden must not keep the wires of others open."""
         for wire in (*self._wardens.values(), *self._unanswered):
             if wire is not None:
                 wire.close()
 
     def leave(self, ready: set[int]) -> None:
-        """Close the wires that owners have left."""
+        """Close the wires that their owners have closed."""
         for warden, wire in self._wardens.items():
             if wire is not None and wire.fileno() in ready:
                 self._poll.unregister(wire.fileno())
@@ -64,7 +65,7 @@ class Orphans:
                 self._wardens[warden] = None
 
     def reap(self) -> None:
-        """Reap all that has ended; a warden that was killed leaves its command to us."""
+        """Reap all children that have exited; a warden that was killed leaves its command to us."""
         with suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = reaped
@@ -82,7 +83,7 @@ class Orphans:
                     self._pause = SHORTEST
 
     def step(self) -> None:
-        """Look at the orphans once; end them, or answer for them."""
+        """Look at the orphans once: end them, or report that they are gone."""
         if self._ending is None:
             return
         alive = self._alive()
@@ -98,6 +99,6 @@ class Orphans:
         self._unanswered = []
 
     def _alive(self) -> list[Seen]:
-        # Without the wardens, nothing below them is reached.
+        # Wardens are left out, so the walk does not reach what is below them.
         others = {pid: seen for pid, seen in table().items() if pid not in self._wardens}
         return [seen for seen in below(others, os.getpid()).values() if not seen.is_zombie]

@@ -1,7 +1,7 @@
-"""What a process wrote: its beginning and its end, and how much there was in all.
+"""The output of a process: its beginning and its end, and how many bytes there were in all.
 
-Rules: memory is bounded whatever is written; counts are true; bytes stay bytes until somebody wants text; a cut
-never splits a character.
+Rules: memory is bounded, however much is written; counts are exact; bytes stay bytes until a caller asks for text; a
+cut never splits a character.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Output:
     """Captured output, stdout and stderr in the order written.
 
-    `head` and `tail` are raw bytes, `total` counts all that was written; where nothing was cut, all is in `head`.
+    `head` and `tail` are raw bytes; `total` counts all bytes that were written. If nothing was cut, all is in `head`.
     """
 
     head: bytes = b""
@@ -30,7 +30,7 @@ class Output:
 
     @property
     def is_text(self) -> bool:
-        """Whether what was kept is UTF-8 without NUL; if not, keep the raw bytes beside the text."""
+        """Whether the bytes that were kept are UTF-8 without NUL; if not, keep the raw bytes next to the text."""
         try:
             self.head.decode()
             self.tail.decode()
@@ -40,7 +40,7 @@ class Output:
 
     @property
     def text(self) -> str:
-        r"""The output as text: UTF-8, other bytes as `\xNN`, and a line that says what was left out."""
+        r"""The output as text: UTF-8, other bytes as `\xNN`, and a line that says how much was left out."""
         head = self.head.decode("utf-8", "backslashreplace")
         if not self.is_truncated:
             return head
@@ -68,7 +68,7 @@ class HeadAndTail:
             self._head += chunk[:room]
             chunk = chunk[room:]
         self._tail += chunk
-        # Cut seldom, or each small write of a long stream would move the whole tail.
+        # We cut seldom: else each small write of a long stream would move the whole tail.
         if len(self._tail) > 2 * self._tail_limit:
             self._cut_tail()
 
@@ -85,7 +85,7 @@ class HeadAndTail:
 
 
 def without_split_end(raw: bytes) -> bytes:
-    """Return bytes less the beginning of a character at their end."""
+    """Return the bytes without an incomplete character at their end."""
     for back in range(1, min(4, len(raw)) + 1):
         byte = raw[-back]
         if byte & 0xC0 == 0x80:
@@ -96,8 +96,8 @@ def without_split_end(raw: bytes) -> bytes:
 
 
 def without_split_start(raw: bytes) -> bytes:
-    """Return bytes less the rest of a character at their start."""
+    """Return the bytes without the rest of a character at their start."""
     for start in range(min(4, len(raw))):
         if raw[start] & 0xC0 != 0x80:
             return raw[start:]
-    return raw if len(raw) > 3 else b""  # binary, or nothing but the rest of one character
+    return raw if len(raw) > 3 else b""  # binary, or only the rest of one character

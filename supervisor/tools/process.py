@@ -1,16 +1,16 @@
-"""One real process per call: it cannot hang us, leaves nothing behind, and begins only after it was written down.
+"""One real process per call: it cannot hang us, leaves nothing behind, and begins only after it is journaled.
 
-Theory: the process exists before its command does. `open_process` starts it and says its pid and start time; it
-waits at a gate until `release`, so that the caller can put both on disk first. A warden of its own, a small process
-between it and us (see `warden`), is parent to all that the command ever starts, and ends all of it: when the command
-has exited, when we say so, and when we are no more.
+Theory: the process exists before its command does. `open_process` starts it and returns its pid and start time; it
+waits at a gate until `release`, so that the caller can put both on disk first. Each process has a warden, a small
+process between it and us (see `warden`). The warden is the parent of all that the command ever starts, and ends all of
+it: when the command has exited, when we say so, and when we die.
 
 Rules:
-- The wait is for the exit, never for the end of a pipe; whoever holds the pipe after that cannot hold us.
-- The deadline counts from the release. Who exits at the deadline has exited: the warden looks at the command first.
+- We wait for the exit, never for the end of a pipe: a process that holds the pipe after the exit cannot hold us.
+- The deadline counts from the release. A command that exits at the deadline has exited: the warden checks it first.
 - Every way out (exit, deadline, cancellation, an error, our death) is the same: the end of the wire to the warden.
-  Our own wait for it is shielded and bounded, and a cancellation is re-raised after it.
-- No signal is sent by bare pid from here, no child watcher is used, and no child of the user's is ever waited for.
+  Our own wait for the warden is shielded and bounded, and a cancellation is re-raised after it.
+- This module signals no bare pid, uses no child watcher, and never waits for a child of the user's.
 
 The module is longer than 400 lines because every way out of a process shares one clean-up.
 """
@@ -40,11 +40,11 @@ from supervisor.tools.warden import GO, pack, unpack
 
 __all__ = ["Finished", "LaunchFailed", "LeftBehind", "Output", "Process", "end_survivor", "open_process"]
 
-START_TIMEOUT = 30.0  # seconds until a process that has not come to the gate (a dead network drive) is given up
-_MARGIN = 10.0  # seconds beyond its own bounds that a warden gets to report on a busy machine
-_BUSY_PAUSE = 0.01  # seconds until a launcher that is busy with hundreds of starts is asked again
+START_TIMEOUT = 30.0  # seconds until we give up a process that has not reached the gate (a dead network drive)
+_MARGIN = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
+_BUSY_PAUSE = 0.01  # seconds until we ask a launcher again that is busy with hundreds of starts
 _CHUNK = 65536
-_DRAINED = 2**21  # bytes read after the end at most: more than a pipe can hold
+_DRAINED = 2**21  # the most bytes that are read after the end: more than a pipe can hold
 
 
 def open_process(
@@ -61,13 +61,14 @@ def open_process(
     A string is run by `/bin/sh -c`, a sequence without a shell, its program looked up in the PATH of `env`. `env` is
     the whole environment (default: ours). Standard input is /dev/null; stdout and stderr are one stream, of which
     `output_limit` bytes are kept, half from its start and half from its end. `grace` is seconds from SIGTERM to
-    SIGKILL. `on_output` gets each piece as it is read, at once and in the loop; what it raises ends the command and
-    is raised by `wait`.
+    SIGKILL. `on_output` gets each piece of output in the loop, as soon as it is read; an error that it raises ends
+    the command and is raised by `wait`.
 
-    Leaving the context ends the process and all it started; unreleased, nothing ever ran. Where the platform has no
-    subreaper (macOS), a process that left its session and whose parent has ended is not found and not ended.
+    Leaving the context ends the process and all that it started; without a release, nothing ever ran. Where the
+    platform has no subreaper (macOS), a process that left its session and whose parent has ended is not found and not
+    ended.
 
-    Entering raises `LaunchFailed` if there can be no process, or not in `cwd`.
+    Entering raises `LaunchFailed` if the process cannot be started, or not in `cwd`.
     """
     return Process(
         encode_request(command, cwd, env, grace), grace=grace, output=HeadAndTail(output_limit), watcher=on_output
@@ -77,8 +78,8 @@ def open_process(
 class Process(AsyncContextManagerMixin):
     """A process at its gate, running, or ended. Made by `open_process`; for one task.
 
-    `pid` and `started_at` (see `descendants.started_at`; None if unknown) identify it, `finished` is None until it
-    has been released and has ended, whichever way: it is set before a cancellation leaves `wait`.
+    `pid` and `started_at` (see `descendants.started_at`; None if unknown) identify it. `finished` is None until the
+    process has been released and has ended in any way; it is set before a cancellation leaves `wait`.
     """
 
     pid: int
@@ -106,7 +107,7 @@ class Process(AsyncContextManagerMixin):
         self._is_concluding = False
         self._is_concluded = False
         self._failure: LaunchFailed | None = None
-        self._exit: tuple[int, float, bool] | None = None  # code, duration, was it ended by us
+        self._exit: tuple[int, float, bool] | None = None  # code, duration, whether we ended it
         self._left: tuple[list[Any], int] | None = None
         self._trouble: str | None = None
 
@@ -116,7 +117,7 @@ class Process(AsyncContextManagerMixin):
 
     @property
     def is_released(self) -> bool:
-        """Whether the command may have begun: a call without this had no effect."""
+        """Whether the command may have begun. A call that was not released had no effect."""
         return self._released_at is not None
 
     @asynccontextmanager
@@ -133,24 +134,24 @@ class Process(AsyncContextManagerMixin):
     async def release(self) -> None:
         """Open the gate: the command begins, and its time counts from here.
 
-        If this raises a cancellation the gate is still shut, and stays so.
+        If this raises a cancellation, the gate is shut and stays shut.
         """
         if self._released_at is not None:
-            raise RuntimeError("a process is released once")
+            raise RuntimeError("a process can be released only once")
         if self._is_concluding:
             raise RuntimeError("this process has ended before its release")
         await checkpoint_if_cancelled()
         assert self._wire is not None
         self._released_at = anyio.current_time()
-        with suppress(OSError):  # the warden was killed, and the process at the gate with it: `wait` says so
+        with suppress(OSError):  # the warden was killed, and the process at the gate with it: `wait` reports it
             self._wire.send(GO)
 
     async def wait(self, timeout: float) -> Finished:
-        """Wait until the command has exited and all it left behind is ended; return how.
+        """Wait until the command has exited and all that it left behind is ended; return how it ended.
 
-        `timeout` is seconds from the release; at that deadline the command is ended, and `timed_out` says so. Raises
+        `timeout` is seconds from the release; at that deadline the command is ended, and `timed_out` is true. Raises
         `LaunchFailed` if the command could not be executed. On cancellation the command is ended, `finished` is set
-        with what there was, and the cancellation goes on.
+        with the output so far, and the cancellation is re-raised.
         """
         if self._released_at is None:
             raise RuntimeError("release the process first, then wait for it")
@@ -170,7 +171,7 @@ class Process(AsyncContextManagerMixin):
 
     async def _start(self) -> None:
         with anyio.move_on_after(START_TIMEOUT):
-            # A launcher that died under our hands took the request with it, and nothing else: ask another one.
+            # If the launcher died meanwhile, only the request was lost: a second launcher is asked.
             if not (await self._reach_gate() or await self._reach_gate()):
                 raise LaunchFailed(errno.ECHILD, "the launcher does not start, or is killed at once", None)
         if not self.pid:
@@ -186,11 +187,11 @@ class Process(AsyncContextManagerMixin):
                 self._wire.setblocking(False)
                 writer = self._open_output()
                 theirs.callback(os.close, writer)
-                while not _try_fork(wire, writer):  # noqa: ASYNC110 - another process is waited for
+                while not _try_fork(wire, writer):  # noqa: ASYNC110 - we wait for another process
                     await anyio.sleep(_BUSY_PAUSE)
             except OSError as error:
                 raise LaunchFailed(error.errno, f"{error.strerror} (starting a process)", None) from error
-            if sys.platform != "darwin":  # where a descriptor on its way is lost when its sender closes it
+            if sys.platform != "darwin":  # macOS loses a descriptor in transit when its sender closes it
                 theirs.close()
             if not (await self._send_request(self._wire) and await self._receive()):
                 return False
@@ -216,7 +217,7 @@ class Process(AsyncContextManagerMixin):
         return True
 
     async def _receive(self) -> bool:
-        """Take in the warden's next message; False at the end of the wire."""
+        """Apply the warden's next message; return False at the end of the wire."""
         assert self._wire is not None
         while (message := unpack(self._received)) is None:
             try:
@@ -271,7 +272,7 @@ class Process(AsyncContextManagerMixin):
                 scope.cancel()
 
     def _read_chunk(self) -> int | None:
-        """Take in what the pipe holds; return how many bytes, 0 at its end, None if there is nothing now."""
+        """Read what the pipe holds; return the number of bytes, 0 at its end, None if it is empty now."""
         if self._reader < 0:
             return 0
         try:
@@ -282,12 +283,12 @@ class Process(AsyncContextManagerMixin):
         if chunk and self._watcher is not None:
             try:
                 self._watcher(chunk)
-            except Exception as error:  # noqa: BLE001 - `wait` raises it, after the command was ended
+            except Exception as error:  # noqa: BLE001 - `wait` raises it after the command has been ended
                 self._watcher, self._watcher_error = None, error
         return len(chunk)
 
     async def _conclude(self) -> None:
-        """End what is left, learn how it ended, and set `finished`: shielded, and bounded."""
+        """End what is left, learn how it ended, and set `finished`: shielded and bounded."""
         if self._is_concluded or self._wire is None:
             return
         self._is_concluding = True
@@ -308,14 +309,14 @@ class Process(AsyncContextManagerMixin):
                 self.finished = self._sum_up(self._released_at)
 
     async def _hear_out(self, seconds: float) -> bool:
-        """Take in all that is still said; False if that does not end in time."""
+        """Receive the warden's remaining messages; return False if they do not end in time."""
         with anyio.move_on_after(seconds, shield=True):
             await self._reading_output(self._receive_all)
             return True
         return False
 
     async def _end_warden(self) -> None:
-        """Kill a warden that was stopped, or does not come to an end; the launcher then ends what it guarded."""
+        """Kill a warden that is stopped, or does not finish; the launcher then ends what it guarded."""
         warden = find(self._guard[0]) if self._guard else None
         if warden is not None and warden.identity == self._guard:
             send(warden, signal.SIGKILL)
@@ -325,7 +326,7 @@ class Process(AsyncContextManagerMixin):
         self._trouble = self._trouble or "the process that guards the command was killed or stopped"
         with anyio.move_on_after(self._grace + GIVE_UP_AFTER + _MARGIN, shield=True):
             answer = await end_survivor(self.pid, self.started_at, self._grace)
-            self._trouble += f"; the command itself: {answer}; what it had daemonized may still run"
+            self._trouble += f"; the command itself: {answer}; processes that it had daemonized may still run"
 
     def _drain(self) -> None:
         drained = 0
@@ -381,20 +382,20 @@ def encode_request(
     grace: float,
     record: str | None = None,
 ) -> bytes:
-    """Return what a warden is asked to run; `record` is where a background job's end is written down."""
+    """Return the request to a warden; `record` is the path to which a background job's end is written."""
     if not (math.isfinite(grace) and grace >= 0):
-        raise ValueError(f"grace is a number of seconds, not {grace}")
+        raise ValueError(f"grace must be a number of seconds, 0 or more, not {grace}")
     argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
     environment = os.environ if env is None else env
     if not argv or not argv[0]:
-        raise LaunchFailed(errno.EINVAL, "there is no program to run", None)
+        raise LaunchFailed(errno.EINVAL, "the command is empty: name a program to run", None)
     if any("\0" in each for each in argv):
         raise LaunchFailed(errno.EINVAL, "an argument holds a NUL character", argv[0].partition("\0")[0])
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise LaunchFailed(errno.EINVAL, f"not a possible environment variable: {name!r}", argv[0])
     try:
-        # Bytes exactly as given. Our own folder, which may be gone, is asked for only where that matters.
+        # Bytes exactly as given. We ask for our own folder, which may be gone, only where it matters.
         folder = cwd if cwd and os.path.isabs(cwd) else os.path.join(os.getcwd(), cwd or "")  # noqa: PTH109, PTH117, PTH118
         return pack(
             (
@@ -408,4 +409,4 @@ def encode_request(
     except UnicodeEncodeError as error:
         raise LaunchFailed(errno.EINVAL, "command, folder or environment cannot be encoded", argv[0]) from error
     except FileNotFoundError as error:
-        raise LaunchFailed(errno.ENOENT, "our own working folder is gone", None) from error
+        raise LaunchFailed(errno.ENOENT, "our own working folder is gone: give an absolute cwd", None) from error

@@ -1,10 +1,10 @@
-"""Tools for background jobs: list them, read what they put out, end them (T6).
+"""Tools for background jobs: list them, read their output, end them (T6).
 
 Rules
-- A call sees the jobs of its own session, and no others: what a sub-agent began, its parent learns from the sub-agent.
-- None of them asks a person. Whoever was allowed to begin a job may look at it and end it; ending it can only undo what
-  was allowed, and a job of anybody else cannot be named.
-- A job is looked at when it is asked about: its process may have ended a moment before its session was told.
+- A call sees the jobs of its own session only. A parent learns from its sub-agent which jobs that began.
+- None of these tools asks a person. A session that was allowed to begin a job may look at it and end it: ending only
+  undoes what was allowed, and a call cannot name a job of another session.
+- A tool looks at the process itself: it may have ended a moment ago, before its end was journaled.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from supervisor.core.visible import visible
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, read_log
 from supervisor.tools.output import without_split_end, without_split_start
 
-OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns, unless it says otherwise
-LARGEST_OUTPUT: Final = 2**20  # however much it says: all of it is in memory, and in the journal
+OUTPUT_LIMIT: Final = 30_000  # bytes of a log that one call returns by default
+LARGEST_OUTPUT: Final = 2**20  # the largest `limit`: all of it is in memory, and in the journal
 
 
 @tool(policy="allow")
 async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
-    """List the background jobs of this session, those that have ended too."""
+    """List the background jobs of this session, including those that have ended."""
     views = [await view_of(job) for job in _jobs_of(context).values()]
     return ToolResult(kind="ok", content="\n".join(line_of(view) for view in views) or "no jobs", value=views)
 
@@ -37,11 +37,11 @@ async def jobs(context: ToolContext) -> ToolResult[list[JobView]]:
 async def job_output(
     context: ToolContext, job: str, offset: int | None = None, limit: int = OUTPUT_LIMIT
 ) -> ToolResult[str]:
-    """Return what a job has put out: the last `limit` bytes (1 MiB at most), or those from `offset` on.
+    """Return the output of a job: the last `limit` bytes (1 MiB at most), or those from `offset` on.
 
-    Of a long log the middle is not kept. `details`: state, exit_code, signal, offset (of the first byte returned),
-    next_offset, omitted (bytes before it that were asked for, and are gone), size (bytes that were ever put out). For
-    those who get the content alone, its last line says state, exit code, size and next_offset.
+    The middle of a long log is not kept. `details`: state, exit_code, signal, offset (of the first byte returned),
+    next_offset, omitted (bytes before it that were requested, and are gone), size (bytes that were ever written). The
+    last line of the content says state, exit code, size and next_offset, too, for readers of the content alone.
     """
     view = await view_of(_find(context, job))
     if limit <= 0 or (offset is not None and offset < 0):
@@ -69,7 +69,8 @@ async def job_output(
 
 
 def _whole_characters(piece: Piece, *, is_complete: bool, is_end: bool) -> tuple[bytes, int]:
-    """Return a piece and where it begins, less half a character that the next piece begins with, or one before."""
+    """Return a piece and its offset, without the halves of a character at its edges that the next or previous piece
+    has."""
     raw, start = piece.raw, piece.start
     if is_end and start > 0:
         raw = without_split_start(raw)
@@ -85,8 +86,8 @@ def _whole_characters(piece: Piece, *, is_complete: bool, is_end: bool) -> tuple
 async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     """End a job and everything it started: SIGTERM, and SIGKILL after 2 seconds.
 
-    A job that has ended already stays as it was. `details`: found (ended, gone, refused or not ours), guarded (False:
-    its guard was gone, and what it had daemonized may still run).
+    A job that has already ended is not changed. `details`: found (ended, gone, refused or not ours), guarded (False:
+    its warden was gone, and processes that it had daemonized may still run).
     """
     record = _find(context, job)
     before = await view_of(record)
@@ -97,13 +98,13 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
     after = await view_of(record)
     if after.state == "running":
         raise ToolFailed(f"job {job} could not be ended: {found}", reason="refused", found=found)
-    remark = "" if guarded else "\n[its guard was gone before: what it had daemonized may still run]"
+    remark = "" if guarded else "\n[its guard was gone before: processes that it had daemonized may still run]"
     details = {"found": found, "guarded": guarded}
     return ToolResult(kind="ok", content=line_of(after) + remark, value=after, details=details)
 
 
 async def view_of(job: JobView) -> JobView:
-    """Look at a job now; what was journaled of its end stands."""
+    """Return a job with its state now. An end that is journaled is not looked at again."""
     if job.state != "running":
         return job
     seen = await anyio.to_thread.run_sync(look_at, job)

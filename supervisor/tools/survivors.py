@@ -1,7 +1,7 @@
-"""Ending a process that outlived us: after a crash, known only by the pid and start time that were written down.
+"""Ending an orphaned process after a crash: it is known only by the pid and start time that were journaled.
 
-Rules: nothing is signalled unless pid *and* start time are those of the process meant; a pid is given out again, and
-another process that has it by now is none of our business.
+Rules: a process is signalled only if pid *and* start time match. The kernel gives a pid out again, and we leave another
+process that has the pid by now alone.
 """
 
 import os
@@ -17,18 +17,18 @@ from supervisor.tools.ending import Ending
 
 Answer = Literal["gone", "ended", "refused", "not ours"]
 
-_PAUSE = 0.02  # seconds between two looks at who is left
+_PAUSE = 0.02  # seconds between two looks at the processes that are left
 
 
 async def end_survivor(pid: int, started_at: float | None, grace: float = 2.0) -> Answer:
-    """End a process, its group and session and what hangs below it; say what was found.
+    """End a process, its group and session and everything below it; return what was found.
 
-    "gone": there is no such process. "not ours": the pid is another process's now (or the start time is unknown, so
-    that nobody can tell). "ended": SIGTERM, and after `grace` seconds SIGKILL, and nobody is left. "refused": some of
-    it may not be signalled, or did not die. On cancellation, what got no signal yet gets none.
+    "gone": there is no such process. "not ours": the pid belongs to another process now, or the start time is unknown,
+    so that we cannot tell. "ended": SIGTERM, and SIGKILL after `grace` seconds; no process is left. "refused": some
+    process may not be signalled, or did not die. On cancellation, processes without a signal so far get none.
 
-    What had left the session *and* lost its parent before is not found: its warden ends that, or the launcher, unless
-    that was killed as well. The same holds for what a process that is gone left behind.
+    A process that had left the session *and* lost its parent is not found. Its warden ends such a process, or the
+    launcher, unless both were killed. The same holds for the processes that a gone process left behind.
     """
     meant = await anyio.to_thread.run_sync(find, pid)
     if meant is None:
@@ -39,7 +39,7 @@ async def end_survivor(pid: int, started_at: float | None, grace: float = 2.0) -
         return "gone"
     ending = Ending(term_at=time.monotonic(), grace=grace)
     while alive := await anyio.to_thread.run_sync(partial(_left_of, meant, ending)):
-        # As a group only while the leader is there: its number is given out again when all of it is gone.
+        # By group only while the leader is there: when the whole group is gone, the kernel gives its number out again.
         is_led = any(seen.identity == meant.identity for seen in alive)
         if ending.step(alive, time.monotonic(), group=meant.pid if is_led and meant.group == meant.pid else None):
             return "refused"

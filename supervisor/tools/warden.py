@@ -1,29 +1,30 @@
-"""The other side of `process`: a small process that starts one command, stands guard over it, and ends it.
+"""The other side of `process`: a small process that starts one command, guards it, and ends it.
 
-Theory: what is to be ended for certain must have a parent of its own. One *launcher* (this module, in a fresh
+Theory: to end processes for certain, they need a parent of their own. One *launcher* (this module, in a fresh
 single-threaded interpreter) serves a whole supervisor process; for each command it forks a *warden*, and the warden
 forks the command. The warden is the subreaper of its command: whatever the command starts, however often it
-daemonizes, stays below this warden and belongs to this command and no other. Nothing of it ever becomes a child of
-the user's process, so no exit status can be stolen from the user's, asyncio's or trio's own children, and no
-prctl is set on the user's process.
+daemonizes, stays below this warden and belongs to this command and no other. None of these processes ever becomes a
+child of the user's process, so we can take no exit status from the user's, asyncio's or trio's own children, and set
+no prctl on the user's process.
 
 Rules:
 - The owner (the supervisor's process) and a warden share a socket, the wire. Owner to warden: one request, then
-  `GO`, then the end of the stream, which means "end it now": the owner's crash and its wish are one path. As a fork
-  of the owner's may hold the wire open after its death, the death itself is watched as well (a pidfd, on Linux).
+  `GO`, then the end of the stream, which means "end it now": the owner's crash and its wish are one path. A fork of
+  the owner may hold the wire open after the owner's death, so the death itself is watched, too (a pidfd, on Linux).
 - Until `GO` the forked command waits at the gate, a pipe. If owner or warden die, it exits; it never runs.
 - Warden to owner: `started` | `failed`; after `GO`: `failed` | `exited`; last `done`. Then the wire ends.
-- A warden never outlives the end of its command by more than grace + `GIVE_UP_AFTER`, and ignores polite signals. If it
-  is killed all the same, the launcher ends what it guarded (see `orphans`).
-- A background job's warden lets go of its owner once the command has begun (`begun`), and lives as long as the job:
-  `END_JOB` (a signal) asks for the end, and the last thing it does is to write down how the job ended (`record`),
-  since whoever wants to know may be a later process. What it needs for that is loaded before: the interpreter's files
-  may be gone by then. Meanwhile it keeps the job's log within its bound (see `log_limit`).
-- Standard library only, and little of it; no import of the package around it is run (see `launcher`).
+- A warden outlives the end of its command by at most grace + `GIVE_UP_AFTER`, and ignores polite signals. If it is
+  killed all the same, the launcher ends what it guarded (see `orphans`).
+- The warden of a background job detaches from its owner once the command has begun (`begun`), and lives as long as
+  the job. `END_JOB` (a signal) asks for the end. The last act of the warden is to write how the job ended (`record`),
+  since the reader may be a later process. It loads what it needs for that at its start: the interpreter's files may be
+  gone by then. Meanwhile it keeps the job's log within its bound (see `log_limit`).
+- Standard library only, and little of it; no other import of the package is run (see `launcher`).
 
-Where the platform has no subreaper (macOS), what left the command's group *and* lost its parent is not found.
+Where the platform has no subreaper (macOS), processes that left the command's group *and* lost their parent are not
+found.
 
-The module is longer than 400 lines because a warden loads no other module of the package.
+The module is longer than 400 lines because a warden loads as few modules of the package as possible.
 """
 
 import contextlib
@@ -46,10 +47,10 @@ from supervisor.tools.orphans import Orphans
 GO = b"g"
 READY = b"r"
 END_JOB = signal.SIGUSR1
-LINGER = 0.1  # seconds that what is left behind has to end by itself: the `tee` of a pipe just closed
-REPORTED = 100  # left-behind processes that are named one by one
+LINGER = 0.1  # seconds that leftover processes get to end by themselves: the `tee` of a pipe that has just closed
+REPORTED = 100  # leftover processes that are named one by one
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# All whose disposition is not the default here: exec would hand "ignored" on to the command.
+# All signals whose disposition is not the default here: exec would hand "ignored" on to the command.
 _TOUCHED_SIGNALS = (*_DEAF_TO, END_JOB, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -88,10 +89,10 @@ class Launcher:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for fd in (requests.fileno(), self._wakeup, *([] if owner is None else [owner])):
             self._poll.register(fd, select.POLLIN)
-        gc.disable()  # no cycles worth collecting, and a collection would copy every page that a fork shares
+        gc.disable()  # a collection would find few cycles, and copy every page that a fork shares
 
     def serve(self) -> None:
-        """Return when the owner is gone, and all that killed wardens left is ended."""
+        """Return when the owner is gone, and all processes that killed wardens left have ended."""
         is_wanted = True
         while is_wanted or self._orphans.pause is not None:
             pause = self._orphans.pause
@@ -111,12 +112,12 @@ class Launcher:
                         self._poll.unregister(fd)
 
     def _fork(self) -> bool:
-        # One byte at a time: each carries the two descriptors of one command.
+        # We receive one byte at a time: each carries the two descriptors of one command.
         _, fds, _, _ = socket.recv_fds(self._requests, 1, 2)
         if len(fds) < 2:
             return False
         for fd in fds:
-            os.set_inheritable(fd, False)  # received descriptors are not close-on-exec by themselves
+            os.set_inheritable(fd, False)  # received descriptors are not close-on-exec by default
         wire, output = socket.socket(fileno=fds[0]), fds[1]
         try:
             child = os.fork()
@@ -152,12 +153,12 @@ def _find_libc() -> Any:
 
 
 def _guard(wire: socket.socket, output: int, owner: int | None, libc: Any, punch: Punch | None) -> NoReturn:
-    code = 1  # for the launcher, which ends what is left then
+    code = 1  # tells the launcher to end what is left
     try:
         Warden(wire, output, owner, punch, is_subreaper=_become_subreaper(libc)).run()
         code = 0
-    except BaseException:  # noqa: BLE001 - this process has nobody else to tell
-        import traceback  # slow, and needed never
+    except BaseException:  # noqa: BLE001 - this process has no other reader
+        import traceback  # slow to import, and almost never needed
 
         _tell(wire, "broken", traceback.format_exc())
     finally:
@@ -165,18 +166,18 @@ def _guard(wire: socket.socket, output: int, owner: int | None, libc: Any, punch
 
 
 def _tell(wire: socket.socket, *message: object) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the owner no longer listens
         wire.sendall(pack(message))
 
 
 class Warden:
-    """One command, from its fork to the end of the last process it started."""
+    """One command, from its fork to the end of the last process that it started."""
 
     def __init__(
         self, wire: socket.socket, output: int, owner: int | None, punch: Punch | None, *, is_subreaper: bool
     ) -> None:
         self._wire = wire
-        self._owner = {wire.fileno()} if owner is None else {wire.fileno(), owner}  # where the owner is heard of
+        self._owner = {wire.fileno()} if owner is None else {wire.fileno(), owner}  # descriptors that tell of the owner
         self._is_subreaper = is_subreaper
         argv, self._cwd, environment, self._grace, self._record = self._read_request()
         self._argv: list[bytes] = argv
@@ -190,7 +191,7 @@ class Warden:
         self._is_told_to_end = False
         signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         self._began = 0.0
-        self._status: int | None = None  # of the command, as waitpid gives it
+        self._status: int | None = None  # of the command, as waitpid returns it
         gate_reader, self._gate = os.pipe()
         self._news, news_writer = os.pipe()
         self._leader = os.fork()
@@ -204,10 +205,10 @@ class Warden:
         os.close(output)
 
     def run(self) -> None:
-        """Start, guard, end, report; return when nothing of the command is left."""
+        """Start, guard, end, report; return when no process of the command is left."""
         if not self._open_gate():
             if self._status is None:
-                os.kill(self._leader, signal.SIGKILL)  # it waits at the gate; not reaped, so the pid is its own
+                os.kill(self._leader, signal.SIGKILL)  # it waits at the gate, and is not reaped: the pid is its own
                 os.waitpid(self._leader, 0)
             return
         if self._record is not None and not self._let_go():
@@ -218,9 +219,9 @@ class Warden:
     def _read_request(self) -> Any:
         buffer = bytearray()
         while (request := unpack(buffer)) is None:
-            chunk = self._wire.recv(65536)  # GO comes only after `started` was told, so this is the request alone
+            chunk = self._wire.recv(65536)  # the owner sends GO only after `started`, so this is the request alone
             if not chunk:
-                os._exit(0)  # withdrawn before it was made
+                os._exit(0)  # the owner gave up before it sent the request
             buffer += chunk
         return request
 
@@ -239,16 +240,16 @@ class Warden:
             if os.read(gate, 1) != GO:
                 os._exit(0)
             filename = self._argv[0]
-            os.execvpe(filename, self._argv, self._environment)  # noqa: S606 - the point of it all
+            os.execvpe(filename, self._argv, self._environment)  # noqa: S606 - running the command is the purpose
         except OSError as error:
             os.write(news, marshal.dumps((error.errno, filename[:1024])))  # one atomic write
         finally:
             os._exit(127)
 
     def _open_gate(self) -> bool:
-        """Report the start and wait for `GO`; False if there is nothing to be run (any more)."""
+        """Report the start and wait for `GO`; return False if there is nothing to run (any more)."""
         while not (ready := self._wait(None, *self._owner, self._news) - {self._wakeup}):
-            pass  # a child changed: what that means is in the news
+            pass  # a child changed state: the news pipe says what happened
         if self._news not in ready:
             return False
         news = os.read(self._news, 4096)
@@ -263,7 +264,7 @@ class Warden:
         if self._wire.fileno() not in ready or self._wire.recv(1) != GO:
             return False
         self._began = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile: `_watch` finds its status
+        with contextlib.suppress(BrokenPipeError):  # the command was killed meanwhile: `_watch` finds its status
             os.write(self._gate, GO)
         os.close(self._gate)
         return True
@@ -273,9 +274,9 @@ class Warden:
         _tell(self._wire, "failed", number, filename)
 
     def _let_go(self) -> bool:
-        """Tell the owner that its job has begun, and belong to nobody from now on; False if it could not begin."""
+        """Tell the owner that its job has begun, and detach from it; return False if the job could not begin."""
         while self._news not in self._wait(None, self._news):
-            pass  # a child changed, which the news will tell
+            pass  # a child changed state: the news pipe says what happened
         if news := os.read(self._news, 4096):
             self._report_failure(news)
             self._write_record(None, 0.0, is_ended=False)
@@ -286,38 +287,38 @@ class Warden:
         return True
 
     def _write_record(self, code: int | None, duration: float, *, is_ended: bool) -> None:
-        """Put on disk how the job ended: JSON, whole or not at all."""
+        """Write to disk how the job ended: JSON, whole or not at all."""
         assert self._record is not None
         number = "null" if code is None else str(code)
         text = f'{{"code": {number}, "duration": {duration:.6f}, "was_ended": {"true" if is_ended else "false"}}}\n'
-        with contextlib.suppress(OSError):  # no room, or no folder any more: whoever looks finds the job lost
+        with contextlib.suppress(OSError):  # no room, or the folder is gone: a reader finds the job lost
             draft = self._record + b".new"
             file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             os.write(file, text.encode())
             os.fsync(file)
             os.close(file)
-            os.rename(draft, self._record)  # noqa: PTH104 - as above, and as below
+            os.rename(draft, self._record)  # noqa: PTH104 - bytes, without pathlib
             folder = os.open(os.path.dirname(self._record), os.O_RDONLY)  # noqa: PTH120 - bytes, without pathlib
             os.fsync(folder)
 
     def _watch(self) -> bool:
-        """Wait until the command exits or its end is wanted; return whether it has to be ended."""
+        """Wait until the command exits or must be ended; return whether it must be ended."""
         ready: set[int] = set()
-        while not self._has_exited():  # looked at first: to exit at the deadline is not to be ended by it
+        while not self._has_exited():  # checked first: an exit exactly at the deadline is an exit, not an end by us
             if ready & self._owner or self._is_told_to_end:
                 return True
-            # Only now: what woke us before, at the gate, may have told of the exit, too, and nothing else would.
+            # After that check: the wake-up at the gate may have been for the exit, and there would be no second one.
             ready = self._wait(None if self._log is None else LOOK_EVERY, *self._owner)
             self._trim_log()
         return False
 
     def _trim_log(self) -> None:
         if self._log is not None and self._punch is not None:
-            with contextlib.suppress(OSError):  # no holes in this file system, or no room for a line
+            with contextlib.suppress(OSError):  # this file system has no holes, or there is no room for the line
                 trim(self._log, self._punch)
 
     def _has_exited(self) -> bool:
-        """Reap whoever is ours and has exited; return whether the command itself has."""
+        """Reap all our children that have exited; return whether the command itself has."""
         with contextlib.suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
                 if reaped[0] == self._leader:
@@ -333,15 +334,15 @@ class Warden:
         while not self._is_nobody_left():
             alive = self._alive(ending)
             now = time.monotonic()
-            # Asked last of all: who exits before the first signal was not ended by it, deadline or not.
+            # Checked last: a command that exits before the first signal was not ended by us, deadline or not.
             if self._has_exited() and not is_told:
                 is_told = self._report_exit(now, is_ended=was_signalled)
             was_signalled = is_ended
-            # The group's number is surely its own while its leader has not been reaped.
+            # While the leader is not reaped, the group's number is certainly its own.
             if ending.step(alive, now, group=None if self._status is not None else self._leader):
                 break
             if not (alive or self._is_subreaper or self._status is None):
-                break  # zombies that are not ours to reap, as far as this platform can tell
+                break  # zombies that are not ours to reap, as far as this platform shows
             self._wait(pause)
             pause = min(pause * 2, 0.05)
         if self._status is not None and not is_told:
@@ -349,7 +350,7 @@ class Warden:
         rows = [
             (each.pid, each.command, each.session, each.how)
             for each in ending.ended()
-            # Ended together with its command: worth a word only if it had run away, or would not go.
+            # Processes that end with their command are reported only if they had escaped, or would not end.
             if not is_ended or each.session != self._leader or each.how in ("refused", "stuck")
         ]
         _tell(self._wire, "done", rows[:REPORTED], len(rows))
@@ -360,7 +361,7 @@ class Warden:
 
     def _report_exit(self, now: float, *, is_ended: bool) -> bool:
         assert self._status is not None
-        if news := os.read(self._news, 4096):  # its end of the pipe is gone: by exec, or with the process
+        if news := os.read(self._news, 4096):  # no other writer is left: exec closed the pipe, or the process is gone
             self._report_failure(news)
             return False
         _tell(self._wire, "exited", os.waitstatus_to_exitcode(self._status), now - self._began, is_ended)
@@ -372,14 +373,14 @@ class Warden:
             return False
         try:
             if self._is_subreaper:
-                # Whoever lives below a subreaper hangs below one of its children: no child, nobody. Exact, and cheap.
+                # All processes below a subreaper are below one of its children. Without children none is left: exact.
                 os.waitpid(-1, os.WNOHANG)
             else:
                 os.killpg(self._leader, 0)
         except (ChildProcessError, ProcessLookupError):
             return True
         except PermissionError:
-            pass  # somebody, though not ours to signal
+            pass  # a process is left that we may not signal
         return False
 
     def _alive(self, ending: Ending) -> list[Seen]:
@@ -391,7 +392,7 @@ class Warden:
         return [seen for seen in mine.values() if not seen.is_zombie or seen.parent == os.getpid()]
 
     def _wait(self, seconds: float | None, *fds: int) -> set[int]:
-        """Sleep until a descriptor is ready (or at its end), a child changed, or the time is over."""
+        """Sleep until a descriptor is ready (or at its end), a child changes state, or the time is over."""
         poll = select.poll()
         for fd in (*fds, self._wakeup):
             poll.register(fd, select.POLLIN)
@@ -403,11 +404,11 @@ class Warden:
 
 def main() -> None:
     """Run the launcher on the socket that is standard input."""
-    os.setsid()  # an interrupt typed at the terminal is for the owner, who knows what to do about its commands
+    os.setsid()  # an interrupt typed at the terminal is for the owner, which knows what to do with its commands
     for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(signum) == signal.SIG_IGN:
-            signal.signal(signum, signal.SIG_DFL)  # ignored by whoever started us: not by the commands
-    # The last two are an error of what is written, not the writer's death: to a dead owner, or to a full file.
+            signal.signal(signum, signal.SIG_DFL)  # our parent ignored it; the commands must not
+    # With the last two a write to a dead owner or to a full file is an error and does not kill the writer.
     for signum in (*_DEAF_TO, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -424,7 +425,7 @@ def _watch_owner(pid: int) -> int | None:
     except ProcessLookupError:
         sys.exit(0)
     except OSError:
-        return None  # a kernel before 5.3, or a sandbox: the wire has to do
+        return None  # a kernel before 5.3, or a sandbox: the wire must suffice
     if os.getppid() != pid:
-        sys.exit(0)  # it died while we started, and the pid is another's
+        sys.exit(0)  # the owner died while we started, and another process has its pid
     return owner
