@@ -6,7 +6,7 @@ never offered cannot be pressed, whoever forges the code, and what is granted is
 
 Rules
 - A press that needs words (`edit`, `explain`, `reply`) opens a form; the words come back with the same code.
-- Nothing says yes to what was not seen: where a card does not show all of it, `unseen_presses` are its buttons.
+- Nothing says yes to what was not seen: where a card does not show all of it, `unseen_buttons` are its buttons.
 - `decision_of` is the only way from a code to a decision, and raises InvalidInput for whatever does not fit.
 """
 
@@ -32,7 +32,7 @@ FORMS: Final = (EDIT, EXPLAIN, REPLY)
 """Codes of presses that ask for words before anything is decided."""
 
 
-class Press(msgspec.Struct, frozen=True, kw_only=True):
+class Button(msgspec.Struct, frozen=True, kw_only=True):
     """One button: its code, what stands on it, and what will be allowed by it beyond this call, if anything."""
 
     code: str
@@ -53,12 +53,12 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     is_required: bool = True
 
 
-def presses_of(approval: Approval) -> list[Press]:
+def buttons_of(approval: Approval) -> list[Button]:
     """Return the buttons of a pending approval or question, the plainest first."""
     if approval.kind == "question":
-        return [*_answers(approval), Press(code=EXPLAIN, label="Do not answer…", tone="no")]
+        return [*_answers(approval), Button(code=EXPLAIN, label="Do not answer…", tone="no")]
     granting = [
-        Press(
+        Button(
             code=f"approve.{place}",
             label=f"Approve {HOW_LONG[option.scope]}",
             tone="yes" if option.scope == "once" else "",
@@ -68,31 +68,31 @@ def presses_of(approval: Approval) -> list[Press]:
     ]
     return [
         *granting,
-        Press(code=EDIT, label="Edit…"),
-        Press(code=DENY, label="Deny", tone="no"),
-        Press(code=EXPLAIN, label="Deny with a reason…"),
+        Button(code=EDIT, label="Edit…"),
+        Button(code=DENY, label="Deny", tone="no"),
+        Button(code=EXPLAIN, label="Deny with a reason…"),
     ]
 
 
-def unseen_presses(presses: list[Press]) -> list[Press]:
+def unseen_buttons(buttons: list[Button]) -> list[Button]:
     """Return the buttons of a card that does not show all of what is asked."""
-    return [press for press in presses if not says_yes(press.code)]
+    return [button for button in buttons if not says_yes(button.code)]
 
 
 def says_yes(code: str) -> bool:
-    """Whether a press says yes to what is asked, by itself."""
+    """Whether a button says yes to what is asked, by itself."""
     return code.partition(".")[0] in ("approve", "yes", "choose")
 
 
-def _answers(approval: Approval) -> list[Press]:
+def _answers(approval: Approval) -> list[Button]:
     if is_yes_or_no(approval.schema):
-        return [Press(code="yes", label="Yes"), Press(code="no", label="No")]
+        return [Button(code="yes", label="Yes"), Button(code="no", label="No")]
     if approval.choices is None:
-        return [Press(code=REPLY, label="Answer…", tone="yes")]
+        return [Button(code=REPLY, label="Answer…", tone="yes")]
     labels = [visible(choice).strip() or "(empty)" for choice in approval.choices]
     if len({label[:_TOLD_APART] for label in labels}) < len(labels):
         labels = [f"{number}. {label}" for number, label in enumerate(labels, 1)]
-    return [Press(code=f"choose.{place}", label=label) for place, label in enumerate(labels)]
+    return [Button(code=f"choose.{place}", label=label) for place, label in enumerate(labels)]
 
 
 def form_of(code: str, approval: Approval) -> Form:

@@ -49,19 +49,19 @@ from supervisor.transcripts.index import (
 from supervisor.transcripts.tree import Graft, Keys, Result
 
 
-class Block(msgspec.Struct):
+class ClaudeBlock(msgspec.Struct):
     type: str
     id: str = ""
     tool_use_id: str = ""
     input: msgspec.Raw = ABSENT
 
 
-class Message(msgspec.Struct):
+class ClaudeMessage(msgspec.Struct):
     id: str = ""
     content: msgspec.Raw = ABSENT
 
 
-class Entry(msgspec.Struct):
+class ClaudeEntry(msgspec.Struct):
     type: str
     uuid: str = ""
     parentUuid: str | None = None  # noqa: N815 - Claude Code's own spelling, here and below
@@ -69,10 +69,10 @@ class Entry(msgspec.Struct):
     agentId: str = ""  # noqa: N815
     timestamp: str = ""
     leafUuid: str = ""  # noqa: N815
-    message: Message | None = None
+    message: ClaudeMessage | None = None
 
 
-_BLOCKS = msgspec.json.Decoder(list[Block])
+_BLOCKS = msgspec.json.Decoder(list[ClaudeBlock])
 _COPIED = ("sessionId", "cwd", "version", "gitBranch", "userType", "isSidechain", "agentId", "slug")
 _TYPES = frozenset(
     {"user", "assistant", "summary", "system", "progress", "attachment", "file-history-snapshot"}
@@ -90,14 +90,14 @@ class ClaudeCode:
     unique_ids = True
     speaking = frozenset({"user", "assistant"})
     spoken = frozenset({"message", "timestamp"})
-    decoder = msgspec.json.Decoder(Entry)
+    decoder = msgspec.json.Decoder(ClaudeEntry)
 
     def recognises(self, first: dict[str, Any]) -> bool:
         if first.get("type") in ("summary", "file-history-snapshot"):
             return "leafUuid" in first or "messageId" in first
         return "sessionId" in first and (str(first.get("type")) in _TYPES or {"uuid", "parentUuid"} <= first.keys())
 
-    def read(self, entry: Entry, index: Index) -> None:
+    def read(self, entry: ClaudeEntry, index: Index) -> None:
         message = entry.message
         is_message = entry.type in self.speaking
         if is_message and not (message and entry.uuid):
@@ -112,7 +112,7 @@ class ClaudeCode:
         newest: dict[int, tuple[str, int]] = index.notes.setdefault("newest", {})
         if chain not in newest or entry.timestamp >= newest[chain][0]:
             newest[chain] = (entry.timestamp, at)
-        blocks: list[Block] = decode_blocks(message.content, _BLOCKS)
+        blocks: list[ClaudeBlock] = decode_blocks(message.content, _BLOCKS)
         if entry.type == "assistant":
             index.mark(at, FRAME, message.id)
             _mark_reply(blocks, at, index)
@@ -166,13 +166,13 @@ class ClaudeCode:
         return Plan(graft.additions, graft.changes(), drops, notes)
 
 
-def _mark_reply(blocks: list[Block], at: int, index: Index) -> None:
+def _mark_reply(blocks: list[ClaudeBlock], at: int, index: Index) -> None:
     for block in blocks:
         if block.type == "tool_use":
             index.mark(at, CALL if block.id and begins(block.input, "{") else UNANSWERABLE, block.id)
 
 
-def _mark_user(blocks: list[Block], at: int, index: Index) -> None:
+def _mark_user(blocks: list[ClaudeBlock], at: int, index: Index) -> None:
     is_said = not blocks
     for block in blocks:
         if block.type != "tool_result":
@@ -201,7 +201,7 @@ def _keep_tips(index: Index, found: dict[int, Findings], drops: set[int]) -> lis
     return notes
 
 
-def _chain(entry: Entry, at: int, index: Index) -> int:
+def _chain(entry: ClaudeEntry, at: int, index: Index) -> int:
     """Return the name of a sub-agent's conversation: the hash of its id, or of the root of its sidechain."""
     if entry.agentId:
         return hash(entry.agentId)

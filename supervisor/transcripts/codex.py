@@ -31,7 +31,7 @@ class Payload(msgspec.Struct):
     action: msgspec.Raw = ABSENT
 
 
-class Entry(msgspec.Struct):
+class CodexEntry(msgspec.Struct):
     type: str
     ordinal: int | msgspec.UnsetType = msgspec.UNSET
     payload: Payload | None = None
@@ -56,12 +56,12 @@ class Codex:
     unique_ids = False
     speaking = frozenset({"response_item"})
     spoken = frozenset({"payload"})
-    decoder = msgspec.json.Decoder(Entry)
+    decoder = msgspec.json.Decoder(CodexEntry)
 
     def recognises(self, first: dict[str, Any]) -> bool:
         return first.get("type") == "session_meta" and isinstance(first.get("payload"), dict)
 
-    def read(self, entry: Entry, index: Index) -> None:
+    def read(self, entry: CodexEntry, index: Index) -> None:
         at = index.line(ENTRY)
         if entry.ordinal is not msgspec.UNSET:
             if not 0 <= entry.ordinal < _LAST:

@@ -37,7 +37,7 @@ class PiLinear:
             first.get("type") == "session" and isinstance(first.get("id"), str) and first.get("version", 1) in (1, None)
         )
 
-    def read(self, entry: pi_messages.Entry, index: Index) -> None:
+    def read(self, entry: pi_messages.PiEntry, index: Index) -> None:
         kind = ENTRY | POINTER if entry.firstKeptEntryIndex >= 0 else ENTRY
         pi_messages.mark_entry(entry, index.line(kind), index)
 

@@ -16,25 +16,25 @@ from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins, dec
 from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
 
 
-class Block(msgspec.Struct):
+class PiBlock(msgspec.Struct):
     type: str
     id: str = ""
     arguments: msgspec.Raw = ABSENT
     partialJson: msgspec.Raw = ABSENT  # noqa: N815 - pi's own spelling
 
 
-class Message(msgspec.Struct):
+class PiMessage(msgspec.Struct):
     role: str
     content: msgspec.Raw = ABSENT
     stopReason: str = ""  # noqa: N815
     toolCallId: str = ""  # noqa: N815
 
 
-class Entry(msgspec.Struct):
+class PiEntry(msgspec.Struct):
     type: str
     id: str = ""
     parentId: str | None = None  # noqa: N815
-    message: Message | None = None
+    message: PiMessage | None = None
     firstKeptEntryIndex: int = -1  # noqa: N815
     targetId: str = ""  # noqa: N815
     replacement: msgspec.Raw = ABSENT
@@ -54,15 +54,15 @@ class Edit(NamedTuple):
     """Marks and keys of the calls that an assistant's message has then; None where the entry is omitted."""
 
 
-ENTRIES = msgspec.json.Decoder(Entry)
+ENTRIES = msgspec.json.Decoder(PiEntry)
 SPEAKING = frozenset({"message"})
 SPOKEN = frozenset({"message"})
 _REPLACEMENTS = msgspec.json.Decoder(Replacement | None)
-_BLOCKS = msgspec.json.Decoder(list[Block])
+_BLOCKS = msgspec.json.Decoder(list[PiBlock])
 _SENT = frozenset({"compaction", "branch_summary", "custom_message", "reset"})
 
 
-def mark_entry(entry: Entry, at: int, index: Index) -> None:
+def mark_entry(entry: PiEntry, at: int, index: Index) -> None:
     """Mark the calls and the result of an entry, and whether a model is sent anything of it."""
     message = entry.message
     if entry.type != "message":
@@ -83,7 +83,7 @@ def mark_entry(entry: Entry, at: int, index: Index) -> None:
         index.mark(at, SAID)
 
 
-def edit_of(entry: Entry, at: int) -> Edit:
+def edit_of(entry: PiEntry, at: int) -> Edit:
     """Read a `context_edit`."""
     if not entry.targetId:
         raise ShapeError("it is a context_edit that names no entry")
@@ -98,11 +98,11 @@ def edit_of(entry: Entry, at: int) -> Edit:
 
 
 def _calls(content: msgspec.Raw) -> list[tuple[int, str]]:
-    blocks: list[Block] = decode_blocks(content, _BLOCKS)
+    blocks: list[PiBlock] = decode_blocks(content, _BLOCKS)
     return [(CALL if _is_whole(block) else UNANSWERABLE, block.id) for block in blocks if block.type == "toolCall"]
 
 
-def _is_whole(block: Block) -> bool:
+def _is_whole(block: PiBlock) -> bool:
     return bool(block.id) and block.partialJson is ABSENT and begins(block.arguments, "{")
 
 

@@ -44,7 +44,7 @@ class PiTree:
             and first.get("version") == self._version
         )
 
-    def read(self, entry: pi_messages.Entry, index: Index) -> None:
+    def read(self, entry: pi_messages.PiEntry, index: Index) -> None:
         if entry.type == "session":
             index.line(ENTRY)
             return

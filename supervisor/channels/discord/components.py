@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from supervisor.channels.cards import decided, headline, make_card, page_of, remark, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of, unseen_presses
+from supervisor.channels.presses import EDIT, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.core.values import Approval
 
 TITLE: Final = 256
@@ -47,9 +47,9 @@ def card_message(approval: Approval, now: datetime, link: str | None = None) -> 
     """Return what to post for a pending approval. `link`: where the web inbox is."""
     card = make_card(approval, now)
     facts, unseen = _fit(approval, now)
-    presses, missing = _that_fit(approval)
+    buttons, missing = _that_fit(approval)
     if unseen:
-        presses = unseen_presses(presses)
+        buttons = unseen_buttons(buttons)
     lacks = remark(approval, unseen, missing, link)
     embed = {
         "title": fit(_inert(card.headline), TITLE, remark=False),
@@ -57,12 +57,12 @@ def card_message(approval: Approval, now: datetime, link: str | None = None) -> 
         "color": _WAITING,
         "footer": {"text": approval.id},
         "fields": [
-            {"name": fit(_inert(press.label), 250, remark=False), "value": code_block(press.grants, FIELD)}
-            for press in presses
-            if press.grants
+            {"name": fit(_inert(button.label), 250, remark=False), "value": code_block(button.grants, FIELD)}
+            for button in buttons
+            if button.grants
         ],
     }
-    return _message(embed, [_row(presses[at : at + IN_A_ROW], approval) for at in range(0, len(presses), IN_A_ROW)])
+    return _message(embed, [_row(buttons[at : at + IN_A_ROW], approval) for at in range(0, len(buttons), IN_A_ROW)])
 
 
 def shows_whole(approval: Approval) -> bool:
@@ -122,36 +122,36 @@ def read_custom_id(text: str) -> tuple[str, str] | None:
     return (code, approval) if code and approval else None
 
 
-def _that_fit(approval: Approval) -> tuple[list[Press], int]:
-    """Return what can be offered here, and how many presses cannot."""
-    presses = presses_of(approval)
-    if len(presses) > IN_A_ROW * ROWS:
-        return [Press(code=REPLY, label="Answer…", tone="yes"), presses[-1]], len(presses)
-    fitting: list[Press] = []
+def _that_fit(approval: Approval) -> tuple[list[Button], int]:
+    """Return what can be offered here, and how many buttons cannot."""
+    buttons = buttons_of(approval)
+    if len(buttons) > IN_A_ROW * ROWS:
+        return [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
+    fitting: list[Button] = []
     room = GRANTS
-    for press in presses:
-        shown = length(code_block(press.grants, 10**9)) if press.grants else 0
-        if shown <= min(room, FIELD) and _form_fits(press, approval):
+    for button in buttons:
+        shown = length(code_block(button.grants, 10**9)) if button.grants else 0
+        if shown <= min(room, FIELD) and _form_fits(button, approval):
             room -= shown
-            fitting.append(press)
-    return fitting, len(presses) - len(fitting)
+            fitting.append(button)
+    return fitting, len(buttons) - len(fitting)
 
 
-def _form_fits(press: Press, approval: Approval) -> bool:
-    return press.code != EDIT or length(form_of(EDIT, approval).text) <= MODAL_TEXT
+def _form_fits(button: Button, approval: Approval) -> bool:
+    return button.code != EDIT or length(form_of(EDIT, approval).text) <= MODAL_TEXT
 
 
-def _row(presses: list[Press], approval: Approval) -> Message:
-    buttons = [
+def _row(buttons: list[Button], approval: Approval) -> Message:
+    elements = [
         {
             "type": _BUTTON,
-            "style": _STYLES[press.tone],
-            "label": fit(press.label, LABEL, remark=False) or "(empty)",
-            "custom_id": custom_id(press.code, approval.id),
+            "style": _STYLES[button.tone],
+            "label": fit(button.label, LABEL, remark=False) or "(empty)",
+            "custom_id": custom_id(button.code, approval.id),
         }
-        for press in presses
+        for button in buttons
     ]
-    return {"type": _ROW, "components": buttons}
+    return {"type": _ROW, "components": elements}
 
 
 def _behind_gutter(text: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from supervisor.channels.cards import decided, headline, make_card, page_of, path_text, remark, summary, with_choices
 from supervisor.channels.lengths import Facts, fit, fit_facts, length
-from supervisor.channels.presses import EDIT, REPLY, Press, form_of, presses_of, unseen_presses
+from supervisor.channels.presses import EDIT, REPLY, Button, buttons_of, form_of, unseen_buttons
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
 
@@ -40,23 +40,23 @@ def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> l
     """Return the blocks of a pending approval. `link`: where the web inbox is."""
     card = make_card(approval, now)
     facts, unseen = _fit(approval, now)
-    presses, missing = _that_fit(approval)
+    buttons, missing = _that_fit(approval)
     if unseen:
-        presses = unseen_presses(presses)
-    rows = [presses[first : first + BUTTONS] for first in range(0, len(presses), BUTTONS)]
+        buttons = unseen_buttons(buttons)
+    rows = [buttons[first : first + BUTTONS] for first in range(0, len(buttons), BUTTONS)]
     blocks = [
         _header("A question for you" if approval.kind == "question" else f"Approve {visible(approval.tool)}?"),
         _section(card.headline),
         _facts(facts),
     ]
-    if granting := [press for press in presses if press.grants]:
-        lines = [_rich(_text(f"{press.label}: ", bold=True), _text(press.grants)) for press in granting]
+    if granting := [button for button in buttons if button.grants]:
+        lines = [_rich(_text(f"{button.label}: ", bold=True), _text(button.grants)) for button in granting]
         blocks.append({"type": "rich_text", "elements": lines})
     blocks += [
         {
             "type": "actions",
             "block_id": block_id(approval.id) + (f":{number}" if number else ""),
-            "elements": [_button(press, approval.id) for press in row],
+            "elements": [_button(button, approval.id) for button in row],
         }
         for number, row in enumerate(rows)
     ]
@@ -129,36 +129,36 @@ def form_view(code: str, approval: Approval, place: dict[str, str]) -> Block:
     }
 
 
-def _that_fit(approval: Approval) -> tuple[list[Press], int]:
-    """Return what can be offered here, and how many presses cannot: too long to be shown whole."""
-    presses = presses_of(approval)
-    if len(presses) > BUTTONS * ROWS:
-        return [Press(code=REPLY, label="Answer…", tone="yes"), presses[-1]], len(presses)
-    fitting = [press for press in presses if length(press.grants) <= CONFIRM and _form_fits(press, approval)]
-    return fitting, len(presses) - len(fitting)
+def _that_fit(approval: Approval) -> tuple[list[Button], int]:
+    """Return what can be offered here, and how many buttons cannot: too long to be shown whole."""
+    buttons = buttons_of(approval)
+    if len(buttons) > BUTTONS * ROWS:
+        return [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
+    fitting = [button for button in buttons if length(button.grants) <= CONFIRM and _form_fits(button, approval)]
+    return fitting, len(buttons) - len(fitting)
 
 
-def _form_fits(press: Press, approval: Approval) -> bool:
-    return press.code != EDIT or length(form_of(EDIT, approval).text) <= FORM_TEXT
+def _form_fits(button: Button, approval: Approval) -> bool:
+    return button.code != EDIT or length(form_of(EDIT, approval).text) <= FORM_TEXT
 
 
-def _button(press: Press, approval: str) -> Block:
-    button: Block = {
+def _button(button: Button, approval: str) -> Block:
+    element: Block = {
         "type": "button",
-        "action_id": press.code,
+        "action_id": button.code,
         "value": approval,
-        "text": _plain(press.label, BUTTON),
+        "text": _plain(button.label, BUTTON),
     }
-    if press.tone:
-        button["style"] = "primary" if press.tone == "yes" else "danger"
-    if press.grants:
-        button["confirm"] = {
+    if button.tone:
+        element["style"] = "primary" if button.tone == "yes" else "danger"
+    if button.grants:
+        element["confirm"] = {
             "title": _plain("A rule for later calls", 100),
-            "text": _plain(press.grants, CONFIRM),
+            "text": _plain(button.grants, CONFIRM),
             "confirm": _plain("Allow", 30),
             "deny": _plain("Go back", 30),
         }
-    return button
+    return element
 
 
 def _facts(facts: Facts) -> Block:

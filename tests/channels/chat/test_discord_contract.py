@@ -22,7 +22,7 @@ from test_platform_cards import NOW, approvals
 
 from supervisor.channels.discord import Discord, components, interactions
 from supervisor.channels.discord.channel import COMMANDS
-from supervisor.channels.presses import FORMS, presses_of
+from supervisor.channels.presses import FORMS, buttons_of
 from supervisor.core.people import People, Person
 
 PEERS = Path(__file__).parents[3] / ".peers" / "node_modules"
@@ -46,7 +46,7 @@ def sent(approval):
     yield "MessageEditRequestPartial", components.retired_message(approval, NOW)
     yield "CreateMessageInteractionCallbackRequest", interactions.told("done")
     yield "CreateMessageInteractionCallbackRequest", interactions.DEFERRED_REPLY
-    for press in presses_of(approval):
+    for press in buttons_of(approval):
         if press.code in FORMS and press.code != "edit":
             yield "ModalInteractionCallbackRequest", interactions.modal(components.form_modal(press.code, approval))
     for command in COMMANDS:

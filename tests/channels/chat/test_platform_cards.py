@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from supervisor import Answer, Approval, Approve, Deny, InvalidInput, Option
 from supervisor.channels.discord import components, interactions
 from supervisor.channels.lengths import fit, length
-from supervisor.channels.presses import FORMS, decision_of, form_of, presses_of
+from supervisor.channels.presses import FORMS, buttons_of, decision_of, form_of
 from supervisor.channels.slack import blocks, payloads
 from supervisor.core.ids import new_approval_id
 
@@ -123,7 +123,7 @@ def test_a_discord_card_keeps_every_limit(approval):
 def test_a_buttons_code_and_an_id_of_ours_fit_64_bytes(approval):
     """A2: the smallest payload that a platform gives back."""
     ours = new_approval_id("root")
-    assert all(len(components.custom_id(press.code, ours).encode()) <= 64 for press in presses_of(approval))
+    assert all(len(components.custom_id(press.code, ours).encode()) <= 64 for press in buttons_of(approval))
 
 
 @st.composite
@@ -200,7 +200,7 @@ def test_a_long_call_leaves_room_for_where_and_for_whom(arguments):
 def test_choices_that_begin_alike_can_be_told_apart():
     """Platforms cut what stands on a button; with more choices than buttons it can still be declined."""
     asked = question([f"{'x' * 90} {end}" for end in ("staging", "production")])
-    labels = [press.label for press in presses_of(asked)]
+    labels = [press.label for press in buttons_of(asked)]
     assert len({label[:60] for label in labels}) == len(labels) == 3
     many = question([str(number) for number in range(200)])
     for that_fit in (blocks._that_fit, components._that_fit):
@@ -228,7 +228,7 @@ def asking(**how):
 @given(approvals())
 def test_a_press_means_what_was_offered_on_both(approval):
     """Render, press, parse: the same decision, and a form for what needs words."""
-    for press in presses_of(approval):
+    for press in buttons_of(approval):
         slack = payloads.read(slack_press(blocks._button(press, approval.id), approval.id))
         discord = interactions.read(
             {
