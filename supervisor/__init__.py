@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 from supervisor.lazy import lazily
 
 if TYPE_CHECKING:
-    from supervisor.abc import ChildRun, Context, Counts, JournalEntry, Owner, Run, Supervisor, TaskGroup, Timer, Watch
+    from supervisor.abc import (
+        ActivityWatch,
+        ChildRun,
+        Context,
+        Counts,
+        JournalEntry,
+        Owner,
+        Run,
+        Supervisor,
+        TaskGroup,
+        Timer,
+        Watch,
+    )
     from supervisor.app import open_supervisor
     from supervisor.core.activity import Activity, Doing
     from supervisor.core.agent_spec import AgentSpec, agent
@@ -73,6 +85,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Activity",
+    "ActivityWatch",
     "AgentSpec",
     "Answer",
     "Approval",
@@ -153,7 +166,9 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "supervisor.abc": "ChildRun Context Counts JournalEntry Owner Run Supervisor TaskGroup Timer Watch",
+            "supervisor.abc": """
+                ActivityWatch ChildRun Context Counts JournalEntry Owner Run Supervisor TaskGroup Timer Watch
+            """,
             "supervisor.app": "open_supervisor",
             "supervisor.core.activity": "Activity Doing",
             "supervisor.core.agent_spec": "AgentSpec agent",
