@@ -80,8 +80,8 @@ if TYPE_CHECKING:
         ToolResult,
     )
     from supervisor.core.words import ChatResult
-    from supervisor.store.memory_store import MemoryStore
-    from supervisor.store.sqlite import SqliteStore
+    from supervisor.store.memory import MemoryStore
+    from supervisor.store.sqlite.store import SqliteStore
 
 __all__ = [
     "Activity",
@@ -188,7 +188,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 Policy SendResult SessionView ToolCall ToolResult
             """,
             "supervisor.core.words": "ChatResult",
-            "supervisor.store.memory_store": "MemoryStore",
-            "supervisor.store.sqlite": "SqliteStore",
+            "supervisor.store.memory": "MemoryStore",
+            "supervisor.store.sqlite.store": "SqliteStore",
         },
     )

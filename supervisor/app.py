@@ -22,15 +22,15 @@ from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_url
 from supervisor.core.values import Policy
 from supervisor.logs import FactLog
-from supervisor.runtime.adoption import Adoption
+from supervisor.runtime.lifecycle.claim import Adoption
+from supervisor.runtime.lifecycle.orphans import Survivors
+from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
-from supervisor.runtime.posting import Posting
-from supervisor.runtime.runner import Runner
-from supervisor.runtime.streams import end_streams
-from supervisor.runtime.survivors import Survivors
-from supervisor.runtime.unfinished import opened as opened_runners, unfinished
-from supervisor.store.memory_store import MemoryStore
-from supervisor.store.sqlite import SqliteStore
+from supervisor.runtime.people.posting import Posting
+from supervisor.runtime.reading.streams import end_streams
+from supervisor.runtime.reading.unfinished import opened as opened_runners, unfinished
+from supervisor.store.memory import MemoryStore
+from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.interpreter import tuned
 from supervisor.tools.job_watch import JobWatch
 from supervisor.tools.survivors import end_survivor

@@ -23,10 +23,10 @@ from supervisor.core.errors import InvalidInput, StoreUnreadable, UnknownAgent
 from supervisor.core.reminders import Reminders
 from supervisor.core.rows import JournalEntry
 from supervisor.core.session import SessionState, replay
+from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
-from supervisor.runtime.posting import Posting
-from supervisor.runtime.runner import Runner
-from supervisor.store.memory_store import MemoryStore
+from supervisor.runtime.people.posting import Posting
+from supervisor.store.memory import MemoryStore
 
 LONG: Final = 10.0  # seconds after which what has not been decided is undecided
 

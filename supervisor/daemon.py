@@ -31,10 +31,10 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.people import People, Person
 from supervisor.core.rules import Rule
+from supervisor.loading import configure, load_agent, load_agents
 from supervisor.logs import FactLog
 from supervisor.platforms import make_channels
-from supervisor.runtime.loading import configure, load_agent, load_agents
-from supervisor.store.schema import NO_LINKS
+from supervisor.store.sqlite.schema import NO_LINKS
 from supervisor.system.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
 
 log = FactLog(__name__)

@@ -33,7 +33,7 @@ import anyio
 
 from supervisor.core.errors import SupervisorError
 from supervisor.core.visible import visible
-from supervisor.runtime.unfinished import all_unfinished
+from supervisor.runtime.reading.unfinished import all_unfinished
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE: Final = 10

@@ -41,7 +41,7 @@ def check_replay(
         How long to wait for agents whose own code takes long.
     """
     from supervisor.checking import check_replay, read_export
-    from supervisor.runtime.loading import load_agents
+    from supervisor.loading import load_agents
 
     agents = load_agents(file)
     if export is not None:
@@ -69,8 +69,8 @@ def check_replay(
 def _read(path: Path) -> "list[JournalEntry]":
     """Return the entries of all open trees, as they are now. They are read from a copy, which alone is brought up to
     date if its format is older."""
-    from supervisor.store.schema import check_header, copy_to
-    from supervisor.store.sqlite import SqliteStore
+    from supervisor.store.sqlite.schema import check_header, copy_to
+    from supervisor.store.sqlite.store import SqliteStore
 
     check_header(path)
     with TemporaryDirectory(prefix="supervisor-") as folder:

@@ -96,7 +96,7 @@ async def _import(
     history: "History", file: str, place: Place, session: str | None, spec: "AgentSpec[Any, Any] | None"
 ) -> Imported:
     from supervisor.app import open_supervisor
-    from supervisor.runtime.importing import Origin
+    from supervisor.runtime.trees.importing import Origin
     from supervisor.system.identity import working_directory
 
     # A file that does not name its folder is gone on with where it was imported.

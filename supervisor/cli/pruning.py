@@ -27,7 +27,7 @@ from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
 from supervisor.cli.reading import reading
 from supervisor.core.errors import InvalidInput, StoreError
 from supervisor.core.visible import visible
-from supervisor.runtime.pruning import KeptTree, Prunable
+from supervisor.runtime.trees.prune import KeptTree, Prunable
 from supervisor.system.inside import refuse_inside_call
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from supervisor.system.inside import has_marker, refuse_inside_call
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor
 
-TOLD: Final = ("supervisor.runtime.restarting", "supervisor.runtime.blocked")
+TOLD: Final = ("supervisor.runtime.lifecycle.restart", "supervisor.runtime.lifecycle.blocked")
 """Logs of what is told as part of the story."""
 Begin = Callable[["LocalSupervisor"], Awaitable[list[Run[Any]]]]
 
@@ -221,7 +221,7 @@ def demo(
 
 def load(agent: str) -> AgentSpec[Any, Any]:
     """Import an agent, before anything is opened that its module could upset."""
-    from supervisor.runtime.loading import load_agent
+    from supervisor.loading import load_agent
 
     return load_agent(agent)
 
@@ -234,7 +234,7 @@ async def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
 
 async def _load_agent_of(supervisor: "LocalSupervisor", root: str) -> None:
     from supervisor.core.events import SessionCreated
-    from supervisor.runtime.loading import load_agent
+    from supervisor.loading import load_agent
 
     facts = (await supervisor.find_entries(root))[0].event
     if isinstance(facts, SessionCreated) and facts.agent:

@@ -1,7 +1,7 @@
 """Watchdog arithmetic: when has a run been silent for too long? (W1-W7, W11)
 
 Pure: `now` is an argument, on a clock that only grows and from which the loop's own lag was taken
-(runtime/watchdog.py).
+(runtime/clock/watchdog.py).
 
 Rules
 - The clock stands while a named reason pauses it and no step or model call is in flight (W2). The last reason that goes

@@ -8,7 +8,7 @@
 Rules
 - A word decides only as the whole message, whatever its letters' case. Everything else is chat: "do NOT run that", "yes
   please", "no, wait", and a word that somebody quotes.
-- Who says it, and what waits, is not known here: `hear` finds out (runtime/hearing.py).
+- Who says it, and what waits, is not known here: `hear` finds out (runtime/chat.py).
 """
 
 import re

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from supervisor.core import ids
-from supervisor.runtime.clock import Clock
+from supervisor.runtime.clock.clock import Clock
 from supervisor.system.identity import current_user, working_directory
 
 

@@ -44,27 +44,27 @@ from supervisor.core.values import (
     check_identity,
 )
 from supervisor.core.words import ChatResult
+from supervisor.loading import find_declared, load_agent, locate
 from supervisor.logs import FactLog
-from supervisor.runtime.activity import LocalActivityWatch
-from supervisor.runtime.audience import Audience
-from supervisor.runtime.beginning import first_events
-from supervisor.runtime.deciding import decide
-from supervisor.runtime.ending import cancel_events
-from supervisor.runtime.forking import Forking
-from supervisor.runtime.hearing import Seen, chat
-from supervisor.runtime.importing import Import, Origin
-from supervisor.runtime.journal import Entry, View
-from supervisor.runtime.loading import find_declared, load_agent, locate
-from supervisor.runtime.messages import transcript
-from supervisor.runtime.pruning import Pruning
-from supervisor.runtime.reader import Reader
-from supervisor.runtime.refusals import Refusals
-from supervisor.runtime.retrying import retry_events
-from supervisor.runtime.ruling import add, book, revoke
-from supervisor.runtime.runner import Raised, Runner
-from supervisor.runtime.runs import LocalRun
-from supervisor.runtime.streams import Inbox, PendingApprovals, SessionJournal
-from supervisor.runtime.turns import check_may_send, turn
+from supervisor.runtime.chat import Seen, chat
+from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.lifecycle.runner import Raised, Runner
+from supervisor.runtime.operations.messages import transcript
+from supervisor.runtime.people.decide import decide
+from supervisor.runtime.people.refusals import Refusals
+from supervisor.runtime.plans.begin import first_events
+from supervisor.runtime.plans.end import cancel_events
+from supervisor.runtime.plans.fork import Forking
+from supervisor.runtime.plans.retry import retry_events
+from supervisor.runtime.plans.rules import add, book, revoke
+from supervisor.runtime.plans.turns import check_may_send, turn
+from supervisor.runtime.reading.activity import LocalActivityWatch
+from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.reader import Reader
+from supervisor.runtime.reading.runs import LocalRun
+from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal
+from supervisor.runtime.trees.importing import Import, Origin
+from supervisor.runtime.trees.prune import Pruning
 from supervisor.system.identity import attempt_started
 from supervisor.system.inside import Inside
 

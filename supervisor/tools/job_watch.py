@@ -26,8 +26,8 @@ import anyio.to_thread
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError
 from supervisor.logs import FactLog
-from supervisor.runtime.clock import Clock
-from supervisor.runtime.journal import Entry, Journal, View
+from supervisor.runtime.clock.clock import Clock
+from supervisor.runtime.journal.writer import Entry, Journal, View
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
 from supervisor.tools.job_logs import job_folders
 

@@ -22,7 +22,7 @@ from scenario import record
 
 from supervisor import Approval, DecisionResult, InvalidInput, Run, SqliteStore, Supervisor, TreeOwned, open_supervisor
 from supervisor.runtime import local
-from supervisor.runtime.journal import Journal
+from supervisor.runtime.journal.writer import Journal
 from supervisor.stopping import run_until_stopped
 
 HANGS = 60  # seconds after which a life is ended by its alarm, which fails its test

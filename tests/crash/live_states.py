@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from supervisor import SqliteStore
 from supervisor.core.session import replay
-from supervisor.runtime.journal import Journal
+from supervisor.runtime.journal.writer import Journal
 
 
 def differences(store: SqliteStore, journal: Journal) -> Iterator[str]:

@@ -18,11 +18,11 @@ from supervisor.app import serving
 from supervisor.core import events as e
 from supervisor.core.ids import RULES, approval_route
 from supervisor.core.reminders import Reminders
-from supervisor.runtime.clock import Clock
+from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.environment import Environment
+from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
-from supervisor.runtime.posting import Posting
-from supervisor.runtime.runner import Runner
+from supervisor.runtime.people.posting import Posting
 
 pytestmark = pytest.mark.anyio
 

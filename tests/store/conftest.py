@@ -2,8 +2,8 @@
 
 import pytest
 
-from supervisor.store.memory_store import MemoryStore
-from supervisor.store.sqlite import SqliteStore
+from supervisor.store.memory import MemoryStore
+from supervisor.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ journal. The program that runs the tests plays the older one; whatever calls `be
 from contextlib import closing, contextmanager
 from unittest.mock import patch
 
-from supervisor.store import schema
-from supervisor.store.sqlite import SqliteStore
+from supervisor.store.sqlite import schema
+from supervisor.store.sqlite.store import SqliteStore
 
 STEP = """
 ALTER TABLE session ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm';

@@ -95,7 +95,9 @@ def everything(store):
 def python(code, *arguments, prefix=(), **options):
     """Start a real process that runs `code` with these modules at hand."""
     here = Path(__file__).parent
-    prelude = "import os, sys, time\nfrom store_stories import *\nfrom supervisor.store.sqlite import SqliteStore\n"
+    prelude = (
+        "import os, sys, time\nfrom store_stories import *\nfrom supervisor.store.sqlite.store import SqliteStore\n"
+    )
     start = subprocess.Popen if prefix else preloaded.Popen
     return start(
         [*prefix, sys.executable, "-c", prelude + code, *map(str, arguments)],

@@ -1,4 +1,4 @@
-"""R6: who runs which tree (store/owning.py, store/owners.py), also where lock files are in a bad way."""
+"""R6: who runs which tree (store/sqlite/trees.py, store/owners.py), also where lock files are in a bad way."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ import pytest
 from store_stories import append, created, python, rows, started
 
 from supervisor.core.errors import StoreDied, StoreRefused
-from supervisor.store.sqlite import SqliteStore
+from supervisor.store.sqlite.store import SqliteStore
 
 DIE = """
 store = SqliteStore(sys.argv[1])

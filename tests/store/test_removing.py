@@ -5,7 +5,7 @@ from store_stories import append, asked, created, decided, everything, finished,
 from supervisor.core import events as e
 from supervisor.core.ids import RULES
 from supervisor.core.rules import allow
-from supervisor.store.sqlite import SqliteStore
+from supervisor.store.sqlite.store import SqliteStore
 
 
 def tree(root, approval, operation="o#1"):

@@ -16,8 +16,8 @@ from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import RULES
 from supervisor.core.session import SessionState, replay
-from supervisor.store.memory_store import MemoryStore
-from supervisor.store.sqlite import SqliteStore
+from supervisor.store.memory import MemoryStore
+from supervisor.store.sqlite.store import SqliteStore
 
 SESSIONS = ("a", "b", "c")
 operations = st.integers(1, 2)

@@ -14,7 +14,7 @@ from format_steps import NEW, OLD, newer, opened, version_of
 
 from supervisor import Approve, open_supervisor
 from supervisor.core.ids import RULES
-from supervisor.store import schema
+from supervisor.store.sqlite import schema
 
 FOLDER = Path(__file__).parent / "formats"
 FORMATS = range(schema.FORMER + 1, OLD + 1)

@@ -17,8 +17,8 @@ from store_stories import append, asked, created, decided, everything, finished,
 
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.ids import RULES
-from supervisor.store import schema, upgrading
-from supervisor.store.sqlite import SqliteStore
+from supervisor.store.sqlite import schema, upgrading
+from supervisor.store.sqlite.store import SqliteStore
 
 BACKUP = f"store.db.v{OLD}.bak"
 
@@ -244,7 +244,7 @@ sys.exit(main())
 
 STOPS = """
 from format_steps import be_newer
-from supervisor.store import schema
+from supervisor.store.sqlite import schema
 be_newer()
 split = schema._statements
 def split_slowly(script):

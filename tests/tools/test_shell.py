@@ -13,7 +13,7 @@ from test_process_ending import DAEMON, needs_a_subreaper
 
 from supervisor import Context, MemoryStore, RunCancelled, agent, open_supervisor
 from supervisor.core import events as e
-from supervisor.runtime.hub import sign_key
+from supervisor.runtime.journal.hub import sign_key
 from supervisor.tools import shell
 
 pytestmark = pytest.mark.anyio

@@ -36,7 +36,7 @@ class OperationFinished(Event, frozen=True, kw_only=True):
     value: Raw = Raw(b"null")
     error: tuple[str, str] | None = None
     traceback: str = ""
-    """Where a step raised, for people; no agent reads it (runtime/tracebacks.py)."""
+    """Where a step raised, for people; no agent reads it (runtime/attempt/tracebacks.py)."""
     child: str | None = None
     message: str | None = None
     """The message that a `receive` took."""
@@ -112,7 +112,7 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
     value: Raw = Raw(b"null")
     details: Raw = Raw(b"{}")
     traceback: str = ""
-    """Where the tool raised, for people; no agent reads it (runtime/tracebacks.py)."""
+    """Where the tool raised, for people; no agent reads it (runtime/attempt/tracebacks.py)."""
 
 
 @traits("audited", "not copied")

@@ -101,7 +101,7 @@ class RunUnblocked(Event, frozen=True, kw_only=True):
 @traits("own")
 class StateSaved(Event, frozen=True, kw_only=True):
     """What a later attempt begins with. The first `floor` of each operation lie before it and are forgotten; where
-    `counts` names it, so many (runtime/naming.py)."""
+    `counts` names it, so many (runtime/attempt/operation_ids.py)."""
 
     state: Raw
     counts: dict[str, int]
@@ -143,7 +143,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
     cause: str | None = None
     partial: Raw = Raw(b"null")
     traceback: str = ""
-    """Where the agent raised, for people; its parent is not told (runtime/tracebacks.py)."""
+    """Where the agent raised, for people; its parent is not told (runtime/attempt/tracebacks.py)."""
     led_by: tuple[str, ...] = ()
     """Operations whose failures led to the end: a retry does them again (core/retrying.py)."""
     stopped_at: int = 0

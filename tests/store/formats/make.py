@@ -27,8 +27,8 @@ from watching import next_of
 
 from supervisor import JournalEntry, MemoryStore, SqliteStore, deny, open_supervisor
 from supervisor.core import ids
-from supervisor.runtime.clock import Clock
-from supervisor.store import schema
+from supervisor.runtime.clock.clock import Clock
+from supervisor.store.sqlite import schema
 from supervisor.testing import virtual_asyncio
 
 HERE = Path(__file__).parent

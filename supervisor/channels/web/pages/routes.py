@@ -261,7 +261,7 @@ async def _session(visit: Visit, view: SessionView, status: int = 200, *, told: 
 
 
 def _begins_turns(rows: list[JournalEntry]) -> bool:
-    """Whether something said to a session that has ended begins another turn (runtime/turns.py)."""
+    """Whether something said to a session that has ended begins another turn (runtime/plans/turns.py)."""
     created = next((row.event for row in rows if isinstance(row.event, SessionCreated)), None)
     return created is not None and created.takes_text and created.parent is None and bool(created.agent)
 

@@ -1,0 +1,1 @@
+"""One execution of an agent's function: its operation ids, its replay, its end."""

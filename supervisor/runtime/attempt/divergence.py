@@ -1,0 +1,129 @@
+"""Where the code of an agent and the journal of its run part: what a block says of it (core/blocking.py).
+
+Rules
+- The entry is the oldest one that the agent did not ask for; its number is its place in the session's journal, from 1.
+- Lines are those of the user's code: the innermost frame outside this package and the libraries, and the agent's own.
+- Secret arguments are masked, and what is long is cut.
+"""
+
+import sys
+from datetime import datetime
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.blocking import Block
+from supervisor.core.encoding import printable
+from supervisor.core.ids import split_operation_id
+from supervisor.core.masking import mask
+from supervisor.core.session import Operation
+from supervisor.runtime.attempt.tracebacks import is_ours
+
+if TYPE_CHECKING:
+    from supervisor.runtime.attempt.attempt import Attempt
+
+LONGEST: Final = 500  # characters of what an operation is about
+_LIBRARIES: Final = ("/site-packages/", "/lib/python")
+
+
+def path_block(attempt: "Attempt", cause: str, error: BaseException | None = None) -> Block:
+    """Say which entry the agent did not ask for, and what it asked for instead, or how it ended."""
+    operation = attempt.memory.oldest_unclaimed(attempt.state)
+    asked = next(iter(attempt.instead.values()), None)
+    if asked is not None:
+        text, where, in_agent = asked
+        return _block(attempt, "path", f"the agent asked for {text} instead", operation, where, in_agent)
+    where, in_agent = lines_of(error, attempt.spec.fn.__code__)
+    return _block(attempt, "path", cause, operation, where, in_agent)
+
+
+def block_here(attempt: "Attempt", why: Literal["value", "call"], operation: str | None, cause: str) -> Block:
+    """Say that the task which runs has come to an entry that today's types or arguments do not fit."""
+    where, in_agent = lines_here(attempt.spec.fn.__code__)
+    return _block(attempt, why, cause, operation, where, in_agent)
+
+
+def told_operation(kind: str, name: str, arguments: Any) -> str:
+    """Return an operation in one line: its kind, its name, its arguments."""
+    text = f"{kind} {name}".strip()
+    if arguments is not None:
+        text += f" {msgspec.json.encode(arguments, enc_hook=repr).decode()}"
+    return printable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
+
+
+def lines_here(agent: CodeType) -> tuple[str, str]:
+    """Return the line of the user's code that the task which runs is at, and the line of the agent's function."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 # what `inspect` offers walks the whole stack
+    where = in_agent = ""
+    while frame is not None and not in_agent:
+        place = _place(frame.f_code, frame.f_lineno)
+        where = where or place
+        in_agent = place if frame.f_code is agent else ""
+        frame = frame.f_back
+    return where, in_agent
+
+
+def lines_of(error: BaseException | None, agent: CodeType) -> tuple[str, str]:
+    """Return the line of the user's code where an exception was raised, and the line of the agent's function."""
+    where = in_agent = ""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None:
+        place = _place(trace.tb_frame.f_code, trace.tb_lineno)
+        where = place or where
+        in_agent = place if trace.tb_frame.f_code is agent else in_agent
+        trace = trace.tb_next
+    return where, in_agent
+
+
+def _place(code: CodeType, line: int) -> str:
+    file = code.co_filename
+    is_users = not (file.startswith("<") or is_ours(file) or any(part in file for part in _LIBRARIES))
+    return f"{file}:{line} in {code.co_qualname}" if is_users else ""
+
+
+def _block(attempt: "Attempt", why: Any, cause: str, operation: str | None, where: str, in_agent: str) -> Block:
+    entry, held_at = _find_entry(attempt, operation) if operation is not None else (None, None)
+    return Block(
+        why=why,
+        cause=printable(cause),
+        entry=entry,
+        operation=operation,
+        held=_held(operation, attempt.state.operations.get(operation)) if operation is not None else "",
+        held_at=held_at,
+        where=where,
+        in_agent=in_agent,
+    )
+
+
+def _find_entry(attempt: "Attempt", operation: str) -> tuple[int | None, datetime | None]:
+    """Return the number of the entry that began an operation that the run knows, and its instant.
+
+    A retry knows the operations of the run before it, but for those that it does again.
+    """
+    found: tuple[int | None, datetime | None] = (None, None)
+    for number, row in enumerate(attempt.host.journal.store.journal(attempt.session), start=1):
+        match row.event:
+            case e.ImportStarted():
+                found = (None, None)
+            case e.RunStarted(again=again) if again is None or operation in again.forgotten:
+                found = (None, None)
+            case event if found[0] is None and getattr(event, "operation", None) == operation:
+                found = (number, event.at)
+            case _:
+                pass
+    return found
+
+
+def _held(operation: str, record: Operation | None) -> str:
+    kind, name = split_operation_id(operation)[0].rsplit("/", 1)[-1].split(":", 2)[:2]
+    match record.request if record is not None else None:
+        case e.ToolCallRequested(tool=tool, arguments=arguments, secret=secret):
+            return told_operation(kind, tool, mask(msgspec.json.decode(arguments), secret))
+        case e.QuestionAsked(question=question):
+            return told_operation(kind, "", question)
+        case _:
+            return told_operation(kind, name, None)

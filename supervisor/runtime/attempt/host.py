@@ -1,0 +1,66 @@
+"""What an attempt needs of whoever runs it, and the fate that stops it."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import StoreError
+from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.clock.alarm import Alarm
+from supervisor.runtime.clock.clock import Clock
+from supervisor.runtime.clock.watchdog import Watchdog
+from supervisor.runtime.environment import Environment
+from supervisor.runtime.journal.hub import Hub
+from supervisor.runtime.journal.writer import Journal
+from supervisor.runtime.plans.rules import Ruling
+
+if TYPE_CHECKING:
+    from supervisor.runtime.attempt.attempt import Attempt
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """Why an attempt was stopped."""
+
+    kind: str
+    """stalled, cancelled, abandoned: the outcome's; suspended, passivated, blocked: another attempt follows."""
+    cause: str = ""
+
+    @property
+    def is_pause(self) -> bool:
+        return self.kind in ("suspended", "passivated", "blocked")
+
+
+class Host(Protocol):
+    """What an attempt needs of whoever runs it."""
+
+    journal: Journal
+    environment: Environment
+    clock: Clock
+    alarm: Alarm
+    watchdog: Watchdog
+    hub: Hub
+    jobs: Jobs
+    rules: Ruling
+
+    @property
+    def is_draining(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def only_replays(self) -> bool: ...
+    @property
+    def may_be_left(self) -> bool: ...
+
+    def acting(self) -> AbstractContextManager[None]: ...
+    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None: ...
+    def grew_quiet(self, attempt: "Attempt") -> None: ...
+    def waits_for_replay(self, attempt: "Attempt") -> None: ...
+    def follows(self, attempt: "Attempt") -> None: ...
+    def stopped(self, attempt: "Attempt") -> None: ...
+    def suspend_tree(self, attempt: "Attempt", error: StoreError) -> None: ...
+    def expect(self, session: str) -> None: ...
+    def forget(self, session: str) -> None: ...
+    def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None: ...

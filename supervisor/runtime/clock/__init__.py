@@ -1,0 +1,1 @@
+"""Clocks, the alarm, and the inactivity watchdog."""

@@ -1,0 +1,196 @@
+"""The watchdog: ends attempts that show no progress (W1-W7, W11, W12). The arithmetic is in core/inactivity.py.
+
+A heartbeat must cost next to nothing, so it stores `coarse`, an instant that is renewed by a tick; and nobody walks
+over all attempts: each is looked at when it could be due at the earliest, and put off if it is not.
+
+Rules
+- The watchdog's clock is the loop's, less the lag that the alarm has seen: a loop that was held stalls nobody (W11).
+- The tick is 4/5 of what the shortest budget tolerates (250 ms, 5 % of it where that is less, never under 10 ms); while
+  nobody is armed there is none.
+- Expiry is decided and acted upon in one step: paused is nothing, due is due, fired is final (W3).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.inactivity import Inactivity, PauseKind
+from supervisor.runtime.clock.alarm import Alarm, Appointment
+
+ROUNDING = 1e-6  # seconds by which an instant may miss itself once the lag was added and taken off again
+
+
+class Watchdog:
+    """The clock that all watches share."""
+
+    def __init__(self, alarm: Alarm) -> None:
+        self.alarm = alarm
+        self._ticks: Counter[float] = Counter()
+        self._pace = inf
+        self._next: Appointment | None = None
+        self.coarse = self.now()
+
+    def now(self) -> float:
+        """Return the watchdog's instant: the loop's clock less its lag."""
+        return self.alarm.now()
+
+    def look_at(self, instant: float, look: Callable[[], None]) -> Appointment:
+        return self.alarm.at(instant + self.alarm.lag, look)
+
+    def arm(self, tick: float) -> None:
+        """Somebody is watched with this tick: from now on `coarse` is never older than that."""
+        self._ticks[tick] += 1
+        if tick < self._pace:
+            self.alarm.take_back(self._next)
+            self._tick()
+
+    def disarm(self, tick: float) -> None:
+        self._ticks[tick] -= 1
+        if not self._ticks[tick]:
+            del self._ticks[tick]
+
+    def _tick(self) -> None:
+        self.coarse = self.now()
+        self._pace = min(self._ticks, default=inf)
+        self._next = self.look_at(self.coarse + self._pace, self._tick) if self._ticks else None
+
+
+class Work(msgspec.Struct, eq=False):
+    """A step in flight, or a model call, which has no name; `since` is an instant of the watchdog's clock. `held`: how
+    many operations inside it wait for the replay."""
+
+    name: str
+    since: float
+    held: int = 0
+
+
+_CALL: Final[ContextVar[Work | None]] = ContextVar("supervisor_model_call", default=None)
+"""The model call that a task is in, or was started in: whose heartbeats it shows."""
+
+
+class Watch:
+    """The watchdog of one attempt. `expire` is called once, with the cause, when it is stalled."""
+
+    __slots__ = ("_dog", "_expire", "_looks", "_looks_at", "_tick", "inactivity", "is_armed", "work")
+
+    def __init__(self, dog: Watchdog, spec: AgentSpec[Any, Any], expire: Callable[[str], None]) -> None:
+        self._dog = dog
+        self._expire: Callable[[str], None] | None = expire
+        self._tick = 0.8 * min(0.25, max(0.01, 0.05 * spec.inactivity_timeout))
+        self._looks: Appointment | None = None
+        self._looks_at = inf
+        self.is_armed = False
+        self.work: tuple[Work, ...] = ()
+        self.inactivity = Inactivity(
+            dog.now(), spec.inactivity_timeout, spec.first_progress_timeout, spec.active_timeout
+        )
+        self._rearm()
+
+    def heartbeat(self) -> None:
+        inactivity = self.inactivity
+        inactivity.beat = self._dog.coarse
+        if inactivity.unheard:
+            inactivity.hear(self._call)
+
+    def keepalive(self) -> None:
+        self.inactivity.keepalive(self._dog.now(), self._call)
+
+    @property
+    def _call(self) -> "Work | None":
+        """The model call of this attempt that the current task is in, if it is known to be in one."""
+        call = _CALL.get()
+        return call if call in self.work else None
+
+    def progress(self) -> None:
+        self.inactivity.progress(self._dog.now())
+
+    def pause(self, reason: str, kind: PauseKind) -> None:
+        self.inactivity.pause(reason, kind, self._dog.now())
+        self._rearm()
+
+    def resume(self, reason: str) -> None:
+        self.inactivity.resume(reason, self._dog.now())
+        self._rearm()
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a step or a model call is in flight."""
+        return bool(self.work)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a step or a model call is in flight in which nothing waits for the replay."""
+        return any(not work.held for work in self.work)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Something waits for the replay; if it is inside a model call, that is not at work."""
+        if (call := self._call) is None:
+            yield
+            return
+        call.held += 1
+        try:
+            yield
+        finally:
+            call.held -= 1
+
+    def left(self) -> tuple[float, float] | None:
+        """Return how much is left of which budget, in seconds; None while nothing can expire."""
+        return self.inactivity.left(self._dog.now()) if self.is_armed else None
+
+    @contextmanager
+    def working(self, step: str = "", *, model_call: bool = False) -> Iterator[None]:
+        """A step or a model call is in flight: the clock runs whatever else waits."""
+        work, around = Work(step, self._dog.now()), _CALL.get()
+        call = work if model_call else None
+        self.inactivity.begin_work(work.since, call)
+        self.work += (work,)
+        self._rearm()
+        _CALL.set(call or around)
+        try:
+            yield
+        finally:
+            _CALL.set(around)
+            self.work = tuple(other for other in self.work if other is not work)
+            self.inactivity.end_work(self._dog.now(), call)
+            self._rearm()
+
+    def disarm(self) -> None:
+        """Nothing expires any more: the attempt was stopped or has ended."""
+        self._expire = None
+        self._dog.alarm.take_back(self._looks)
+        self._set_armed(False)
+
+    def _rearm(self) -> None:
+        due = self.inactivity.due_at(self._tick) if self._expire is not None else None
+        self._set_armed(due is not None)
+        if due is not None and (earliest := self._earliest(due)) < self._looks_at:
+            self._looks_at = earliest
+            self._dog.alarm.take_back(self._looks)
+            self._looks = self._dog.look_at(earliest, self._look)
+
+    def _set_armed(self, is_armed: bool) -> None:
+        if is_armed != self.is_armed:
+            self.is_armed = is_armed
+            (self._dog.arm if is_armed else self._dog.disarm)(self._tick)
+
+    def _earliest(self, due: float) -> float:
+        """Return the earliest instant at which it could be due: a first heartbeat brings a shorter budget with it."""
+        if not self.inactivity.unheard:
+            return due
+        return min(due, max(self.inactivity.since, self._dog.now()) + self.inactivity.budget)
+
+    def _look(self) -> None:
+        self._looks_at = inf
+        now = self._dog.now()
+        due = self.inactivity.due_at(self._tick) if self._expire is not None else None
+        if due is not None and due <= now + ROUNDING and self._expire is not None:
+            self._expire(self.inactivity.cause(now))
+        else:
+            self._rearm()

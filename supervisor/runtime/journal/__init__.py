@@ -1,0 +1,1 @@
+"""The journal: the one way to write, and the views that plans read."""

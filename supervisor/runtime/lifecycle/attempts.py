@@ -1,0 +1,171 @@
+"""What the parts of the runner share: which sessions have an attempt in this process, and the tasks that serve them.
+
+A session is live while it has an attempt in memory. Before that it is being prepared, from the decision to launch it to
+the commit that begins the attempt. After that it may have an ending whose outcome is not written yet.
+
+Rules
+- The journal keeps the state of a session in memory for as long as the session is live or being prepared.
+- All tasks live in one flat task group, which only the end of the supervisor cancels. The tree of agents is data.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from supervisor.abc import JournalEntry, Store
+from supervisor.core.errors import StoreError, StoreRefused
+from supervisor.logs import FactLog
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.host import Fate
+from supervisor.runtime.attempt.settling import disowned
+from supervisor.runtime.clock.alarm import Alarm
+from supervisor.runtime.clock.bell import Bell
+from supervisor.runtime.clock.clock import Clock
+from supervisor.runtime.journal.hub import Hub, end_key
+from supervisor.runtime.journal.writer import Journal
+from supervisor.runtime.plans.end import Ending
+
+log = FactLog(__name__)
+
+
+class Attempts:
+    """The attempts of this process. `publish` gets what was committed, in order."""
+
+    def __init__(
+        self, store: Store, publish: Callable[[list[JournalEntry]], None], clock: Clock, alarm: Alarm, hub: Hub
+    ) -> None:
+        self.clock = clock
+        self.alarm = alarm
+        self.hub = hub
+        self.journal = Journal(store, publish, self._stop_unreadable, self._stop_all_of_dead_store)
+        self.live: dict[str, Attempt] = {}
+        self.preparing: set[str] = set()
+        """Sessions whose next attempt is being prepared, or whose first one is being committed."""
+        self.again: set[str] = set()
+        """Sessions to be launched once more: when their attempt, which was told to pause or given up, has left, or when
+        the launch under way has found nothing to go on with."""
+        self.endings: dict[str, Ending] = {}
+        """How sessions have ended whose outcome is not written yet."""
+        self.refusals: dict[str, str] = {}
+        """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
+        self.is_draining = False
+        """Whether nothing new begins, while calls that execute may finish (R8)."""
+        self.is_closed = False
+        self._tasks: TaskGroup | None = None
+        self._running = 0
+        self._changed = Bell()
+
+    # -- tasks -------------------------------------------------------------------------------------------------------
+
+    def serve_in(self, tasks: TaskGroup) -> None:
+        """From now on attempts run in this task group, which only its owner cancels."""
+        self._tasks = tasks
+
+    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+        """Start a task that counts as work until it ends."""
+        self.start_entered(self._count, fn, *args)
+
+    def start_entered(self, task: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """As `start_soon`, for a task that enters this object itself, which saves a frame for each."""
+        assert self._tasks is not None, "the runner has not been opened"
+        self._running += 1
+        with disowned():  # whichever agent's task this is
+            self._tasks.start_soon(task, *args)
+
+    async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        with self:
+            await fn(*args)
+
+    def __enter__(self) -> None:
+        """Around each task."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None and not isinstance(error, anyio.get_cancelled_exc_class()):
+            self.suspend_all("the supervisor fell")  # before the task group cancels those that did nothing wrong
+        self._running -= 1
+        self.note_change()
+
+    @property
+    def has_tasks(self) -> bool:
+        return self._running > 0
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something about the attempts is so."""
+        while not condition():
+            await self._changed.wait()
+
+    def note_change(self) -> None:
+        """Let those look again that wait for something about the attempts."""
+        self._changed.ring()
+
+    # -- which there are ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no attempt is in memory, nor about to be."""
+        return not self.live and not self.preparing
+
+    def expect(self, session: str) -> None:
+        """A plan makes this session. Nothing else launches it until its attempt begins, or `forget` is called."""
+        self.journal.pinned.add(session)
+        self.preparing.add(session)
+
+    def forget(self, session: str) -> None:
+        """What was expected did not come to be."""
+        self.preparing.discard(session)
+        self.journal.unpin(session)
+
+    def let_go(self, session: str) -> None:
+        """Let a session's state leave memory, unless an attempt needs it."""
+        if session not in self.live and session not in self.preparing:
+            self.journal.unpin(session)
+
+    def waits_of(self, session: str) -> Collection[str]:
+        """Return what the attempt of a session waits for now; nothing if it has none here."""
+        attempt = self.live.get(session)
+        return attempt.waiting if attempt is not None else ()
+
+    # -- what stops them ---------------------------------------------------------------------------------------------
+
+    def refuse(self, session: str, reason: str) -> None:
+        """Record why a session cannot be run here, and tell those who wait for it."""
+        log.error("session.refused", session=session, reason=reason)
+        self.refusals[session] = reason
+        self.hub.publish(session)
+        self.hub.publish(end_key(session))
+
+    def refuse_for(self, session: str, error: StoreError) -> None:
+        """What the store does not take of one session holds up its tree: those who wait for the root are told, too."""
+        self.refuse(session, str(error))
+        if isinstance(error, StoreRefused) and (row := self.journal.store.get_session(session)) is not None:
+            self.suspend_root(row.root, error)
+
+    def suspend_root(self, root: str, error: StoreError) -> None:
+        """The tree of a root cannot go on without what the store refused: nothing of it fails, all of it can be
+        resumed."""
+        self.refusals[root] = str(error)
+        for other in list(self.live.values()):
+            if other.state.facts.root == root:
+                other.stop(Fate("suspended", str(error)))
+        self.hub.publish_all()
+
+    def suspend_all(self, reason: str) -> None:
+        """Stop every attempt so that it can be resumed."""
+        self.is_closed = True
+        for attempt in list(self.live.values()):
+            attempt.stop(Fate("suspended", reason))
+
+    def _stop_unreadable(self, session: str, reason: str) -> None:
+        """A newer program wrote into a journal of ours: that session stops, and only that one."""
+        attempt = self.live.get(session)
+        if attempt is not None and attempt.fate is None:
+            attempt.stop(Fate("suspended", reason))
+            self.refuse(session, reason)
+
+    def _stop_all_of_dead_store(self) -> None:
+        for attempt in list(self.live.values()):
+            attempt.stop(Fate("suspended", "the store has died"))
+        self.hub.publish_all()
+        self.note_change()

@@ -1,0 +1,104 @@
+"""What came of an agent function: what it returned, or whose exception it raised (W1).
+
+The function itself is awaited by the runner, between the attempt's two scopes: each frame between would be in memory
+for as long as a person thinks.
+"""
+
+from typing import Any
+
+import anyio
+
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.errors import InvalidInput, Suspended
+from supervisor.core.restarts import failed_steps
+from supervisor.core.retrying import led_by
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.divergence import path_block
+from supervisor.runtime.attempt.tracebacks import describe, secret_values, traceback_of
+from supervisor.runtime.plans.end import Ending
+
+
+def _own_error(raised: BaseException | None) -> BaseException | None:
+    """Return what is the agent's own in what came out of it; None for what ended it from outside. Raises what is to end
+    the process."""
+    match raised:
+        case None:
+            return None
+        case Suspended():
+            return None
+        case KeyboardInterrupt() | SystemExit():
+            raise raised
+        case BaseExceptionGroup():
+            return _without_ours(raised)
+        case Exception():
+            return raised
+        case _ if isinstance(raised, anyio.get_cancelled_exc_class()):
+            return _stray()
+        case _:
+            raise raised
+
+
+def _stray() -> RuntimeError:
+    return RuntimeError("a cancellation was raised inside the agent, by none of its scopes")
+
+
+async def wait_for_children(attempt: Attempt) -> None:
+    """An agent that returns waits for its children, as a task group does (W13)."""
+    attempt.is_finishing = True
+    for child in attempt.state.open_children:
+        await attempt.wait(f"child:{child}", child, lambda child=child: attempt.state.children[child] is not None)  # type: ignore[misc] # mypy does not infer a lambda's default
+
+
+def _without_ours(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    if group.subgroup((KeyboardInterrupt, SystemExit)) is not None:
+        raise group
+    _, rest = group.split((Suspended, anyio.get_cancelled_exc_class()))
+    return rest
+
+
+def ending_of(
+    attempt: Attempt, returned: list[Any], raised: BaseException | None
+) -> tuple[Ending | None, frozenset[str]]:
+    """Return what to record of what an agent returned or raised, and the steps whose failures led to it: another
+    attempt could mend those (core/restarts.py). None means that there is no ending: another attempt follows, or the
+    process is going down. Raises what is to end the process."""
+    error = _own_error(raised)
+    if attempt.fate is None and attempt.memory.oldest_unclaimed(attempt.state) is not None:
+        how = "the agent returned" if error is None else f"the agent raised {describe(error)}"
+        attempt.stop_blocked(path_block(attempt, how, error))
+    return _ending(attempt, returned, error), failed_steps(error)
+
+
+def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) -> Ending | None:
+    fate, partial = attempt.fate, attempt.state.saved or JSON_NULL
+    if fate is not None and fate.is_pause:
+        return None
+    if fate is not None:
+        cause = fate.cause + (f"; while ending: {describe(error)}" if error is not None else "")
+        if returned:
+            partial = _partial(returned[0])
+        raised = _raised(attempt, error)
+        return Ending(kind=fate.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
+    if error is None and not returned:  # a group of nothing else
+        error = _stray()
+    if error is not None:
+        return Ending(kind="failed", cause=printable(describe(error)), partial=partial, **_raised(attempt, error))
+    try:
+        value = to_json(returned[0], f"the result of agent {attempt.spec.name}")
+        from_json(value, attempt.spec.return_type, f"the result of agent {attempt.spec.name}")
+    except InvalidInput as misfit:
+        return Ending(kind="failed", cause=printable(str(misfit)), partial=partial)
+    return Ending(kind="succeeded", value=value)
+
+
+def _partial(value: Any) -> Any:
+    try:
+        return to_json(value, "a partial result")
+    except InvalidInput:
+        return to_json(printable(repr(value)), "a partial result")
+
+
+def _raised(attempt: Attempt, error: BaseException | None) -> dict[str, Any]:
+    """Return what an Ending says of an exception."""
+    traceback = "" if error is None else traceback_of(error, secret_values(attempt.state))
+    return {"traceback": traceback, "error": error, "led_by": led_by(error), "stopped_at": attempt.stopped_at}

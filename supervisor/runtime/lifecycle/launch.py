@@ -1,0 +1,206 @@
+"""Launches attempts after the first: when a tree is taken up, and when something has come that a session waits for.
+
+Rules
+- Never for a session that was told to end (its end is seen to instead), nor while what it was passivated for has not
+  come.
+- Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
+- Runs at their last chance begin one after the other, each when the one before has appended something or come to wait:
+  they all died with the same process, and only one of them may have killed it.
+- What an earlier process left executing is seen to first: its survivors are ended, its calls answered (R1, T2, T9).
+- A session whose agent cannot be imported is blocked. Its agent is looked for again every LOOK_AGAIN seconds.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, Literal
+
+import anyio
+
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import StoreError, UnknownAgent
+from supervisor.core.session import SessionState
+from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.journal.signals import Signal
+from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.runtime.lifecycle.blocked import Blocked
+from supervisor.runtime.lifecycle.finish import Concluding
+from supervisor.runtime.lifecycle.orphans import Survivors
+from supervisor.runtime.plans.end import Ending, cancel_children
+from supervisor.runtime.plans.interrupted import lost_calls
+from supervisor.system.identity import attempt_started
+
+BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
+LOOK_AGAIN = 60.0  # seconds after which an agent that could not be loaded is looked for again
+INNOCENT_AFTER = 5.0  # seconds after which an attempt that still lives does not hold up the next suspect
+
+
+class Launcher:
+    """`find_agent` loads the agent of a session. `begin` runs an attempt whose beginning is committed."""
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        blocked: Blocked,
+        concluding: Concluding,
+        survivors: Survivors,
+        *,
+        find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]],
+        begin: Callable[[str, AgentSpec[Any, Any]], None],
+    ) -> None:
+        self._attempts = attempts
+        self._journal, self._clock, self._alarm = attempts.journal, attempts.clock, attempts.alarm
+        self._blocked = blocked
+        self._concluding = concluding
+        self._survivors = survivors
+        self._find_agent = find_agent
+        self._begin = begin
+        self.taken_up = Signal[str]()
+        """A tree has become ours to run."""
+        self.sleepers: dict[str, Appointment] = {}
+        """Sessions that a timer is going to wake."""
+        self._last_chance = anyio.Lock()
+
+    async def take_up(self, root: str) -> None:
+        """Run what can go on of a tree that this process owns, and wake the rest when it can."""
+        self._attempts.refusals.pop(root, None)
+        self.taken_up.send(root)
+        for row in self._journal.store.find_sessions(root=root, is_open=True):
+            if row.blocked is not None:
+                self._blocked.found(row.id)
+            if not row.is_asleep or row.blocked is not None:
+                self.launch(row.id)
+            elif row.due_at is not None:
+                self.wake_at(row.id, self._clock.timer(row.due_at))
+
+    def wake_at(self, session: str, deadline: float) -> None:
+        """Launch a passivated session at an instant of the loop's clock."""
+        self._alarm.take_back(self.sleepers.get(session))
+        self.sleepers[session] = self._alarm.at(deadline, lambda: self._come_due(session))
+
+    def has_timers(self) -> bool:
+        """Whether a timer will wake a sleeper. What only expires does not count: it waits for a person."""
+        store = self._journal.store
+        due = dict(store.next_due())
+        for session in self.sleepers.keys() & due.keys():
+            expiries = [approval.expires_at for approval in store.find_approvals(session=session)]
+            if all(instant is None or instant > due[session] for instant in expiries):
+                return True
+        return False
+
+    def _come_due(self, session: str) -> None:
+        self.sleepers.pop(session, None)
+        self.launch(session)
+        self._attempts.note_change()
+
+    def launch(self, session: str) -> None:
+        """Begin another attempt, if the session can go on."""
+        if self._attempts.is_closed or self._blocked.stands(session):
+            return
+        if session in self._attempts.preparing:
+            self._attempts.again.add(session)  # what came now may be what the launch under way has not seen
+            return
+        if (attempt := self._attempts.live.get(session)) is not None:
+            if attempt.fate is not None and (attempt.fate.is_pause or attempt.has_ended):
+                self._attempts.again.add(session)
+            return
+        self._attempts.refusals.pop(session, None)
+        self._attempts.preparing.add(session)
+        self._attempts.start_soon(self._launch, session)
+
+    async def _launch(self, session: str) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                spec = await self._prepare(session)
+                if spec is not None:
+                    await self._begin_in_turn(session, spec)
+        except UnknownAgent as error:
+            await self._block(session, f"its agent cannot be run here: {error}")
+        except StoreError as error:
+            self._attempts.refuse_for(session, error)
+        finally:
+            self._attempts.preparing.discard(session)
+            is_wanted = session in self._attempts.again
+            self._attempts.again.discard(session)
+            if session not in self._attempts.live:
+                self._journal.unpin(session)
+                if is_wanted:
+                    self.launch(session)
+            self._attempts.note_change()
+
+    async def _block(self, session: str, reason: str) -> None:
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._blocked.fail_to_load(session, reason)
+        except StoreError as error:
+            self._attempts.refuse_for(session, error)
+        else:
+            self._alarm.at(anyio.current_time() + LOOK_AGAIN, lambda: self._look_again(session))
+
+    def _look_again(self, session: str) -> None:
+        row = self._journal.store.get_session(session)
+        if row is not None and row.blocked is not None and self._journal.store.owns(row.root):
+            self._blocked.tried.discard(session)
+            self.launch(session)
+
+    async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:
+        """Load a session and its agent; None if it was told to end, which is then seen to."""
+        self._journal.pinned.add(session)
+        state = await self._journal.append_with_answer(lambda view: ((), view.session(session)))
+        await self._survivors.end(state)
+        if state.cancel is not None and state.is_open:
+            if state.cancel.origin == session or state.facts.parent is None:
+                self._attempts.start_soon(self._concluding.end_tree, session)
+            return None
+        if not state.is_open:
+            return None
+        spec = self._find_agent(state.facts)
+        return spec if state.version is None else spec.at_version(state.version)
+
+    async def _begin_in_turn(self, session: str, spec: AgentSpec[Any, Any]) -> None:
+        """Begin another attempt; those at their last chance one after the other, so that a run which kills the process
+        is alone in it, and its neighbours are not given up for what it does."""
+        if self._journal.states[session].barren < BARREN_ATTEMPTS - 1:
+            await self._begin_again(session, spec)
+            return
+        async with self._last_chance:
+            await self._begin_again(session, spec)
+            with anyio.move_on_after(INNOCENT_AFTER):
+                await self._attempts.wait_until(lambda: self._is_past(session))
+
+    def _is_past(self, session: str) -> bool:
+        """Whether an attempt has shown that it does not end with its process, or is over."""
+        attempt = self._attempts.live.get(session)
+        return attempt is None or not attempt.state.barren
+
+    async def _begin_again(self, session: str, spec: AgentSpec[Any, Any]) -> None:
+        def plan(view: View) -> tuple[list[Entry], Literal["begun", "not begun"] | Ending]:
+            state = view.session(session)
+            now = self._clock.now()
+            if self._attempts.is_closed or not state.is_open or state.cancel is not None:
+                return [], "not begun"
+            if not self._blocked.only_replays and self._must_sleep(session, state):
+                return [], "not begun"
+            if state.barren >= BARREN_ATTEMPTS:
+                cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
+                return list(cancel_children(view, session, now)), Ending(kind="abandoned", cause=cause)
+            lost = [(session, event) for event in lost_calls(state, self._survivors.found, now)]
+            return [*lost, (session, attempt_started(spec.version, now))], "begun"
+
+        became = await self._journal.append_with_answer(plan)
+        if isinstance(became, Ending):
+            self._attempts.endings[session] = became
+            self._attempts.start_soon(self._concluding.end_tree, session)
+        elif became == "begun":
+            self._alarm.take_back(self.sleepers.pop(session, None))
+            self._begin(session, spec)
+
+    def _must_sleep(self, session: str, state: SessionState) -> bool:
+        """Whether nothing that a passivated run waits for has come, and none of its timers is due."""
+        deadline = min(map(self._clock.timer, state.due_at), default=inf)
+        if state.waiting_for is None or deadline <= anyio.current_time():
+            return False
+        if deadline < inf:
+            self.wake_at(session, deadline)
+        return True

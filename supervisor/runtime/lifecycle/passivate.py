@@ -1,0 +1,180 @@
+"""Quiet attempts: those that only wait. They are passivated after a while, and known to be no crash loop; those that
+get no further in their replay are blocked (runtime/lifecycle/blocked.py).
+
+Rules
+- Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
+  The plan of the append checks that the run is still in the quiet spell in which this was decided, waits for the same
+  things, and that none of them has come (R2).
+- While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by
+  itself. What would only expire waits for people: a program that asks does not stay for a "no" of its own.
+- A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
+- A replay in which the agent's only task waits for what the agent does not ask for is blocked (R1). If the agent has
+  other tasks, what code of its own they wait for cannot be seen from here: it is presumed to be blocked after
+  PRESUMED_AFTER, and has as long as its declaration gives for silence.
+"""
+
+from collections.abc import Callable, Iterable
+
+import anyio
+from msgspec.structs import replace
+
+from supervisor.core import events as e
+from supervisor.core.session import ASKING, SessionState
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.divergence import path_block
+from supervisor.runtime.clock.alarm import Alarm, Appointment
+from supervisor.runtime.journal.writer import View
+from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.runtime.lifecycle.blocked import Blocked, unblocked
+
+SETTLED_AFTER = 0.1  # seconds of quiet that are no accident of scheduling
+PRESUMED_AFTER = 5.0  # seconds of silence in a replay after which a run is presumed to be blocked
+STOPPED_ASKING = "the agent asks for nothing more"
+
+
+class Quiet:
+    def __init__(self, attempts: Attempts, blocked: Blocked, passivate_after: float) -> None:
+        self._attempts = attempts
+        self._alarm, self._clock = attempts.alarm, attempts.clock
+        self._blocked = blocked
+        self.passivate_after = passivate_after
+        self.is_leaving = False
+        self._unsettled = _Queue(self._alarm, self._settle_soon)
+        self._asleep_next = _Queue(self._alarm, self._passivate_soon)
+
+    def leave(self) -> None:
+        """From now on whoever waits for people sleeps at once."""
+        self.is_leaving = True
+        for attempt in self._attempts.live.values():
+            if attempt.is_quiet:
+                self.look_at(attempt)
+
+    @property
+    def _after(self) -> float:
+        return SETTLED_AFTER if self.is_leaving else self.passivate_after
+
+    def look_at(self, attempt: Attempt) -> None:
+        """The attempt has grown quiet: look again when that is no accident, and when it could be passivated."""
+        if attempt.state.barren:
+            self._unsettled.put(attempt, SETTLED_AFTER)
+        self._asleep_next.put(attempt, self._after)
+
+    def forget(self, attempt: Attempt) -> None:
+        """The attempt leaves memory."""
+        self._unsettled.remove(attempt)
+        self._asleep_next.remove(attempt)
+
+    def _passivate_soon(self, attempt: Attempt) -> None:
+        if attempt.is_quiet and self._may_sleep(attempt):
+            self._attempts.start_soon(self._passivate, attempt, attempt.rest)
+
+    def _settle_soon(self, attempt: Attempt) -> None:
+        if attempt.is_quiet and attempt.state.barren:
+            self._attempts.start_soon(self._settle, attempt)
+
+    def _may_sleep(self, attempt: Attempt) -> bool:
+        if not attempt.timers:
+            return True
+        if self.is_leaving:
+            return all(attempt.state.operations[timer].state in ASKING for timer in attempt.timers)
+        due_in = (min(attempt.timers.values()) - self._clock.now()).total_seconds()
+        return due_in > self.passivate_after
+
+    async def _passivate(self, attempt: Attempt, rest: tuple[int, tuple[str, ...]]) -> None:
+        _, keys = rest
+
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            is_same = attempt.is_quiet and attempt.rest == rest
+            if not is_same or state.cancel is not None or any(state.is_answered(key) for key in keys):
+                return []
+            now = self._clock.now()
+            due_at = min(attempt.timers.values(), key=self._clock.timer, default=None)
+            return [*unblocked(attempt, state, now), e.RunPassivated(at=now, waiting_for=keys, due_at=due_at)]
+
+        await attempt.append_if_live(plan)
+
+    async def _settle(self, attempt: Attempt) -> None:
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            return [e.AttemptSettled(at=self._clock.now())] if state.barren and attempt.is_quiet else []
+
+        await attempt.append_if_live(plan)
+
+    def look_for_parting(self, attempt: Attempt) -> None:
+        """Look, for as long as an attempt replays, whether it gets any further (R1).
+
+        Neither a model call nor a loop that was held is a block: one has a budget, the other is nobody's fault. So
+        silence is counted on the alarm's clock, from which lag is taken.
+        """
+        if attempt.is_looked_at:
+            return
+        attempt.is_looked_at = True
+        alarm, budget = self._alarm, attempt.spec.inactivity_timeout
+        presumed_after = min(PRESUMED_AFTER, budget)
+
+        def look() -> None:
+            if attempt.fate is not None or attempt.has_ended or not attempt.memory.is_replaying:
+                attempt.is_looked_at = False
+                return
+            is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
+            silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
+            if attempt.memory.has_followed:
+                self._blocked.note_replayed(attempt)
+            elif silent_for >= budget or (silent_for > 0 and is_alone(attempt)):
+                attempt.stop_blocked(path_block(attempt, STOPPED_ASKING))
+            elif silent_for >= presumed_after:
+                block = replace(path_block(attempt, STOPPED_ASKING), is_presumed=True)
+                self._attempts.start_soon(self._blocked.presume, attempt, block)
+            due = presumed_after if silent_for < presumed_after else budget
+            alarm.at(anyio.current_time() + max(due - silent_for, SETTLED_AFTER), look)
+
+        alarm.at(anyio.current_time() + SETTLED_AFTER, look)
+
+
+def is_alone(attempt: Attempt) -> bool:
+    """Whether the attempt has one task, and that waits for the replay."""
+    if (attempt.in_flight, attempt.waits) != (1, 1) or attempt.timers or attempt.strangers is None:
+        return False
+    tasks = anyio.get_running_tasks()
+    may_be_its_own = {task.id for task in tasks if task.parent_id is None} - attempt.strangers
+    return not may_be_its_own and all(task.parent_id != attempt.task for task in tasks)
+
+
+class _Queue:
+    """Attempts that have grown quiet, in that order, each to be looked at when it has been quiet for as long as all
+    others are given: one alarm for all of them, and an entry of a dict for each, since so many wait."""
+
+    def __init__(self, alarm: Alarm, look: Callable[[Attempt], None]) -> None:
+        self._alarm = alarm
+        self._look = look
+        self._after = 0.0
+        self._attempts: dict[Attempt, None] = {}
+        self._next: Appointment | None = None
+
+    def put(self, attempt: Attempt, after: float) -> None:
+        """It has grown quiet (again)."""
+        self._attempts.pop(attempt, None)
+        self._attempts[attempt] = None
+        if self._next is None or after != self._after:
+            self._after = after
+            self._plan()
+
+    def remove(self, attempt: Attempt) -> None:
+        self._attempts.pop(attempt, None)
+
+    def _plan(self) -> None:
+        self._alarm.take_back(self._next)
+        first = next(iter(self._attempts), None)
+        self._next = None if first is None else self._alarm.at(first.quiet_since + self._after, self._come_due)
+
+    def _come_due(self) -> None:
+        # Instants are compared, not durations: rounding must not find it too early for ever on a clock that stands.
+        now, due = anyio.current_time(), list[Attempt]()
+        for attempt in self._attempts:
+            if attempt.quiet_since + self._after > now:
+                break
+            due.append(attempt)
+        for attempt in due:
+            del self._attempts[attempt]
+        self._plan()
+        for attempt in due:
+            self._look(attempt)

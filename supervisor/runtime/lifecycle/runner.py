@@ -1,0 +1,358 @@
+"""Runs attempts: it is their host, it passes on to them what is committed, and it composes the parts that see to them.
+
+attempts.py holds what the parts share, launch.py begins attempts, passivate.py passivates them, blocked.py looks after
+those that their code cannot follow, and finish.py writes their outcomes.
+
+Rules
+- A session has at most one attempt in memory.
+- A cancellation that is not ours does not reach an attempt. A stray one out of an agent fails that run alone.
+- An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import anyio
+
+from supervisor.abc import JournalEntry, Store
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
+from supervisor.core.ids import RULES
+from supervisor.core.rules import Rule
+from supervisor.core.session import SessionState
+from supervisor.loading import load_agent
+from supervisor.logs import FactLog
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.host import Fate
+from supervisor.runtime.attempt.jobs import Jobs, NoJobs
+from supervisor.runtime.attempt.native_cancellation import is_own_doing
+from supervisor.runtime.attempt.settling import own
+from supervisor.runtime.clock.alarm import Alarm
+from supervisor.runtime.clock.clock import Clock
+from supervisor.runtime.clock.watchdog import Watchdog
+from supervisor.runtime.environment import Environment
+from supervisor.runtime.journal.hub import INBOX, INBOX_EVENTS, Hub, end_key
+from supervisor.runtime.journal.signals import Signal
+from supervisor.runtime.journal.writer import Entry, Journal
+from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.runtime.lifecycle.blocked import Blocked, Replayed
+from supervisor.runtime.lifecycle.claim import Claims
+from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
+from supervisor.runtime.lifecycle.finish import Concluding
+from supervisor.runtime.lifecycle.launch import Launcher
+from supervisor.runtime.lifecycle.orphans import Survivors
+from supervisor.runtime.lifecycle.passivate import Quiet
+from supervisor.runtime.lifecycle.restart import restart_or_end
+from supervisor.runtime.operations.context import LocalContext
+from supervisor.runtime.plans.end import Ending, cancel_cause
+from supervisor.runtime.plans.results import denial
+from supervisor.runtime.plans.rules import Ruling
+
+log = FactLog(__name__)
+
+FEW: Final = 100  # attempts in memory up to which it is worth looking at all tasks when another one replays
+
+
+class Raised:
+    """What the agent of a run raised, in the process in which it ran."""
+
+    error: BaseException | None = None
+
+
+def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
+    return load_agent(created.agent, created.file)
+
+
+class Runner:
+    """Runs the attempts of this process, and is their host.
+
+    `find_agent` loads the agent of a session. `jobs` sees to the background jobs of calls. `replayed` is given where
+    attempts are only replayed (supervisor/checking.py), and gets the result of each; then nothing new begins.
+    `environment` gives time, ids and randomness, and runs bodies; None: this process does.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        passivate_after: float = 60.0,
+        *,
+        rules: Sequence[Rule] = (),
+        survivors: Survivors | None = None,
+        jobs: Callable[[Journal, Clock], Jobs] | None = None,
+        find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent,
+        replayed: Replayed | None = None,
+        environment: Environment | None = None,
+    ) -> None:
+        self.environment = environment or Environment()
+        self.clock = self.environment.clock
+        self.alarm = Alarm()
+        self.watchdog = Watchdog(self.alarm)
+        self.hub = Hub()
+        self.attempts = Attempts(store, self._published, self.clock, self.alarm, self.hub)
+        self.journal = self.attempts.journal
+        self.rules = Ruling(rules)
+        try:
+            self.journal.keep(RULES)
+        except StoreUnreadable as error:
+            log.error("rules.unreadable", store=store.name, reason=str(error))
+        self.jobs = NoJobs() if jobs is None else jobs(self.journal, self.clock)
+        self.find_agent = find_agent
+        self.survivors = survivors or Survivors()
+        self.blocked = Blocked(self.attempts, replayed)
+        self.concluding = Concluding(self.attempts, self.survivors)
+        self.launcher = Launcher(
+            self.attempts, self.blocked, self.concluding, self.survivors, find_agent=find_agent, begin=self.begin
+        )
+        self.launcher.taken_up.connect(self.jobs.take_up)
+        self.claims = Claims(self.attempts, self.launcher, self.jobs)
+        self.quiet = Quiet(self.attempts, self.blocked, passivate_after)
+        self.came_for_unowned = Signal[str]()
+        """Something has come for a tree that is not ours."""
+        self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
+        """Where the exception of a run (session, number) is kept for as long as a program holds the run's handle."""
+        self._opener = anyio.get_current_task()
+        self._acting = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing can go on without a person: no task is at work, and no timer will wake a run of ours."""
+        return not self.attempts.has_tasks and not self.launcher.has_timers()
+
+    @property
+    def is_executing(self) -> bool:
+        """Whether a tool call is under way, from the commit of `executing` to that of its result."""
+        return self._acting > 0
+
+    # -- what an attempt needs of its host ---------------------------------------------------------------------------
+
+    @property
+    def is_draining(self) -> bool:
+        return self.attempts.is_draining
+
+    @property
+    def is_closed(self) -> bool:
+        return self.attempts.is_closed
+
+    @property
+    def only_replays(self) -> bool:
+        return self.blocked.only_replays
+
+    @property
+    def may_be_left(self) -> bool:
+        """Whether we are being left, or who opened us was cancelled just now, and may be about to."""
+        return self.is_closed or self._opener.has_pending_cancellation()
+
+    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
+        self.attempts.start_soon(fn, *args)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """Surround what a graceful stop lets end (R8)."""
+        self._acting += 1
+        try:
+            yield
+        finally:
+            self._acting -= 1
+            if not self._acting:
+                self.attempts.note_change()
+
+    def expect(self, session: str) -> None:
+        self.attempts.expect(session)
+
+    def forget(self, session: str) -> None:
+        self.attempts.forget(session)
+
+    def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
+        """Run an attempt whose beginning is committed."""
+        self.attempts.preparing.discard(session)
+        self.attempts.again.discard(session)
+        self.attempts.endings.pop(session, None)  # of an earlier attempt
+        attempt = self.attempts.live[session] = Attempt(self, session, spec)
+        self.attempts.start_entered(self._run, attempt)
+        if (cancel := attempt.state.cancel) is not None:
+            attempt.stop(Fate("cancelled", cancel_cause(cancel)))
+        elif self.is_closed:
+            attempt.stop(Fate("suspended", "the supervisor was stopped"))
+
+    def grew_quiet(self, attempt: Attempt) -> None:
+        self.quiet.look_at(attempt)
+
+    def waits_for_replay(self, attempt: Attempt) -> None:
+        self.quiet.look_for_parting(attempt)
+
+    def follows(self, attempt: Attempt) -> None:
+        if attempt.state.blocked is not None:
+            self.blocked.look_for_end(attempt)
+
+    def stopped(self, attempt: Attempt) -> None:
+        assert attempt.fate is not None
+        log.debug("run.stopped", session=attempt.session, kind=attempt.fate.kind, cause=attempt.fate.cause)
+        due = anyio.current_time() + attempt.spec.stop_timeout
+        attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
+
+    def suspend_tree(self, attempt: Attempt, error: StoreError) -> None:
+        """The store cannot take what an attempt appends: nothing of its tree fails, all of it can be resumed."""
+        self.attempts.suspend_root(attempt.state.facts.root, error)
+
+    def follow(self, state: SessionState, decided: e.AnyEvent) -> Iterator[Entry]:
+        """Return what is journaled with a decision: a denial is the result of the call, where that waits here.
+
+        Not `executing` with an approval: if we died in between, a call that has not begun would be lost.
+        """
+        attempt = self.attempts.live.get(state.id)
+        if not isinstance(decided, e.ApprovalDecided) or decided.decision != "deny":
+            return
+        is_waiting = attempt is not None and attempt.fate is None and decided.operation in attempt.waiting
+        if is_waiting and state.cancel is None and state.operations[decided.operation].kind == "call":
+            yield state.id, denial(decided, self.clock.now())
+
+    # -- facts come up -----------------------------------------------------------------------------------------------
+
+    def _published(self, rows: list[JournalEntry]) -> None:
+        sleepers: dict[str, e.AnyEvent] = {}  # each is told once: a parent may hear of a thousand children in one batch
+        for row in rows:
+            attempt = self.attempts.live.get(row.session)
+            if attempt is not None:
+                self._tell(attempt, row.event)
+            elif type(row.event) in _WAKING and not isinstance(sleepers.get(row.session), e.CancelRequested):
+                sleepers[row.session] = row.event
+            self.blocked.published(row.session, row.event)
+            if isinstance(row.event, e.RunFinished):
+                self.attempts.endings.pop(row.session, None)
+                self.survivors.forget(row.session)
+                self.hub.publish(end_key(row.session))
+                if attempt is None:
+                    self.attempts.let_go(row.session)
+            self.hub.publish(row.session)
+            if type(row.event) in INBOX_EVENTS:
+                self.hub.publish(INBOX)
+        for session, event in sleepers.items():
+            self._tell_sleeper(session, event)
+        self.attempts.note_change()
+
+    def _tell(self, attempt: Attempt, event: e.AnyEvent) -> None:
+        if (key := e.answers(event)) is not None:
+            attempt.wake(key)
+        match event:
+            case e.RunPassivated():
+                attempt.stop(Fate("passivated"))
+            case e.CancelRequested():
+                attempt.stop(Fate("cancelled", cancel_cause(event)))
+            case _:
+                pass
+
+    def _tell_sleeper(self, session: str, event: e.AnyEvent) -> None:
+        """Something came for a session that is not in memory: it is ours to see to if we own its tree (R2)."""
+        if isinstance(event, e.CancelRequested) and event.origin != session:
+            return
+        row = self.journal.store.get_session(session)
+        if row is None or row.outcome is not None or self.is_closed:
+            return
+        if not self.journal.store.owns(row.root):
+            self.came_for_unowned.send(row.root)
+        elif isinstance(event, e.CancelRequested):
+            self.start_soon(self.concluding.end_tree, session)
+        else:
+            self.launcher.launch(session)
+
+    # -- one attempt -------------------------------------------------------------------------------------------------
+
+    async def _run(self, attempt: Attempt) -> None:
+        with self.attempts:
+            returned: list[Any] = []
+            raised: BaseException | None = None
+            attempt.task = anyio.get_current_task().id
+            if attempt.memory.is_replaying and len(self.attempts.live) <= FEW:
+                attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
+            try:
+                with attempt.external, attempt.inner:
+                    own(attempt.settling)
+                    attempt.settling.begin()
+                    given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
+                    if not attempt.memory.is_replaying:
+                        self.follows(attempt)
+                    returned.append(await attempt.spec.fn(LocalContext(attempt), *given))
+                    await wait_for_children(attempt)
+            except BaseException as error:  # noqa: BLE001 # it is looked at next, and raised again if it is not the agent's
+                raised = error
+            if raised is not None and not isinstance(raised, Exception):
+                await is_own_doing(attempt)
+            await self._end(attempt, returned, raised)
+
+    async def _end(self, attempt: Attempt, returned: list[Any], raised: BaseException | None) -> None:
+        sleeps = False
+        try:
+            ending, failed = ending_of(attempt, returned, raised)
+            attempt.watch.disarm()
+            if self.only_replays:
+                self.blocked.note_replayed(attempt)
+            elif ending is None:
+                sleeps = attempt.fate is not None and attempt.fate.kind in ("passivated", "blocked")
+                if attempt.block is not None:
+                    await self.blocked.settle(attempt, attempt.block)
+                else:
+                    await self.concluding.settle(attempt)
+            elif not attempt.has_ended:
+                self.alarm.take_back(attempt.overdue)
+                ending = await restart_or_end(attempt, ending, failed)
+                sleeps = ending is None
+                if ending is not None:
+                    if (kept := self.raised.get((attempt.session, attempt.run))) is not None:
+                        kept.error = ending.error
+                    await self.concluding.conclude(attempt, ending)
+        except Suspended as error:
+            self.attempts.refuse(attempt.session, str(error))
+        except StoreError as error:
+            self.attempts.refuse_for(attempt.session, error)
+        finally:
+            self._leave(attempt, sleeps=sleeps)
+
+    def _overdue(self, attempt: Attempt) -> None:
+        """An attempt was told to end, and has not: give it up, loudly (W13)."""
+        if attempt.has_ended or attempt.session in self.attempts.endings or attempt.fate is None:
+            return
+        log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
+        attempt.seal()
+        if not attempt.fate.is_pause:
+            cause = (
+                f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.fate.kind}: {attempt.fate.cause})"
+            )
+            attempt.has_ended = True
+            ending = Ending(kind="abandoned", cause=cause)
+            self.attempts.endings[attempt.session] = ending  # known before its task ends: then its state stays
+            self.start_soon(self.concluding.conclude, attempt, ending)
+
+    def _leave(self, attempt: Attempt, *, sleeps: bool) -> None:
+        """The attempt's task has ended: it leaves memory, and goes on at once if something came meanwhile."""
+        session = attempt.session
+        state = attempt.state
+        del self.attempts.live[session]
+        self.hub.signs.pop(session, None)
+        self.alarm.take_back(attempt.overdue)
+        self.quiet.forget(attempt)
+        attempt.has_ended = True
+        if not state.is_open or session not in self.attempts.endings:
+            self.attempts.endings.pop(session, None)
+            self.journal.unpin(session)
+        is_wanted = session in self.attempts.again
+        self.attempts.again.discard(session)
+        if state.is_open and (is_wanted or state.runs != attempt.run):
+            self.launcher.launch(session)
+        elif state.is_open and sleeps and not self.is_closed:
+            if state.cancel is not None and state.cancel.origin == session:
+                self.start_soon(self.concluding.end_tree, session)
+            elif state.cancel is None and state.waiting_for is None:
+                self.launcher.launch(session)
+            elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
+                # Not before it has left, since a live attempt cannot be woken; and by what is on disk, since a note
+                # that came after the passivation goes with the attempt.
+                self.launcher.wake_at(session, self.clock.timer(row.due_at))
+        self.attempts.note_change()
+
+
+_WAKING: Final = {*e.ANSWERS, e.CancelRequested}
+"""What may let a session go on that is not in memory; a turn begins with a message, too."""

@@ -1,0 +1,171 @@
+"""Sub-agents: spawned in one append (the parent's entry and the child's session), awaited and cancelled as operations.
+
+A child's end is written into its parent's journal by the child's own end (runtime/plans/end.py); it has no place in the
+order of results until the parent asks for it. Giving up waiting is not the child's death, and is not journaled (W10).
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.abc import ChildRun
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import from_json
+from supervisor.core.errors import LimitExceeded, RunError, RunStopping
+from supervisor.core.ids import child_session_id
+from supervisor.core.rules import inherit
+from supervisor.core.values import Outcome, OutcomeKind, result_of
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.plans.begin import exceeded_limit, first_events
+from supervisor.runtime.plans.end import cancel_events
+from supervisor.system.identity import attempt_started
+
+R = TypeVar("R")
+
+
+async def spawn(attempt: Attempt, branch: str, agent: AgentSpec[Any, Any], args: Any, kwargs: Any) -> str:
+    """Start a sub-agent and return its session; see Context.spawn."""
+    given = agent.encode_input(args, kwargs)
+    operation = attempt.names.of_operation(branch, "spawn", agent.name, msgspec.json.decode(given))
+
+    def entry(view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
+        error = None if limit is None else ("LimitExceeded", limit)
+        begun = child if limit is None else None
+        return e.OperationFinished(at=now, operation=operation, kind="spawn", child=begun, error=error)
+
+    attempt.begin_operation()
+    try:
+        if await attempt.enter(operation) is None:
+            await begin_child(attempt, operation, agent, given, entry)
+        record = await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
+    assert isinstance(record.result, e.OperationFinished)
+    if record.result.error is not None:
+        raise LimitExceeded(record.result.error[1])
+    assert record.result.child is not None
+    return record.result.child
+
+
+async def begin_child(
+    attempt: Attempt,
+    operation: str,
+    agent: AgentSpec[Any, Any],
+    given: Raw,
+    entry: Callable[[View, datetime, str, str | None], e.AnyEvent],
+) -> None:
+    """Commit the session of the child that an operation begins, with the operation's own entry, and run it.
+
+    `entry` gets what the plan sees, the instant, the child's session, and the limit that refuses it, if one does: then
+    there is no child.
+    """
+    await attempt.refuse_if_stopping()
+    child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
+
+    def plan(view: View) -> Iterator[Entry]:
+        state = view.session(attempt.session)
+        if state.cancel is not None or attempt.fate is not None:
+            raise RunStopping("the run was told to stop; no sub-agent is spawned any more")
+        now = attempt.host.clock.now()
+        limit = exceeded_limit(state, attempt.spec)
+        yield attempt.session, entry(view, now, child, limit)
+        if limit is None:
+            facts = state.facts
+            for event in first_events(
+                agent,
+                given,
+                attempt_started(agent.version, now),
+                path=(*facts.path, agent.name),
+                root=facts.root,
+                requester=facts.requester,
+                cwd=facts.cwd,
+                parent=attempt.session,
+                parent_operation=operation,
+                rules=inherit(facts.rules, agent.rules),
+            ):
+                yield child, event
+
+    attempt.host.expect(child)
+    try:
+        await attempt.append_to_many(plan)
+    finally:  # a cancellation that knows no shields may come with the commit
+        if child in attempt.state.children:
+            attempt.host.begin(child, agent)
+        else:
+            attempt.host.forget(child)
+
+
+class LocalChild(ChildRun[R]):
+    """A sub-agent as its parent sees it: what is awaited here is an operation of the parent's."""
+
+    def __init__(self, attempt: Attempt, branch: str, session: str, spec: AgentSpec[Any, R]) -> None:
+        self.session = session
+        self._attempt = attempt
+        self._branch = branch
+        self._spec = spec
+        self._taken_in_by: str | None = None
+        """The operation that took in the outcome."""
+
+    def __repr__(self) -> str:
+        return f"<sub-agent {self._spec.name} on {self.session}>"
+
+    async def outcome(self) -> Outcome[R]:
+        attempt, child = self._attempt, self.session
+        operation = self._taken_in_by = attempt.names.of_operation(self._branch, "outcome", child, None)
+        attempt.begin_operation()
+        try:
+            if await attempt.enter(operation) is None:
+                await attempt.wait(operation, child, lambda: attempt.state.children[child] is not None)
+                now = attempt.host.clock.now()
+                delivered = e.OperationFinished(at=now, operation=operation, kind="outcome", child=child)
+                await attempt.deliver(lambda: delivered)
+            await attempt.take(operation)
+            ended = attempt.state.children[child]
+        finally:
+            attempt.end_operation(operation)
+        assert ended is not None
+        return attempt.read(
+            operation, lambda: outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
+        )
+
+    async def result(self) -> R:
+        outcome = await self.outcome()
+        try:
+            return result_of(outcome)
+        except RunError as failed:
+            failed.operation = self._taken_in_by
+            raise
+
+    async def cancel(self, reason: str | None = None) -> None:
+        attempt, child = self._attempt, self.session
+        operation = attempt.names.of_operation(self._branch, "cancel", child, reason)
+        by = f"its parent {attempt.spec.name}"
+
+        def plan(view: View) -> Iterator[Entry]:
+            now = attempt.host.clock.now()
+            yield attempt.session, e.OperationFinished(at=now, operation=operation, kind="cancel", child=child)
+            yield from cancel_events(view, child, by, reason, now)
+
+        attempt.begin_operation()
+        try:
+            if await attempt.enter(operation) is None:
+                await attempt.append_to_many(plan)
+            await attempt.take(operation)
+        finally:
+            attempt.end_operation(operation)
+
+
+def outcome_of(
+    kind: OutcomeKind, value: Raw, cause: str | None, partial: Raw, spec: AgentSpec[Any, R] | None
+) -> Outcome[R]:
+    """Return a journaled outcome, its value as the agent's annotation says."""
+    returned: Any = None
+    if kind == "succeeded":
+        type_ = spec.return_type if spec is not None else Any
+        returned = from_json(value, type_, "the result of a run")
+    return Outcome(kind=kind, cause=cause, partial=msgspec.json.decode(partial), value=returned)

@@ -1,0 +1,279 @@
+"""The agent's Context: every method is an operation, and goes the way that runtime/attempt/attempt.py describes.
+
+Operations that the journal knows by their result alone (step, spawn, now, random, the outcome or cancel of a child)
+leave nothing behind when a scope of the agent's own ends them: in a re-run they are new again. Those that it knows from
+their start (calls, questions, sleep, timers) are journaled as abandoned.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+import anyio
+import msgspec
+from msgspec import Raw
+
+from supervisor.abc import ChildRun, Context, TaskGroup, Timer
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import JSON_NULL, from_json, printable, to_json
+from supervisor.core.errors import InvalidInput, StepFailed
+from supervisor.core.ids import split_operation_id
+from supervisor.core.masking import shown
+from supervisor.core.session import Operation, SessionState
+from supervisor.core.signatures import hint_of, signature_of
+from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.values import Message, ToolCall, ToolResult
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.tracebacks import secret_values, text_of, traceback_of
+from supervisor.runtime.environment import Body
+from supervisor.runtime.journal.writer import View
+from supervisor.runtime.operations.calls import run
+from supervisor.runtime.operations.children import LocalChild, spawn
+from supervisor.runtime.operations.emitted_calls import model_call
+from supervisor.runtime.operations.function_calls import FunctionCall
+from supervisor.runtime.operations.messages import receive, say, transcript
+from supervisor.runtime.operations.questions import ask
+from supervisor.runtime.operations.timers import DurableTimer, sleep
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LocalContext(Context):
+    __slots__ = ("_attempt", "_branch", "session")
+
+    def __init__(self, attempt: Attempt, branch: str = "") -> None:
+        self._attempt = attempt
+        self._branch = branch
+        self.session = attempt.session
+
+    @property
+    def saved(self) -> Any:
+        saved = self._attempt.state.saved
+        return None if saved is None else msgspec.json.decode(saved)
+
+    @property
+    def version(self) -> str:
+        return self._attempt.spec.version
+
+    async def patched(self, name: str, /) -> bool:
+        attempt = self._attempt
+        await attempt.check()
+        if name not in attempt.patches:
+            is_marked = name in attempt.state.marks
+            attempt.patches[name] = is_marked or not attempt.memory.is_replaying
+            if attempt.patches[name] and not is_marked:
+                await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable(name)))
+        return attempt.patches[name]
+
+    @overload
+    async def call(self, tool: ToolCall, /) -> ToolResult[Any]: ...
+    @overload
+    async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
+    def call(
+        self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, ToolResult[Any]]:
+        if isinstance(tool, ToolCall):
+            if args or kwargs:
+                raise TypeError("a ToolCall holds its arguments; pass nothing beside it")
+            return run(partial(model_call, self._attempt, self._branch, tool))
+        if not isinstance(tool, ToolSpec):
+            raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
+        return run(partial(FunctionCall, self._attempt, self._branch, tool, args, kwargs))
+
+    async def ask(
+        self,
+        question: str,
+        /,
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Any = None,
+        expires_in: float | None = None,
+    ) -> Any:
+        return await ask(self._attempt, self._branch, question, choices, schema, expires_in)
+
+    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast("R", await self._step(fn, args, kwargs))
+
+    async def _step(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        while isinstance(fn, partial):  # what it holds is among the arguments, as if it had been given here
+            fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
+        if not hasattr(fn, "__qualname__"):
+            raise InvalidInput(f"step {fn!r} has no name; steps are functions at the top of a module, or methods")
+        name = f"{fn.__module__}.{fn.__qualname__}"
+        if "<" in fn.__qualname__:
+            raise InvalidInput(f"step {name} is a closure; steps are functions at the top of a module")
+        bound = signature_of(fn).bind(*args, **kwargs)
+        arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}", canonical=True))
+        attempt = self._attempt
+        operation = attempt.names.of_operation(self._branch, "step", fn.__qualname__, arguments)
+        attempt.begin_operation()
+        try:
+            if await attempt.enter(operation) is None:
+                with attempt.watch.working(fn.__qualname__):
+                    finished = await self._take_step(operation, fn, args, kwargs)
+                    await attempt.append(lambda view, state: [finished])
+            record = await attempt.take(operation)
+        finally:
+            attempt.end_operation(operation)
+        return attempt.read(operation, lambda: self._value(record, hint_of(fn, "return"), fn.__qualname__))
+
+    async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:
+        """Do the work of a step; a failure is its result, too."""
+        attempt = self._attempt
+        body = Body(
+            kind="step",
+            session=self.session,
+            run=attempt.run,
+            operation=operation,
+            fn=fn,
+            args=args,
+            kwargs=kwargs,
+        )
+        value, error, traceback = JSON_NULL, None, ""
+        try:
+            what = f"the result of step {fn.__qualname__}"
+            value = to_json(await attempt.host.environment.run_body(body), what)
+            from_json(value, hint_of(fn, "return"), what)
+        except Exception as failure:  # noqa: BLE001 # a step is the agent's code: whatever it raises is journaled
+            value, error = JSON_NULL, (type(failure).__name__, text_of(failure))
+            traceback = traceback_of(failure, secret_values(attempt.state))
+        return self._finished(operation, "step", value, error, traceback)
+
+    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
+        child = await spawn(self._attempt, self._branch, agent, args, kwargs)
+        return LocalChild(self._attempt, self._branch, child, agent)
+
+    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await (await self.spawn(agent, *args, **kwargs)).result()
+
+    async def sleep(self, seconds: float, /) -> None:
+        await sleep(self._attempt, self._branch, seconds)
+
+    @asynccontextmanager
+    async def move_on_after(self, seconds: float, /) -> AsyncIterator[Timer]:
+        timer = DurableTimer(self._attempt, self._branch, seconds)
+        try:
+            await timer.start()
+            with timer.scope:
+                yield timer
+            await timer.finish()
+        except GeneratorExit:
+            raise  # nobody is left who could await
+        except BaseException as error:
+            await timer.interrupt(error)
+            raise
+
+    async def now(self) -> Any:
+        instant = self._attempt.host.clock.now()
+        return await self._note("now", to_json(instant, "an instant"), type(instant))
+
+    async def random(self) -> float:
+        number = self._attempt.host.environment.random()
+        return float(await self._note("random", to_json(number, "a number"), float))
+
+    async def _note(self, kind: str, value: Raw, type_: Any) -> Any:
+        """An operation that is done at once and needs no sync of its own."""
+        attempt = self._attempt
+        operation = attempt.names.of_operation(self._branch, kind, "", None)
+        attempt.begin_operation()
+        try:
+            if await attempt.enter(operation) is None:
+                await attempt.deliver(lambda: self._finished(operation, kind, value))
+            record = await attempt.take(operation)
+        finally:
+            attempt.end_operation(operation)
+        return self._value(record, type_, kind)
+
+    async def receive(self) -> str:
+        return await receive(self._attempt, self._branch)
+
+    async def send(self, text: str, /) -> None:
+        await say(self._attempt, self._branch, text)
+
+    def transcript(self) -> tuple[Message, ...]:
+        attempt = self._attempt
+        return transcript(shown(attempt.host.journal.store.journal(self.session)), attempt.run)
+
+    def branch(self, name: str, /) -> Context:
+        if not name or any(mark in name for mark in "/#:"):
+            raise InvalidInput(f"{name!r} cannot name a branch: use a word without '/', '#' and ':'")
+        return LocalContext(self._attempt, f"{self._branch}{name}/")
+
+    @asynccontextmanager
+    async def task_group(self) -> AsyncIterator[TaskGroup]:
+        opened, depth = self._attempt.names.of_block(self._branch, "group", None)
+        number = split_operation_id(opened)[1]
+        try:
+            async with anyio.create_task_group() as tasks:
+                yield _Group(self, f"group{number}" if not depth else f"group{depth}-{number}", tasks)
+        finally:
+            self._attempt.leave_behind(opened)
+
+    @asynccontextmanager
+    async def model_call(self) -> AsyncIterator[None]:
+        try:
+            with self._attempt.watch.working(model_call=True):
+                yield
+        finally:
+            self._attempt.check_quiet()  # what is left may be waits alone
+
+    def heartbeat(self) -> None:
+        self._attempt.watch.heartbeat()
+
+    def keepalive(self) -> None:
+        self._attempt.watch.keepalive()
+
+    async def save(self, state: Any, /) -> None:
+        attempt = self._attempt
+        # As it is now: what another task is given while this is written is not in the state. And the latest only: of
+        # two tasks that save, the one that asked first may be written last.
+        attempt.to_save = latest = to_json(state, "the state to save")
+        attempt.names.begin_save()
+
+        def plan(view: View, session: SessionState) -> Iterable[e.AnyEvent]:
+            raw, attempt.to_save = attempt.to_save, None
+            if raw is not None:
+                counts, floor = attempt.names.save(session.kept)
+                yield e.StateSaved(at=attempt.host.clock.now(), state=raw, counts=counts, floor=floor)
+
+        attempt.begin_operation()
+        try:
+            await attempt.check()
+            await attempt.pass_barrier()
+            with attempt.settling.holding():
+                await attempt.append(plan)
+        finally:
+            if attempt.to_save is latest:
+                attempt.to_save = None
+                attempt.names.drop_save()
+            attempt.end_operation()
+
+    def _finished(
+        self, operation: str, kind: str, value: Raw, error: tuple[str, str] | None = None, traceback: str = ""
+    ) -> e.OperationFinished:
+        now = self._attempt.host.clock.now()
+        told: dict[str, Any] = {"kind": kind, "value": value, "error": error, "traceback": traceback}
+        return e.OperationFinished(at=now, operation=operation, **told)
+
+    def _value(self, record: Operation, type_: Any, what: str) -> Any:
+        assert isinstance(record.result, e.OperationFinished)
+        if record.result.error is not None:
+            raise StepFailed(record.result.operation, what, *record.result.error)
+        return from_json(record.result.value, type_, f"the result of {what}")
+
+
+class _Group(TaskGroup):
+    """Numbers its children in program order, so that each has its own branch in every attempt."""
+
+    def __init__(self, context: LocalContext, name: str, tasks: anyio.abc.TaskGroup) -> None:
+        self._context = context
+        self._name = name
+        self._tasks = tasks
+        self._number = 0
+
+    def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
+        self._number += 1
+        self._tasks.start_soon(fn, self._context.branch(f"{self._name}.{self._number}"), *args)

@@ -1,0 +1,215 @@
+"""Calls that a model made: looked up by name among the agent's tools, and answered whatever the model wrote.
+
+Rules
+- A tool that there is not, and arguments that do not fit, are the call's one result, journaled like any other: an error
+  for the model to read. Nobody is asked, and nothing runs.
+- The call is named by the model's id, what it passed, and the how-many-th use of both: models repeat their ids, in one
+  message, too.
+- A sub-agent that is called is a child session, committed with `executing`; its outcome is the call's result. It is no
+  lost call after a crash: it goes on by itself. Cut off by a scope of the agent's own, it is cancelled, since nobody
+  else could hear of it.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec, AnyTool
+from supervisor.core.encoding import from_json, printable, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.ids import digest
+from supervisor.core.masking import mask
+from supervisor.core.session import SessionState
+from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.operations.calls import NOT_BEGUN, Call, Effect
+from supervisor.runtime.operations.children import begin_child
+from supervisor.runtime.operations.function_calls import FunctionCall
+from supervisor.runtime.plans.end import cancel_events
+from supervisor.runtime.plans.results import finished
+from supervisor.system.identity import HOST
+
+_LONGEST_NAME: Final = 64  # characters of a name that a model made up
+_RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
+    "succeeded": ("ok", "done"),
+    "failed": ("error", "maybe"),
+    "stalled": ("error", "maybe"),
+    "abandoned": ("error", "maybe"),
+    "cancelled": ("interrupted", "maybe"),
+}
+
+
+def model_call(attempt: Attempt, branch: str, call: ToolCall) -> Call:
+    """Return what becomes of a call as a model emitted it. Raises InvalidInput where two live tasks make the same."""
+    call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
+    tools = attempt.spec.tools
+    if (tool := tools.get(call.tool)) is None:
+        text = f"there is no tool {call.tool[:_LONGEST_NAME]!r}; there are: {', '.join(tools) or 'none'}"
+        secret = {name for each in tools.values() if isinstance(each, ToolSpec) for name in each.secret}
+        return RefusedCall(attempt, branch, call, "unknown_tool", text, secret, ())
+    try:
+        arguments = _read(call, tool)
+        if isinstance(tool, ToolSpec):
+            return FunctionCall(attempt, branch, tool, (), arguments, model_id=call.id)
+        return AgentCall(attempt, branch, tool, arguments, call.id)
+    except InvalidInput as error:
+        secret = set(tool.secret) if isinstance(tool, ToolSpec) else set()
+        return RefusedCall(attempt, branch, call, "invalid_arguments", str(error), secret, tool.offered_names)
+
+
+def _read(call: ToolCall, tool: AnyTool) -> dict[str, Any]:
+    """Return the arguments by name, as JSON values; raises InvalidInput unless they are what the tool takes."""
+    raw = _given(call)
+    tool.read_offered(raw)
+    arguments: dict[str, Any] = msgspec.json.decode(raw)
+    return arguments
+
+
+def _given(call: ToolCall) -> msgspec.Raw:
+    """Return the arguments as JSON; raises InvalidInput if they are none. No text at all is no arguments."""
+    what = f"the arguments of tool {call.tool}"
+    if not isinstance(call.arguments, str):
+        return to_json(dict(call.arguments) if isinstance(call.arguments, Mapping) else call.arguments, what)
+    text = printable(call.arguments).strip() or "{}"
+    return to_json(from_json(text.encode(), Any, what), what)
+
+
+class RefusedCall(Call):
+    """A call that nothing can be done with: its result says what is wrong with it.
+
+    `secret` are the names that the tool, or any that may have been meant, does not show; nor is then anything shown
+    that is not among `offered`: it may be one of them, misspelt.
+    """
+
+    __slots__ = ("_reason", "_text")
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        branch: str,
+        call: ToolCall,
+        reason: str,
+        text: str,
+        secret: set[str],
+        offered: Collection[str],
+    ) -> None:
+        try:
+            arguments = _given(call)
+        except InvalidInput:
+            arguments = to_json(printable(str(call.arguments)), "what a model wrote")
+        given = msgspec.json.decode(arguments)
+        if secret and isinstance(given, dict):
+            secret = secret.union(given.keys() - set(offered))
+        name = re.sub(r"[^\w.-]", "_", call.tool, flags=re.ASCII)[:_LONGEST_NAME]
+        named = mask(given, secret)
+        operation = attempt.names.of_operation(branch, "call", name, [call.id, named])
+        super().__init__(
+            attempt, operation, call.tool[:_LONGEST_NAME], arguments, digest(named), secret=tuple(sorted(secret))
+        )
+        self._reason = reason
+        self._text = text
+
+    @property
+    def value_type(self) -> Any:
+        return Any
+
+    def own_policy(self, arguments: msgspec.Raw) -> Policy:
+        return "allow"
+
+    def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> None:
+        """No rule speaks of what cannot be called."""
+
+    def begin(self) -> Iterable[e.AnyEvent]:
+        yield finished(self.operation, self.now(), "error", self._text, self._details)
+
+    def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> None:
+        """There is nothing that they could fit: a call that was accepted when its tool was another is blocked (R1)."""
+        raise InvalidInput(self._text)
+
+    async def perform(self, arguments: None, *, is_executing: bool) -> None:
+        """Say so to a call that was accepted when its tool was another."""
+        await self.finish("error", self._text, self._details)
+
+    @property
+    def _details(self) -> dict[str, Any]:
+        return {"reason": self._reason, "effect": "none"}
+
+
+class AgentCall(Call):
+    """A call of a sub-agent."""
+
+    __slots__ = ("_agent",)
+
+    def __init__(
+        self, attempt: Attempt, branch: str, agent: AgentSpec[..., Any], arguments: Mapping[str, Any], model_id: str
+    ) -> None:
+        self._agent = agent
+        given = agent.input_as_arguments(agent.encode_input((), arguments))
+        operation = attempt.names.of_operation(branch, "call", agent.name, [model_id, arguments])
+        super().__init__(attempt, operation, agent.name, given, digest(msgspec.json.decode(given)), is_idempotent=True)
+
+    @property
+    def value_type(self) -> Any:
+        return self._agent.return_type
+
+    def own_policy(self, arguments: msgspec.Raw) -> Policy:
+        """Only rules ask or deny: what a sub-agent does is asked about on its own."""
+        return "allow"
+
+    def begin(self) -> Iterable[e.AnyEvent]:
+        return ()
+
+    def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> msgspec.Raw:
+        self._agent.read_offered(arguments)
+        return self._agent.encode_input((), msgspec.json.decode(arguments))
+
+    async def perform(self, arguments: msgspec.Raw, *, is_executing: bool) -> None:
+        attempt = self.attempt
+        if self._child is None:
+            await begin_child(attempt, self.operation, self._agent, arguments, self._entry)
+        if (child := self._child) is None:
+            return  # a limit refuses it, and is the result
+        await attempt.wait(self.operation, child, lambda: attempt.state.children[child] is not None)
+        ended = attempt.state.children[child]
+        assert ended is not None
+        kind, effect = _RESULTS[ended.kind]
+        value = msgspec.json.decode(ended.value)
+        content = value if isinstance(value, str) else bytes(ended.value).decode()
+        reason = None if kind == "ok" else ended.kind
+        details = {"reason": reason, "effect": effect, "child": child, "partial": ended.partial}
+        await self.finish(kind, content if kind == "ok" else ended.cause or ended.kind, details, ended.value)
+
+    @property
+    def _child(self) -> str | None:
+        """The session of the sub-agent, once it has begun."""
+        record = self.attempt.state.operations.get(self.operation)
+        return record.started.child if record is not None and record.started is not None else None
+
+    def check_rules(self, view: View, state: SessionState) -> None:
+        """Only until the sub-agent has begun: then it is too late to deny it."""
+        if self._child is None:
+            super().check_rules(view, state)
+
+    def _entry(self, view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
+        self.check_rules(view, view.session(self.attempt.session))
+        if limit is not None:
+            return finished(self.operation, now, "error", limit, {"reason": "limit", "effect": "none"})
+        return e.ToolCallStarted(at=now, operation=self.operation, host=HOST, pid=os.getpid(), child=child)
+
+    async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:
+        child = self._child
+        await super().abandon(content, details if child is None else {**details, "effect": "maybe", "child": child})
+
+    def follow_abandonment(self, view: View) -> Iterable[Entry]:
+        child = self._child
+        children = view.session(self.attempt.session).children
+        if child is not None and child in children and children[child] is None:
+            by = f"its parent {self.attempt.spec.name}"
+            yield from cancel_events(view, child, by, "the call was cut off", self.now())

@@ -1,0 +1,275 @@
+"""Calls of function tools: the effect is a function that runs under a deadline, in this process."""
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf, nextafter
+from typing import Any, Final
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from supervisor.core import events as e
+from supervisor.core.encoding import from_json, plain, printable, to_json
+from supervisor.core.errors import InvalidInput, RunStopping, ToolFailed
+from supervisor.core.ids import digest
+from supervisor.core.masking import mask
+from supervisor.core.session import SessionState
+from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.toolcontext import NewJob, ProcessToolContext
+from supervisor.core.values import JobView, Policy, ToolResult
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.native_cancellation import is_own_doing
+from supervisor.runtime.attempt.tracebacks import describe, secret_values, traceback_of
+from supervisor.runtime.environment import Body
+from supervisor.runtime.journal.writer import View
+from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.system.identity import HOST
+
+CONNECTION_LOST: Final = (
+    ConnectionError,
+    EOFError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+)
+"""What a tool raises when its far side has gone: the call may have been done there, and nobody knows (T1)."""
+
+
+class FunctionCall(Call):
+    """A call of a tool's function."""
+
+    __slots__ = ("tool",)
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        branch: str,
+        tool: ToolSpec[Any, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        model_id: str | None = None,
+    ) -> None:
+        _ = tool.value_type  # one that cannot be resolved is said before anything runs, not when there is a result
+        passed, full = tool.bind(args, kwargs)
+        if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
+            full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
+        for name, value in full.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInput(f"argument {name} of tool {tool.name} is {value}, which JSON cannot hold")
+        arguments = to_json(full, f"an argument of tool {tool.name}")
+        self.tool = tool
+        tool.decode_arguments(arguments)
+        named = mask(plain(passed), tool.secret)
+        if model_id is not None:
+            named = [model_id, named]
+        operation = attempt.names.of_operation(branch, "call", tool.name, named)
+        shown = digest(mask(plain(full), tool.secret))
+        super().__init__(
+            attempt, operation, tool.name, arguments, shown, secret=tool.secret, is_idempotent=tool.idempotent
+        )
+
+    @property
+    def value_type(self) -> Any:
+        return self.tool.value_type
+
+    def own_policy(self, arguments: msgspec.Raw) -> Policy:
+        return self.tool.policy_of(self.tool.decode_arguments(arguments))
+
+    def begin(self) -> Iterable[e.AnyEvent]:
+        return () if self.tool.starts_process else (self._started(),)
+
+    def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:
+        return self.tool.read_edited(arguments) if is_edited else self.tool.decode_arguments(arguments)
+
+    async def perform(self, arguments: dict[str, Any], *, is_executing: bool) -> None:
+        if not is_executing:
+            await self.attempt.hold()
+        with self.attempt.host.acting():
+            if not is_executing and self.tool.starts_process:
+                live = self.attempt.host.journal.look()
+                self.check_rules(live, self.attempt.state)  # before there is a process; once more when it begins
+            elif not is_executing:
+                await self.commit_started(None, None)
+            self.attempt.watch.pause(f"call:{self.operation}", "call")
+            try:
+                await self._act(_CallContext(self), arguments)
+            finally:
+                self.attempt.watch.resume(f"call:{self.operation}")
+
+    async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
+        """The effect, and its result on disk whatever happens."""
+        timeout = self.tool.timeout
+        if timeout is not None:
+            timeout = self.attempt.spec.call_timeout or timeout
+        # Just behind the instant itself: what ends exactly with it has ended (T3).
+        deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
+        body = Body(
+            kind="call",
+            session=self.attempt.session,
+            run=self.attempt.run,
+            operation=self.operation,
+            fn=self.tool.fn,
+            args=(context,) if self.tool.takes_context else (),
+            kwargs=arguments,
+        )
+        try:
+            await checkpoint_if_cancelled()  # a cancellation may have come with the commit: then no effect begins
+            context.executing = not self.tool.starts_process
+            with anyio.CancelScope(deadline=deadline) as scope:
+                value = await self.attempt.host.environment.run_body(body)
+        except ToolFailed as failure:
+            await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
+        except (RunStopping, Denied):
+            raise
+        except BaseException as error:  # a tool is the user's code: whatever it raises is its result
+            if (cancelled := _cancellation_of(error)) is not None:
+                await self._interrupt(context, error)
+                raise cancelled from None
+            if not isinstance(error, Exception | SystemExit):
+                raise
+            reason = "connection_lost" if isinstance(error, CONNECTION_LOST) else "exception"
+            traceback = traceback_of(error, secret_values(self.attempt.state))
+            await self.finish(
+                "error", describe(error), {"reason": reason, "effect": context.effect}, traceback=traceback
+            )
+        else:
+            if scope.cancelled_caught:
+                text = f"the call did not end within its deadline of {timeout:g} s"
+                details = {"reason": "deadline", "effect": context.effect, "timeout": timeout}
+                await self.finish("error", text, details)
+            else:
+                await self._finish_with(value)
+
+    async def commit_started(
+        self, process: int | None, process_started_at: float | None, job: NewJob | None = None
+    ) -> None:
+        """Commit `executing`, unless the run was told to stop meanwhile, or a rule denies it; with the background job
+        that begins by it."""
+        events: list[e.AnyEvent] = []
+
+        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+            needed_a_person = self.record.decision is not None
+            if needed_a_person and (state.cancel is not None or self.attempt.fate is not None):
+                raise RunStopping("the run was told to stop; the call does not begin")
+            self.check_rules(view, state)
+            events[:] = [self._started(process, process_started_at)]
+            if job is not None:
+                events.append(self._job_started(job, process, process_started_at))
+            return events
+
+        try:
+            await self.attempt.append(plan)
+        finally:  # a cancellation that knows no shields may come with the commit
+            for event in events:
+                if isinstance(event, e.JobStarted) and event.job in self.attempt.state.jobs:
+                    self.attempt.host.jobs.began(self.attempt.session, event)
+
+    async def _interrupt(self, context: "_CallContext", error: BaseException) -> None:
+        """The call was cut off while it ran: journal what it left, as a result or as abandoned."""
+        own = error.subgroup(Exception) if isinstance(error, BaseExceptionGroup) else None
+        also = "" if own is None else f"while it was cut off: {own!r}"
+        left = context.left or ToolResult(kind="interrupted", content=also)
+        details = {**left.details, "reason": "cancelled", "effect": context.effect}
+        if await is_own_doing(self.attempt):
+            await self.abandon(left.content, details)
+        else:
+            await self.finish("interrupted", left.content or "the call was cancelled", details)
+
+    async def _finish_with(self, value: Any) -> None:
+        """Commit what the tool returned: a ToolResult says all itself, anything else is the value of an ok one."""
+        result = value if isinstance(value, ToolResult) else ToolResult(kind="ok", content="", value=value)
+        try:
+            raw = to_json(result.value, f"the result of tool {self.tool.name}")
+            if result.kind == "ok":
+                from_json(raw, self.value_type, f"the result of tool {self.name}")
+        except InvalidInput as error:
+            await self.finish("error", str(error), {"reason": "invalid_result", "effect": "done"})
+            return
+        content = result.content
+        if result is not value:
+            content = value if isinstance(value, str) else bytes(raw).decode()
+        await self.finish(result.kind, content, result.details, raw)
+
+    def _started(self, process: int | None = None, process_started_at: float | None = None) -> e.ToolCallStarted:
+        return e.ToolCallStarted(
+            at=self.now(),
+            operation=self.operation,
+            host=HOST,
+            pid=os.getpid(),
+            process=process,
+            process_started_at=process_started_at,
+        )
+
+    def _job_started(self, job: NewJob, process: int | None, process_started_at: float | None) -> e.JobStarted:
+        assert process is not None
+        return e.JobStarted(
+            at=self.now(),
+            job=job.id,
+            operation=self.operation,
+            command=printable(job.command),
+            host=HOST,
+            process=process,
+            process_started_at=process_started_at,
+            guard=job.guard,
+            guard_started_at=job.guard_started_at,
+            log=printable(job.log),
+            keep=self.attempt.spec.jobs == "keep",
+        )
+
+
+def _cancellation_of(error: BaseException) -> BaseException | None:
+    """Return what has to be raised again of what ended a tool, if it was cancelled. On trio that comes in a group,
+    beside what the tool raised as it was cut off, and is raised alone; what must end the process goes before it."""
+    if isinstance(error, BaseExceptionGroup):
+        if error.subgroup((KeyboardInterrupt, SystemExit)) is not None:
+            return None
+        first: BaseException | None = error.subgroup(anyio.get_cancelled_exc_class())
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        return first
+    return error if isinstance(error, anyio.get_cancelled_exc_class()) else None
+
+
+class _CallContext(ProcessToolContext):
+    """What the tool knows of its call. Every call has the whole of it; its tool's annotation says what it may use."""
+
+    def __init__(self, call: FunctionCall) -> None:
+        self._call = call
+        self.operation = call.operation
+        self.session = call.attempt.session
+        facts = call.attempt.state.facts
+        self.requester, self.cwd = facts.requester, facts.cwd
+        self.executing = False
+        self.left: ToolResult[Any] | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """What may have happened if the tool does not say: nothing before its function runs, nor, of one that starts a
+        process, before `executing` was committed."""
+        return "maybe" if self.executing else "none"
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._call.attempt.fate is not None
+
+    def heartbeat(self) -> None:
+        host = self._call.attempt.host
+        host.hub.sign(self.session, host.clock.now())
+
+    @property
+    def jobs(self) -> Mapping[str, JobView]:
+        return {name: job.view(self.session) for name, job in self._call.attempt.state.jobs.items()}
+
+    @property
+    def job_folder(self) -> str:
+        return self._call.attempt.host.jobs.folder()
+
+    async def started(self, pid: int, started_at: float | None, job: NewJob | None = None) -> None:
+        await self._call.commit_started(pid, started_at, job)
+        self.executing = True
+
+    def leave(self, result: ToolResult[Any]) -> None:
+        self.left = result

@@ -1,0 +1,132 @@
+"""Waiting for people: a call that a person must decide, and a question that an agent asks in its own right.
+
+Rules
+- A question takes its result as a sub-agent's outcome does: the answer comes unasked, from any process, and gets its
+  place in the order of results when the agent is given it.
+- What expires is due at an instant that the journal holds. It is a timer of the run: it holds over a restart and wakes
+  a passivated run. Nobody can decide from that instant on, whoever notes it first (runtime/people/decide.py).
+- A question that nobody answers raises QuestionUnanswered, out of the journal, the same in every attempt.
+"""
+
+from collections.abc import Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import anyio
+
+from supervisor.core import events as e
+from supervisor.core.encoding import from_json
+from supervisor.core.errors import InvalidInput, QuestionUnanswered, RunStopping
+from supervisor.core.questions import Question, question
+from supervisor.core.session import ASKING, Operation, SessionState
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.native_cancellation import is_own_doing
+from supervisor.runtime.journal.writer import View
+from supervisor.runtime.operations.timers import FOREVER
+
+
+def expiry(now: datetime, *seconds: float | None) -> datetime | None:
+    """Return when something asked now expires, by the first of these that says so; None: never."""
+    found = next((each for each in seconds if each is not None), None)
+    return None if found is None else now + timedelta(seconds=min(found, FOREVER))
+
+
+def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, None]:
+    """Wait until somebody has decided, or nobody can any more. No coroutine of its own: most waits are for people, and
+    each frame would be a tenth of what one of them takes in memory."""
+    expires_at = attempt.state.operations[operation].expires_at
+    if expires_at is None:
+        return attempt.wait(operation, operation, partial(_is_settled, attempt, operation))
+    return _wait_until(attempt, operation, expires_at)
+
+
+async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime) -> None:
+    deadline = attempt.host.clock.timer(expires_at)
+    attempt.timers[operation] = expires_at
+    due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
+    try:
+        await attempt.wait(
+            operation, operation, lambda: _is_settled(attempt, operation) or anyio.current_time() >= deadline
+        )
+    finally:
+        attempt.host.alarm.take_back(due)
+        del attempt.timers[operation]
+
+    def expire(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+        if (approval := state.operations[operation].pending_approval) is not None:
+            yield e.ApprovalExpired(at=attempt.host.clock.now(), operation=operation, approval=approval)
+
+    if not _is_settled(attempt, operation):
+        await attempt.append(expire)
+
+
+def _is_settled(attempt: Attempt, operation: str) -> bool:
+    return attempt.state.operations[operation].state not in ASKING
+
+
+async def ask(
+    attempt: Attempt, branch: str, text: str, choices: Sequence[str] | None, schema: Any, expires_in: float | None
+) -> Any:
+    """Ask a person; see Context.ask."""
+    if expires_in is not None and not expires_in > 0:
+        raise InvalidInput(f"a question expires in more than 0 seconds, not {expires_in}; leave it out for never")
+    asked = question(text, choices, schema)
+    operation = attempt.names.of_operation(branch, "ask", asked.name, asked.meaning)
+    attempt.begin_operation()
+    try:
+        record = await attempt.enter(operation)
+        if record is not None and record.state == "abandoned":
+            await attempt.wait_for_scope()
+        try:
+            if record is None:
+                await _pose(attempt, operation, asked, expires_in)
+            await wait_for_person(attempt, operation)
+            if attempt.state.operations[operation].is_open:
+                clock = attempt.host.clock
+                await attempt.deliver(lambda: e.OperationFinished(at=clock.now(), operation=operation, kind="ask"))
+        except anyio.get_cancelled_exc_class():
+            if await is_own_doing(attempt):
+                now = attempt.host.clock.now()
+                await attempt.abandon(e.OperationAbandoned(at=now, operation=operation, kind="ask"))
+            raise
+        settled = await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
+    return _value(settled, asked, schema if schema is not None else str)
+
+
+async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: float | None) -> None:
+    await attempt.refuse_if_stopping()
+    approval = attempt.host.environment.new_approval_id(attempt.state.facts.root)
+
+    def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+        if state.cancel is not None or attempt.fate is not None:
+            raise RunStopping("the run was told to stop; nobody is asked any more")
+        now = attempt.host.clock.now()
+        yield e.QuestionAsked(
+            at=now,
+            operation=operation,
+            approval=approval,
+            question=asked.text,
+            digest=asked.digest,
+            choices=asked.choices,
+            schema=asked.schema,
+            expires_at=expiry(now, expires_in, attempt.spec.approval_expires_in),
+        )
+
+    await attempt.append(plan)
+
+
+def _value(settled: Operation, asked: Question, type_: Any) -> Any:
+    """Return the answer as the agent gets it; raises QuestionUnanswered if there is none."""
+    match settled.decision:
+        case e.QuestionAnswered(value=value):
+            return from_json(value, type_, f"the answer to {asked.text!r}")
+        case e.ApprovalDecided(by=by, reason=reason):
+            raise QuestionUnanswered(asked.text, "denied", by, reason)
+        case e.ApprovalExpired():
+            raise QuestionUnanswered(asked.text, "expired")
+        case withdrawn:
+            reason = withdrawn.reason if isinstance(withdrawn, e.ApprovalWithdrawn) else None
+            raise QuestionUnanswered(asked.text, "withdrawn", None, reason)

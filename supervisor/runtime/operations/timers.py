@@ -1,0 +1,182 @@
+"""Durable timers: `sleep` and `move_on_after`. Their due instant is journaled, and holds in every attempt.
+
+That a `move_on_after` has expired is a result like any other: it gets its place in the journal's order first, and
+cancels the block when its turn has come, live as in a re-run. So the block is cut off at the same place every time.
+
+A block may stand in another of the same length, and a save may put the inner one behind the agent while the outer one
+goes on: so each knows how many it is in, and is counted among its equals only.
+"""
+
+from functools import partial
+
+import anyio
+
+from supervisor.core import events as e
+from supervisor.core.encoding import to_json
+from supervisor.core.errors import InvalidInput, StoreError, Suspended
+from supervisor.core.events import WaitKind
+from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.attempt.native_cancellation import is_own_doing
+from supervisor.runtime.attempt.settling import own
+from supervisor.runtime.clock.alarm import Appointment
+
+FOREVER = 100 * 365 * 86_400.0
+"""Longer timers than a century are this long: dates end."""
+
+
+async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: float) -> None:
+    """Journal when the timer is due; it is one that the attempt has from now on."""
+    if await attempt.enter(operation) is None:
+        clock = attempt.host.clock
+        due_at = clock.after(min(seconds, FOREVER))
+        event = e.OperationStarted(at=clock.now(), operation=operation, kind=kind, due_at=due_at)
+        with attempt.settling.holding():
+            await attempt.append(lambda view, state: [event])
+
+
+def _check_seconds(seconds: float) -> None:
+    if not seconds >= 0:
+        raise InvalidInput(f"a timer takes 0 seconds or more, not {seconds}")
+
+
+def _finished(attempt: Attempt, operation: str, kind: str, *, expired: bool) -> e.OperationFinished:
+    value = to_json(expired, "a timer")
+    return e.OperationFinished(at=attempt.host.clock.now(), operation=operation, kind=kind, value=value)
+
+
+async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
+    """Wait until a journaled instant; see Context.sleep."""
+    _check_seconds(seconds)
+    operation = attempt.names.of_operation(branch, "sleep", "", seconds)
+    attempt.begin_operation()
+    try:
+        try:
+            await _begin(attempt, operation, "sleep", seconds)
+            record = attempt.state.operations[operation]
+            if record.state == "abandoned":
+                await attempt.wait_for_scope()
+            if record.is_open:
+                await _wait_until_due(attempt, operation)
+                await attempt.deliver(lambda: _finished(attempt, operation, "sleep", expired=True))
+        except anyio.get_cancelled_exc_class():
+            if await is_own_doing(attempt):
+                abandoned = e.OperationAbandoned(at=attempt.host.clock.now(), operation=operation, kind="sleep")
+                await attempt.abandon(abandoned)
+            raise
+        await attempt.take(operation)
+    finally:
+        attempt.end_operation(operation)
+
+
+async def _wait_until_due(attempt: Attempt, operation: str) -> None:
+    request = attempt.state.operations[operation].request
+    assert isinstance(request, e.OperationStarted)
+    deadline = attempt.host.clock.timer(request.due_at)
+    attempt.timers[operation] = request.due_at
+    due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
+    try:
+        await attempt.wait(operation, operation, lambda: anyio.current_time() >= deadline, is_refused=False)
+    finally:
+        attempt.host.alarm.take_back(due)
+        del attempt.timers[operation]
+
+
+class DurableTimer:
+    """What `Context.move_on_after` gives: the scope of its block, and whether its time was over before it was left."""
+
+    def __init__(self, attempt: Attempt, branch: str, seconds: float) -> None:
+        _check_seconds(seconds)
+        self.scope = anyio.CancelScope()
+        self._attempt = attempt
+        self._seconds = seconds
+        self._operation, _ = attempt.names.of_block(branch, "timer", seconds)
+        self._firing = anyio.CancelScope()
+        self._due: Appointment | None = None
+        self._has_fired = anyio.Event()
+
+    @property
+    def expired(self) -> bool:
+        record = self._attempt.state.operations.get(self._operation)
+        result = record.result if record is not None else None
+        return isinstance(result, e.OperationFinished) and bytes(result.value) == b"true"
+
+    async def start(self) -> None:
+        attempt = self._attempt
+        attempt.begin_operation()
+        try:
+            await _begin(attempt, self._operation, "timer", self._seconds)
+        finally:
+            attempt.end_operation()
+        record = attempt.state.operations[self._operation]
+        if self.expired:
+            attempt.host.start_soon(self._fire)
+        elif record.is_open:
+            assert isinstance(record.request, e.OperationStarted)
+            attempt.timers[self._operation] = record.request.due_at
+            deadline = attempt.host.clock.timer(record.request.due_at)
+            self._due = attempt.host.alarm.at(deadline, self._come_due)
+
+    def _come_due(self) -> None:
+        if self._operation in self._attempt.timers and self._attempt.fate is None:
+            self._attempt.host.start_soon(self._fire)
+
+    async def _fire(self) -> None:
+        """Cut the block off, at the place in the order of results that the journal gives to it."""
+        attempt = self._attempt
+        own(attempt.settling)
+        try:
+            with self._firing:
+                if self._firing.cancel_called or attempt.has_ended:
+                    return  # the block was left before this task began; its session may have left memory, too
+                if not self.expired and not await attempt.deliver(self._expiry):
+                    return  # the block was left before it could be cut off
+                await attempt.take(self._operation)
+                self.scope.cancel()
+        except (Suspended, StoreError):
+            pass  # the attempt is told so itself, and unwinds
+        finally:
+            self._has_fired.set()
+
+    def _expiry(self) -> e.OperationFinished | None:
+        if self._firing.cancel_called or not self._attempt.state.operations[self._operation].is_open:
+            return None
+        return _finished(self._attempt, self._operation, "timer", expired=True)
+
+    async def interrupt(self, error: BaseException) -> None:
+        """The block, or its beginning or end, was cut off by a cancellation that is not this timer's, or by an
+        error."""
+        self._end()
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            await is_own_doing(self._attempt)
+        if not self.scope.cancel_called and self._attempt.fate is None:
+            now = self._attempt.host.clock.now()
+            await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))
+        self._attempt.leave_behind(self._operation)
+
+    async def finish(self) -> None:
+        """The block was left; say whether in time."""
+        attempt = self._attempt
+        if self.expired:
+            if not self.scope.cancel_called:
+                await self._has_fired.wait()
+            self._end()
+            return attempt.leave_behind(self._operation)
+        self._end()
+        attempt.begin_operation()
+        try:
+            await attempt.check()
+            record = attempt.state.operations[self._operation]
+            if record.state == "abandoned":
+                return None
+            if record.is_open:
+                await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=False))
+            await attempt.take(self._operation)
+        finally:
+            attempt.end_operation(self._operation)
+        return None
+
+    def _end(self) -> None:
+        self._firing.cancel()
+        self._attempt.host.alarm.take_back(self._due)
+        self._attempt.timers.pop(self._operation, None)
+        self._attempt.check_quiet()  # without it the run may be one that waits for people alone

@@ -1,0 +1,1 @@
+"""Decisions of people, the cards that show them what waits, and reminders."""

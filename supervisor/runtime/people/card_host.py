@@ -1,0 +1,75 @@
+"""The card host keeps approvals and what has happened to their cards: the seam below poster.py and cards.py.
+
+The store of this process is one card host (posting.py). Another one keeps approvals elsewhere, and the same
+code posts, retries and retires its cards.
+
+Rules
+- `read` does not wait. A card host that is far from its store keeps a copy of the approvals that the poster shows.
+- When `note` returns, the event is kept. If that fails, the card host logs it and raises nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Protocol
+
+from supervisor.core import events as e
+from supervisor.core.values import Approval
+
+CardEvent = e.CardBegun | e.CardPosted | e.CardFailed | e.CardRetired
+
+
+class Left:
+    """What earlier events say of one channel's card: it is there, may be there, or could not be posted."""
+
+    def __init__(self, card: str | None = None, begun_at: datetime | None = None, failure: str = "") -> None:
+        self.card = card
+        self.begun_at = begun_at
+        self.failure = failure
+
+
+class CardHost(Protocol):
+    """Keeps approvals, and what has happened to their cards."""
+
+    def now(self) -> datetime:
+        """Return wall time, aware UTC."""
+        ...
+
+    def after(self, seconds: float, callback: Callable[[], None], /) -> Callable[[], None]:
+        """Call back after so many seconds, or later. Returns a function that cancels the call; it may be called at any
+        time."""
+        ...
+
+    def read(self, approval: Approval, /) -> Approval | None:
+        """Return an approval as it is now, None if there is none; as it was if it cannot be read."""
+        ...
+
+    def mark(self, approval: Approval, /) -> Approval:
+        """Return an approval as people are to see it now."""
+        ...
+
+    def find_left(self, approval: Approval, /) -> Mapping[str, Left]:
+        """Return what was noted of an approval's cards, channel by channel."""
+        ...
+
+    async def note(self, approval: Approval, event: CardEvent, /) -> None:
+        """Keep what has happened to a card of an approval."""
+        ...
+
+
+def left_by(noted: Iterable[e.AnyEvent], approval: str) -> dict[str, Left]:
+    """Return what events say of an approval's cards, channel by channel."""
+    found: dict[str, Left] = {}
+    for event in noted:
+        match event:
+            case e.CardBegun() if event.approval == approval:
+                found[event.channel] = Left(begun_at=event.at)
+            case e.CardPosted() if event.approval == approval:
+                found[event.channel] = Left(event.card)
+            case e.CardFailed() if event.approval == approval:
+                there = found.get(event.channel)
+                found[event.channel] = Left(None if there is None else there.card, failure=event.error)
+            case e.CardRetired() if event.approval == approval:
+                found.pop(event.channel, None)
+            case _:
+                pass
+    return found

@@ -1,0 +1,257 @@
+"""One channel that people are asked on, and its cards: each is shown, tried again until it is, and retired.
+
+Rules
+- That a card is about to be posted is on disk before, where cards outlive the process. If the process dies before it
+  can note the card, the next one looks for it, in the time in which it was posted, and renews or retires it (R3). The
+  same holds where the platform did not say whether it has the card, and where the card could not be looked for.
+- A card that could not be posted is tried again while its approval is pending, after AGAIN seconds, then twice as long
+  each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
+- The journal gets a failure when it first happens, and again when the reason is another one; the log gets each.
+- A channel has AT_ONCE cards in hand. New cards come first, then those to be retired, then those to be renewed or tried
+  again. No clock runs for a card that waits for its turn: a thousand at once are not too many for a platform that
+  takes one a second.
+- A channel is stuck when a card has failed after more than STUCK_AFTER seconds, until one succeeds. Nobody waits for a
+  stuck channel: the next one is asked at once.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+import anyio
+
+from supervisor.abc import Channel
+from supervisor.core import events as e
+from supervisor.core.encoding import printable
+from supervisor.core.values import Approval
+from supervisor.logs import FactLog
+from supervisor.runtime.people.card_host import CardHost, Left
+from supervisor.runtime.people.slots import URGENT, Slots
+
+log = FactLog(__name__)
+
+AT_ONCE = 4  # cards that a channel is given at the same time
+AGAIN = 5.0  # seconds until a card that could not be posted or retired is tried again; doubled each time, up to
+SELDOM = 600.0  # seconds
+STUCK_AFTER = 5.0  # seconds
+RETIRED, RENEWED = 1, 2
+"""Ranks of what is not urgent."""
+
+
+class Start(Protocol):
+    """Start a task that is ended with the others when the process leaves."""
+
+    def __call__(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None: ...
+
+
+class Card:
+    """What a channel has, or may have, of one approval."""
+
+    def __init__(self) -> None:
+        self.id: str | None = None
+        """What finds it; None: it is not there, so far as is known."""
+        self.begun_at: datetime | None = None
+        """Since when it may be there: it was about to be posted, and it is not known whether it was."""
+        self.is_noted = False
+        """Whether the journal says that it is there, or may be."""
+        self.says: Approval | None = None
+        """The approval as this process showed it last."""
+        self.failure = ""
+        """The last failure that the journal says; "" after a success."""
+        self.again_in = AGAIN
+        self.again: Callable[[], None] | None = None
+        """Takes back that it is tried again."""
+        self.settled = anyio.Event()
+        """Set when the card was shown, or could not be."""
+        self.is_under_way = False
+
+    def take_back(self) -> None:
+        """It is not tried again, as was planned."""
+        if self.again is not None:
+            self.again()
+            self.again = None
+
+
+class Target:
+    """A channel, and its cards by approval."""
+
+    def __init__(self, host: CardHost, channel: Channel, start: Start) -> None:
+        self._host = host
+        self._channel = channel
+        self._start = start
+        self.name = channel.name
+        self.keeps_cards = channel.keeps_cards
+        self._cards: dict[str, Card] = {}
+        self._slots = Slots(AT_ONCE)
+        self._is_stuck = False
+
+    def knows(self, approval: str) -> bool:
+        """Whether there is a card of it here, may be one, or one is tried again."""
+        return approval in self._cards
+
+    def recall(self, approval: str, left: Left) -> None:
+        """Take in what an earlier process left."""
+        if approval not in self._cards:
+            card = self._cards[approval] = Card()
+            card.id, card.begun_at, card.failure = left.card, left.begun_at, left.failure
+            card.is_noted = card.id is not None or card.begun_at is not None
+
+    def begin(self, approval: Approval, rank: int = URGENT) -> None:
+        """Show an approval, or renew its card, in a task of its own; nothing if that is under way."""
+        card = self._cards.setdefault(approval.id, Card())
+        if not card.is_under_way:
+            card.take_back()
+            card.is_under_way, card.settled = True, anyio.Event()
+            self._start(self._try, approval, card, rank)
+
+    async def is_shown(self, approval: str) -> bool:
+        """Wait for what was begun, unless the channel is stuck; whether the approval is shown here."""
+        card = self._cards.get(approval)
+        if card is not None and not self._is_stuck:
+            await card.settled.wait()
+        return card is not None and card.id is not None and not card.failure and self._channel.asks
+
+    def has_failed(self, approval: str) -> bool:
+        """Whether the approval could not be shown here, the last time that it was tried."""
+        return approval in self._cards and bool(self._cards[approval].failure)
+
+    def retire(self, approval: Approval) -> None:
+        """The approval needs no decision any more: its card must not look live."""
+        card = self._cards.get(approval.id)
+        if card is not None and not card.is_under_way:  # what is under way sees to it at its end
+            card.take_back()
+            card.is_under_way, card.again_in = True, AGAIN
+            self._start(self._retire, approval, card)
+
+    def held(self) -> list[str]:
+        """Return the approvals of which there is a card here, or may be."""
+        return list(self._cards)
+
+    # -- one card ----------------------------------------------------------------------------------------------------
+
+    async def _try(self, approval: Approval, card: Card, rank: int) -> None:
+        async with self._slots.taken(rank):
+            began, failure, asked = anyio.current_time(), None, self._find_pending(approval)
+            if asked is not None:
+                try:
+                    with anyio.fail_after(self._channel.card_timeout):
+                        await self._show(asked, card)
+                except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
+                    failure = error
+                    await self._note_failure(approval, card, error)
+                self._set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
+        card.is_under_way = False
+        card.settled.set()
+        now = self._find_pending(approval)
+        if now is None:
+            self.retire(approval)
+        elif failure is None and self._is_outdated(card, now):  # it changed while the card was being shown
+            self.begin(now, RENEWED)
+        elif failure is not None:
+            card.again = self._later(card, partial(self.begin, approval, RENEWED))
+
+    async def _show(self, approval: Approval, card: Card) -> None:
+        """Post a card, or renew the one that is there."""
+        if card.id is None and self.name in approval.shown:  # another process was faster
+            left = self._host.find_left(approval).get(self.name)
+            card.id = None if left is None else left.card
+            card.is_noted = card.id is not None
+        known = found = card.id
+        if card.begun_at is not None:
+            found = await self._look_for(approval, card.begun_at)
+        if found is None and self.keeps_cards:
+            card.begun_at = self._host.now()
+            await self._host.note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
+            card.is_noted = True
+            if self._find_pending(approval) is None:  # decided meanwhile: it is not posted (A1)
+                card.begun_at = None
+                return
+        card.says = self._host.mark(approval)
+        try:
+            posted = await self._channel.post(card.says, found)
+        except Exception as error:
+            if found is None and not _may_be_there(error):
+                card.begun_at = None
+            raise
+        card.id, card.begun_at, card.failure, card.again_in = posted, None, "", AGAIN
+        if posted != known and self._channel.asks:
+            now, is_whole = self._host.now(), self._channel.shows_whole(approval)
+            posting = e.CardPosted(at=now, approval=approval.id, channel=self.name, card=posted, is_whole=is_whole)
+            await self._host.note(approval, posting)
+            card.is_noted = True
+
+    async def _note_failure(self, approval: Approval, card: Card, error: Exception) -> None:
+        log.warning("card.failed", channel=self.name, approval=approval.id, error=repr(error), again_in=card.again_in)
+        text, now = printable(f"{type(error).__name__}: {error}"), self._host.now()
+        if text == card.failure:
+            return  # what this attempt has begun stays in the journal: a later process looks for it once
+        card.failure = text
+        await self._host.note(approval, e.CardFailed(at=now, approval=approval.id, channel=self.name, error=text))
+        if card.begun_at is not None:
+            await self._host.note(approval, e.CardBegun(at=card.begun_at, approval=approval.id, channel=self.name))
+        card.is_noted = card.id is not None or card.begun_at is not None
+
+    async def _retire(self, approval: Approval, card: Card) -> None:
+        """Retire a card; if that cannot be done now, later. A process that leaves does not wait for that."""
+        failure = None
+        async with self._slots.taken(RETIRED):
+            now = self._host.read(approval) or approval
+            try:
+                with anyio.fail_after(self._channel.card_timeout):
+                    found = card.id
+                    if card.begun_at is not None:
+                        found = await self._look_for(now, card.begun_at)
+                    if found is not None:
+                        await self._channel.retire(now, found)
+            except Exception as error:  # noqa: BLE001 # a channel may raise anything; nothing else waits for this
+                failure = error
+                log.warning(
+                    "card.not_retired",
+                    channel=self.name,
+                    approval=approval.id,
+                    error=repr(error),
+                    again_in=card.again_in,
+                )
+        if failure is not None:
+            card.is_under_way = False
+            card.again = self._later(card, partial(self._retire_again, approval, card))
+            return
+        if card.is_noted:
+            await self._host.note(now, e.CardRetired(at=self._host.now(), approval=approval.id, channel=self.name))
+        self._cards.pop(approval.id, None)
+
+    def _retire_again(self, approval: Approval, card: Card) -> None:
+        card.again, card.is_under_way = None, True
+        self._start(self._retire, approval, card)
+
+    def _later(self, card: Card, begin: Callable[[], None]) -> Callable[[], None]:
+        wait, card.again_in = card.again_in, min(SELDOM, 2 * card.again_in)
+        return self._host.after(wait, begin)
+
+    async def _look_for(self, approval: Approval, begun_at: datetime) -> str | None:
+        until = begun_at + timedelta(seconds=self._channel.card_timeout)
+        return await self._channel.find_card(approval, begun_at, until)
+
+    def _set_stuck(self, is_stuck: bool) -> None:
+        if is_stuck and not self._is_stuck:
+            for card in self._cards.values():
+                card.settled.set()
+        self._is_stuck = is_stuck
+
+    def _is_outdated(self, card: Card, now: Approval) -> bool:
+        """Return whether the card says something else of its session or its reminder than holds now."""
+        if (said := card.says) is None:
+            return False
+        now = self._host.mark(now)
+        return (said.blocked, said.reminded_at) != (now.blocked, now.reminded_at)
+
+    def _find_pending(self, approval: Approval) -> Approval | None:
+        """Return an approval as it is now, None if it needs no decision any more."""
+        now = self._host.read(approval)
+        return now if now is not None and now.status == "pending" else None
+
+
+def _may_be_there(error: Exception) -> bool:
+    """Whether a card may have been posted although its channel raised this; see Channel.post."""
+    return isinstance(error, OSError) and not isinstance(error, ConnectionRefusedError)

@@ -1,0 +1,230 @@
+"""Decisions: one person's answer to one approval, counted once, and the rule that it makes, in one append (A1, A3).
+
+Rules
+- The first decision wins; who says the same again (decision, scope, pattern, arguments) is told that it is so already.
+  Whoever gives a secret again is told that it is another decision: "the same" would be an answer to a guess.
+- What is decided is held against what was offered and asked before anything is written (A5, A8).
+- An edit in which the mask stands keeps the value that is behind it, which the approver need not know.
+- What cannot answer what was asked (an approval of a question, an answer to a call) raises, and nothing is decided.
+- Who decides behind the expiry decides nothing: that it came too late is noted, if nobody has noted it yet (A10).
+- Any process that has the store open may decide; nobody needs to own the tree.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, printable, to_json
+from supervisor.core.errors import InvalidInput
+from supervisor.core.masking import unmask
+from supervisor.core.questions import check_answer
+from supervisor.core.rules import Rule
+from supervisor.core.session import Operation, SessionState
+from supervisor.core.values import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Approve,
+    Decision,
+    DecisionResult,
+    Deny,
+    Scope,
+    check_identity,
+)
+from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.plans.rules import add, book, granted
+from supervisor.storage import Store
+
+if TYPE_CHECKING:
+    from supervisor.runtime.lifecycle.runner import Runner
+
+
+_ONCE: Final = (None, "once", None)
+"""The arguments, scope and pattern of an approval that changes and allows nothing beyond what was asked."""
+_STATUS: Final[Mapping[str, ApprovalStatus]] = {"approve": "approved", "deny": "denied", "answer": "answered"}
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """A decision as it is compared and journaled."""
+
+    decision: Literal["approve", "deny", "answer"]
+    value: msgspec.Raw = JSON_NULL
+    """The answer to a question."""
+    reason: str | None = None
+    edited: msgspec.Raw | None = None
+    scope: Scope = "once"
+    rule: Rule | None = None
+
+
+async def decide(runner: "Runner", approval: str, decision: Decision, channel: str | None = None) -> DecisionResult:
+    """Decide an approval; see Supervisor.decide."""
+    store, by = runner.journal.store, printable(check_identity(decision.by))
+    asking, answer = store.find_asking(approval), _answer(store, approval, decision)
+    if asking is None or answer is None:
+        return DecisionResult(kind="unknown", approval=approval)
+    new = None if answer.rule is None else replace(answer.rule, id=runner.environment.new_rule_id())
+
+    def plan(view: View) -> tuple[list[Entry], tuple[SessionState, e.ApprovalDecided | e.QuestionAnswered] | None]:
+        session, operation = asking
+        state = view.find_session(session)
+        record = None if state is None else state.operations.get(operation)
+        if state is None or record is None or record.pending_approval != approval:
+            return [], None
+        now = runner.clock.now()
+        if record.expires_at is not None and record.expires_at <= now:
+            return [(session, e.ApprovalExpired(at=now, operation=operation, approval=approval))], None
+        rule = None if new is None else book(view).find_same(new) or new
+        event = _event(record, answer, rule, at=now, operation=operation, approval=approval, by=by, channel=channel)
+        added = () if rule is None else add(view, rule, by, now, approval)
+        return [(session, event), *added, *runner.follow(state, event)], (state, event)
+
+    accepted = await runner.journal.append_with_answer(plan)
+    if accepted is None:
+        return _lost(store, approval, decision)
+    state, event = accepted
+    return DecisionResult(
+        kind="accepted",
+        approval=approval,
+        status=_STATUS[answer.decision],
+        by=by,
+        decided_at=event.at,
+        rule=getattr(event, "rule", None),
+        running=_is_running(store, state.facts.root),
+        blocked=state.blocked is not None,
+    )
+
+
+def _lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
+    """Say what a decision came to that changed nothing, by what is on disk."""
+    now = store.get_approval(approval)
+    if now is None:  # its tree has been removed
+        return DecisionResult(kind="unknown", approval=approval)
+    answer, running = _read(now, decision), _is_running(store, now.root_session)
+    kind = _kind(now, answer)
+    if kind == "already" and now.decision == "approve" and now.secret and not _keeps_secrets(store, now):
+        kind = "conflict"
+    return DecisionResult(
+        kind=kind,
+        approval=approval,
+        status=now.status,
+        by=now.by,
+        decided_at=now.decided_at,
+        rule=now.rule,
+        running=running,
+        blocked=(row := store.get_session(now.session)) is not None and row.blocked is not None,
+    )
+
+
+def _is_running(store: Store, root: str) -> bool:
+    return store.owns(root) or store.get_owner(root) is not None
+
+
+def _event(
+    record: Operation, answer: _Answer, rule: Rule | None, **about: Any
+) -> e.ApprovalDecided | e.QuestionAnswered:
+    """Return a decision as it is journaled. Raises InvalidInput for an approval of a question."""
+    if answer.decision == "answer":
+        return e.QuestionAnswered(**about, value=answer.value)
+    if answer.decision == "approve":
+        _check_call(about["approval"], record.kind == "call")
+    edited: dict[str, Any] = {}
+    if answer.edited is not None and isinstance(record.request, e.ToolCallRequested):
+        edited = {"arguments": _restore(answer.edited, record.request), "secret": record.request.secret}
+    return e.ApprovalDecided(
+        **about,
+        decision=answer.decision,
+        scope=answer.scope,
+        pattern=None if rule is None else rule.pattern,
+        rule=None if rule is None else rule.id,
+        reason=answer.reason,
+        **edited,
+    )
+
+
+def _answer(store: Store, approval: str, decision: Decision) -> _Answer | None:
+    """Hold a decision against what was asked and offered; None for what nobody has asked. Raises InvalidInput.
+
+    Nearly every decision is plain, and can be held against the call in the plan itself: to read a whole approval takes
+    longer than all else before the commit.
+    """
+    if isinstance(decision, Deny):
+        return _denial(decision)
+    if isinstance(decision, Approve) and (decision.arguments, decision.scope, decision.pattern) == _ONCE:
+        return _Answer("approve")
+    found = store.get_approval(approval)
+    return None if found is None else _read(found, decision)
+
+
+def _denial(decision: Deny) -> _Answer:
+    return _Answer("deny", reason=printable(decision.reason) if decision.reason else None)
+
+
+def _check_call(approval: str, is_call: bool) -> None:
+    if not is_call:
+        raise InvalidInput(f"{approval} is a question: answer it, or deny to leave it unanswered")
+
+
+def _read(found: Approval, decision: Decision) -> _Answer:
+    """Hold a decision against what was asked and offered. Raises InvalidInput."""
+    if isinstance(decision, Answer):
+        if found.kind != "question":
+            raise InvalidInput(f"{found.id} asks about a call of {found.tool}: approve or deny it, no answer fits")
+        return _Answer("answer", value=check_answer(found, decision.value))
+    if isinstance(decision, Deny):
+        return _denial(decision)
+    _check_call(found.id, found.kind == "call")
+    edited = _check_edit(found, decision.arguments)
+    return _Answer("approve", edited=edited, scope=decision.scope, rule=granted(found, decision))
+
+
+def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
+    """Encode edited arguments; raises InvalidInput unless they are the whole object that the tool takes (A8).
+
+    Names are checked here, types again by the process that runs the call: the tool may not be importable in this one.
+    """
+    if arguments is None:
+        return None
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput("edited arguments are a JSON object: all of the call's arguments, not a patch")
+    asked, given = set(approval.arguments), set(arguments)
+    if asked != given:
+        problems = [f"{name} is missing" for name in sorted(asked - given)]
+        problems += [f"{name} is not an argument of {approval.tool}" for name in sorted(given - asked)]
+        raise InvalidInput(f"edited arguments replace all of the call's arguments: {', '.join(problems)}")
+    return to_json(dict(arguments), "an edited argument")
+
+
+def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
+    """Return edited arguments with the values that the approver left masked."""
+    if not request.secret:
+        return edited
+    return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
+
+
+def _keeps_secrets(store: Store, approval: Approval) -> bool:
+    """Whether the decision that stands left every secret argument as it was asked for."""
+    events = [row.event for row in store.journal(approval.session)]
+    (request,) = (each for each in events if isinstance(each, e.ToolCallRequested) and each.approval == approval.id)
+    decided = (each for each in events if isinstance(each, e.ApprovalDecided) and each.approval == approval.id)
+    stands = next((each.edited for each in decided if each.edited is not None), request.arguments)
+    asked, runs = msgspec.json.decode(request.arguments), msgspec.json.decode(stands)
+    return all(asked[name] == runs[name] for name in approval.secret)
+
+
+def _kind(now: Approval, answer: _Answer) -> Literal["already", "conflict", "closed"]:
+    """Say what a decision came to that did not win, by what is on disk after it."""
+    if now.status in ("withdrawn", "expired"):
+        return "closed"
+    if now.decision != answer.decision:
+        return "conflict"
+    if answer.decision == "answer":
+        given = msgspec.json.decode(answer.value)
+        return "already" if msgspec.json.encode(now.answer) == msgspec.json.encode(given) else "conflict"
+    # Held against what is shown: an edit that gives a secret is never the same, so that nobody learns one by guessing.
+    is_as_asked = not now.edited if answer.edited is None else now.arguments == msgspec.json.decode(answer.edited)
+    pattern = None if answer.rule is None else answer.rule.pattern
+    is_same = is_as_asked and (now.scope, now.pattern) == (answer.scope, pattern)
+    return "already" if answer.decision == "deny" or is_same else "conflict"

@@ -1,0 +1,72 @@
+"""Reminds people of what waits for them, and asks more of them, when it has waited for long (core/reminders.py).
+
+Rules
+- Only of approvals of trees that this process owns, by one call of the alarm for each; a run that sleeps stays asleep.
+- It is journaled before it is shown again: a crash in between leaves out the card, which a start shows anyway, and
+  never reminds twice.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from supervisor.core import events as e
+from supervisor.core.errors import StoreError
+from supervisor.core.reminders import Reminders
+from supervisor.core.values import Approval
+from supervisor.logs import FactLog
+from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.lifecycle.runner import Runner
+
+log = FactLog(__name__)
+
+
+class Reminding:
+    def __init__(self, runner: Runner, settings: Reminders, show_again: Callable[[Approval], Awaitable[None]]) -> None:
+        self._runner = runner
+        self._settings = settings
+        self._show_again = show_again
+        self._planned: dict[str, Appointment] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is ever reminded."""
+        return self._settings.remind_after is None and self._settings.escalate_after is None
+
+    def watch(self, approval: Approval) -> None:
+        """Plan what comes next of it, if it is still pending then."""
+        step = self._settings.next(approval, self._runner.clock.now())
+        if step is not None:
+            due_at, names = step
+            due = partial(self._come_due, approval.id, names)
+            self._planned[approval.id] = self._runner.alarm.at(self._runner.clock.deadline(due_at), due)
+
+    def forget(self, approval: str) -> None:
+        """It is not pending any more."""
+        self._runner.alarm.take_back(self._planned.pop(approval, None))
+
+    def _come_due(self, approval: str, names: tuple[str, ...]) -> None:
+        self._planned.pop(approval, None)
+        self._runner.start_soon(self._remind, approval, names)
+
+    async def _remind(self, approval: str, names: tuple[str, ...]) -> None:
+        store, now = self._runner.journal.store, self._runner.clock.now()
+        asked = store.get_approval(approval)
+        if asked is None:
+            return
+
+        def plan(view: View) -> list[Entry]:
+            record = view.session(asked.session).operations.get(asked.operation)
+            if record is None or record.pending_approval != approval:
+                return []
+            return [(asked.session, e.ApprovalReminded(at=now, approval=approval, escalated_to=names))]
+
+        try:
+            await self._runner.journal.append(plan)
+        except StoreError as error:
+            log.error("approval.not_reminded", approval=approval, reason=str(error))
+            return
+        reminded = store.get_approval(approval)
+        if reminded is not None and reminded.status == "pending":
+            self.watch(reminded)
+            await self._show_again(reminded)

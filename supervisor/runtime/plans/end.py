@@ -1,0 +1,130 @@
+"""How sessions are told to end, and end: the events of each in one append, deepest first (W8, W9, W13).
+
+Pure planning over a View. Endings of live attempts are handed in; whoever is asleep ends as it was told to.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.core import events as e
+from supervisor.core.encoding import JSON_NULL, printable
+from supervisor.core.retrying import PARENT_ENDED
+from supervisor.core.session import Operation, SessionState
+from supervisor.core.values import OutcomeKind
+from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.interrupted import Found, survivor_of
+from supervisor.runtime.plans.turns import next_turn, undelivered
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt's function ended: the outcome that is going to be written."""
+
+    kind: OutcomeKind
+    value: Raw = JSON_NULL
+    cause: str | None = None
+    partial: Raw = JSON_NULL
+    traceback: str = ""
+    """For people: the parent, which is an agent, is not told."""
+    led_by: tuple[str, ...] = ()
+    stopped_at: int = 0
+    """Of a stall: the length of the journal when it was told to stop."""
+    error: BaseException | None = None
+    """What the agent raised, for the program that started the run in this process (runtime/reading/runs.py)."""
+
+
+def open_tree(view: View, top: str) -> list[str]:
+    """Return `top` and the open sessions below it, deepest first."""
+    found, stack = [], [top]
+    while stack:
+        session = stack.pop()
+        found.append(session)
+        stack.extend(view.session(session).open_children)
+    return found[::-1]
+
+
+def cancel_events(view: View, origin: str, by: str, reason: str | None, now: datetime) -> Iterator[Entry]:
+    """Tell a session and everything below it to end: their open waits are withdrawn at once. Nothing for an ended
+    one."""
+    for session in open_tree(view, origin):
+        state = view.session(session)
+        if state.phase != "open":
+            continue
+        yield session, e.CancelRequested(at=now, by=printable(by), origin=origin, reason=reason and printable(reason))
+        yield from ((session, event) for event in withdrawals(state, f"cancelled by {by}", now))
+
+
+def cancel_children(view: View, session: str, now: datetime) -> Iterator[Entry]:
+    """Tell the children of a session that has not succeeded to end."""
+    state = view.session(session)
+    for child in state.open_children:
+        yield from cancel_events(view, child, f"its parent {state.facts.path[-1]}", PARENT_ENDED, now)
+
+
+def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.AnyEvent]:
+    for operation, approval in state.pending_approvals():
+        yield e.ApprovalWithdrawn(at=now, operation=operation, approval=approval, reason=printable(reason))
+
+
+def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found, now: datetime) -> Iterator[Entry]:
+    """End a session and everything below it, each telling its parent; nothing for what has ended already. What is open
+    without an ending of its own, and was not told to end, is a later run: a turn, or a retry."""
+    if top not in endings and view.session(top).cancel is None:
+        return
+    for session in open_tree(view, top):
+        state = view.session(session)
+        if not state.is_open:
+            continue
+        ending = endings.get(session) or _as_told(state)
+        cause = ending.cause or "the run has ended"
+        yield from ((session, event) for event in withdrawals(state, cause, now))
+        for operation, record in state.operations.items():
+            if record.kind == "call" and record.is_open:
+                survivor = survivor_of(state, operation, found)
+                yield session, _interrupted(operation, record, cause, now, survivor)
+        if (said := _last_words(ending)) is not None:
+            yield session, e.MessageSent(at=now, text=said)
+        yield from ((session, event) for event in undelivered(state, now))
+        told: dict[str, Any] = {name: getattr(ending, name) for name in ("kind", "value", "cause", "partial")}
+        more: dict[str, Any] = {name: getattr(ending, name) for name in ("traceback", "led_by", "stopped_at")}
+        yield session, e.RunFinished(at=now, **told, **more)
+        yield from ((session, event) for event in next_turn(state, ending.kind, now))
+        parent = state.facts.parent
+        if parent is not None and view.session(parent).is_open:
+            yield parent, e.ChildEnded(at=now, child=session, **told)
+
+
+def _last_words(ending: Ending) -> str | None:
+    """A turn's text result is said to whoever watches, as if it had been sent."""
+    if ending.kind != "succeeded" or not bytes(ending.value).startswith(b'"'):
+        return None
+    return str(msgspec.json.decode(ending.value))
+
+
+def _as_told(state: SessionState) -> Ending:
+    cancel = state.cancel
+    if cancel is None:
+        return Ending(kind="cancelled", cause="its parent has ended")
+    return Ending(kind="cancelled", cause=cancel_cause(cancel), partial=state.saved or JSON_NULL)
+
+
+def cancel_cause(cancel: e.CancelRequested) -> str:
+    return f"cancelled by {cancel.by}" + (f": {cancel.reason}" if cancel.reason else "")
+
+
+def _interrupted(
+    operation: str, record: Operation, cause: str, now: datetime, survivor: Mapping[str, str]
+) -> e.ToolCallFinished:
+    effect = "maybe" if record.state == "executing" else "none"
+    reason = "withdrawn" if record.state in ("asked", "withdrawn") else "cancelled"
+    details = {"reason": reason, "effect": effect, **survivor}
+    return e.ToolCallFinished(
+        at=now,
+        operation=operation,
+        kind="interrupted",
+        content=printable(cause),
+        details=Raw(msgspec.json.encode(details)),
+    )

@@ -1,0 +1,48 @@
+"""Forks, appended: a new tree begins with a copy of another one in one append (core/forking.py)."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from supervisor.abc import Store
+from supervisor.core import events as e
+from supervisor.core.errors import SessionConflict
+from supervisor.core.forking import Cut, copy_tree, later_calls
+from supervisor.core.rows import JournalEntry
+from supervisor.core.values import Fork
+from supervisor.runtime.journal.view import Entry, View
+
+
+class Forking:
+    """A copy of a tree, as it was before entry `before` of `session`, that is about to be appended.
+
+    It is made before the append, which holds the store's lock: what lies before an entry never changes. Raises
+    InvalidInput.
+    """
+
+    def __init__(self, store: Store, root: str, session: str, before: int, fork: str) -> None:
+        cut = Cut(_rows_of_tree(store, root), session, before)
+        self._sessions, self._entries, copied = copy_tree(cut, fork)
+        self._before = {old: cut.entries_of(old) + 1 for old in self._sessions}
+        calls = tuple(later_calls(cut, copied))
+        self.fork = Fork(session=fork, source=root, before=self._before[root], later_calls=calls)
+
+    def events(self, view: View, by: str, version: str | None, now: datetime) -> Iterator[Entry]:
+        """Yield the copies of all sessions, what says where they are from, and what says so in the source.
+
+        Raises SessionConflict if the new session is there already; NotFound if the source is gone.
+        """
+        root, fork = self.fork.source, self.fork.session
+        if view.find_session(fork) is not None:
+            raise SessionConflict(f"there is a session {fork} already; choose another id for the fork")
+        view.session(root)
+        yield from self._entries
+        for old, new in self._sessions.items():
+            its_version = version if old == root else None
+            yield new, e.SessionForked(at=now, source=old, before=self._before[old], by=by, version=its_version)
+        yield root, e.ForkTaken(at=now, fork=fork, before=self.fork.before, by=by)
+
+
+def _rows_of_tree(store: Store, root: str) -> list[JournalEntry]:
+    """Return the entries of all sessions of a tree, as they are on disk, in order."""
+    found = [row for session in store.find_sessions(root=root) for row in store.journal(session.id)]
+    return sorted(found, key=lambda row: row.position)

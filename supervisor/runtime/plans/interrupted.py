@@ -1,0 +1,55 @@
+"""Calls that were lost: executing when their process died. Pure planning: they are answered before the agent runs (T2).
+
+Rules
+- A lost call never runs again, unless its tool says that it may.
+- What was found of its process (runtime/lifecycle/orphans.py) is part of the answer.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.core import events as e
+from supervisor.core.session import SessionState
+from supervisor.core.values import LOST
+
+Found = Mapping[tuple[str, str], str]
+"""What was found of the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours."""
+_REMARKS: Final = {
+    "ended": "; its process was still running and was ended",
+    "refused": "; its process is still running and could not be ended",
+    "kept": "; the background job that it began is not ended by that",
+}
+
+
+def lost_calls(state: SessionState, found: Found, now: datetime) -> Iterator[e.AnyEvent]:
+    """Answer each call that was executing when its process died; it never runs again unless its tool says so."""
+    for operation, record in state.operations.items():
+        request = record.request
+        if record.state == "executing" and not (isinstance(request, e.ToolCallRequested) and request.idempotent):
+            survivor = survivor_of(state, operation, found)
+            details: dict[str, Any] = {"reason": "lost", "effect": "maybe", "synthesised": True, **survivor}
+            yield e.ToolCallFinished(
+                at=now,
+                operation=operation,
+                kind="interrupted",
+                content=f"{LOST} The command may have run{_REMARKS.get(survivor.get('survivor', ''), '')}.",
+                details=Raw(msgspec.json.encode(details)),
+            )
+
+
+def survivor_of(state: SessionState, operation: str, found: Found) -> dict[str, str]:
+    """Return what a lost call's details say of its process; empty if it had none."""
+    survivor = found.get((state.id, operation))
+    if survivor is None:
+        return {}
+    job = job_of(state, operation)
+    return {"survivor": survivor} if job is None else {"survivor": survivor, "job": job}
+
+
+def job_of(state: SessionState, operation: str) -> str | None:
+    """Return the background job that a call began, if it began one."""
+    return next((name for name, job in state.jobs.items() if job.started.operation == operation), None)

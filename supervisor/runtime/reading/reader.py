@@ -1,0 +1,145 @@
+"""What the runtime reads for others, and for itself: synchronous, so that one read is of one instant.
+
+Each asynchronous read of the Supervisor is one checkpoint and then one call of this class. Streams, runs and chat
+commands below the Supervisor use it directly.
+"""
+
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from supervisor.abc import JournalEntry, SessionRow, Store
+from supervisor.core import events as e
+from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
+from supervisor.core.masking import shown
+from supervisor.core.values import Approval, SessionView
+from supervisor.runtime.reading.sessions import block_of, session_views
+
+if TYPE_CHECKING:
+    from supervisor.runtime.lifecycle.runner import Runner
+    from supervisor.runtime.reading.streams import SessionJournal
+
+AUDITED: Final = e.having("audited")
+"""Who asked, who was shown what, who decided what, and what then ran (A15)."""
+
+
+class Reader:
+    """Reads the store of a runner, and what only the runner's memory knows."""
+
+    def __init__(self, runner: "Runner") -> None:
+        self._runner = runner
+        self.store: Store = runner.journal.store
+        self.hub = runner.hub
+        self.is_left = False
+        """Whether the store is about to be closed: nothing can be read from it any more."""
+        self.watching: WeakSet[SessionJournal] = WeakSet()
+        """The journals that are watched, to be told their end."""
+
+    # -- sessions ----------------------------------------------------------------------------------------------------
+
+    def get_row(self, session: str) -> SessionRow:
+        """Return a session as the index knows it. Raises NotFound."""
+        row = self.store.get_session(session)
+        if row is None:
+            raise NotFound(f"there is no session {session} in {self.store.name}")
+        return row
+
+    def root_of(self, session: str) -> str:
+        """Return the root of a session's tree, from memory where the session is in it. Raises NotFound."""
+        live = self._runner.journal.states.get(session)
+        return live.facts.root if live is not None else self.get_row(session).root
+
+    def is_below(self, session: str, top: str | None) -> bool:
+        """Whether `session` is `top` or somewhere below it."""
+        row = self.store.get_session(session)
+        while row is not None and row.id != top:
+            row = self.store.get_session(row.parent) if row.parent is not None else None
+        return row is not None
+
+    def get_session(self, session: str) -> SessionView:
+        root = self.get_row(session).root
+        return next(view for view in session_views(self.store, root=root) if view.id == session)
+
+    def find_sessions(
+        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[SessionView]:
+        return session_views(self.store, is_open=is_open, root=root, after=after, limit=limit)
+
+    def find_created(self, session: str) -> e.SessionCreated | None:
+        """Return how a session was created, without reading its journal; None if there is no such session."""
+        row = self.store.get_session(session)
+        entries = self.store.rows(row.position - 1, row.position) if row is not None else ()
+        return next((entry.event for entry in entries if isinstance(entry.event, e.SessionCreated)), None)
+
+    def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
+        """Return what a session's journal holds after a position, without secrets. Raises NotFound."""
+        return shown(self.store.journal(self.get_row(session).id, after))
+
+    def find_audit(self) -> list[JournalEntry]:
+        rows = self.store.rows(0)
+        copied_to = {row.session: row.position for row in rows if isinstance(row.event, e.SessionForked)}
+        facts = (row for row in rows if row.position > copied_to.get(row.session, 0))
+        return shown(row for row in facts if type(row.event) in AUDITED or _is_retry(row.event))
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+
+    def latest_run(self, session: str) -> int:
+        """Return the number of a session's latest run. Raises NotFound."""
+        live = self._runner.journal.states.get(session)
+        if live is not None:
+            return live.runs
+        rows = self.store.journal(self.get_row(session).id)
+        return sum(type(row.event) in e.BEGINS_RUN for row in rows)
+
+    def open_run_at(self, session: str, number: int) -> int | None:
+        """Return the position after which a run's end will be, where memory says that it has not ended."""
+        journal = self._runner.journal
+        live = journal.states.get(session)
+        return journal.position if live is not None and live.runs == number and live.is_open else None
+
+    def check_running(self, session: str | None) -> None:
+        """Raise if waiting is of no use: the store has died, or the session cannot be run here."""
+        if (death := self._runner.journal.death) is not None:
+            raise StoreDied(str(death))
+        refusals = self._runner.attempts.refusals
+        if session is None or not refusals:
+            return
+        refused = refusals.get(session) or refusals.get(self.root_of(session))
+        if refused is not None:
+            raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost, resume it afterwards")
+
+    def check_not_blocked(self, session: str) -> None:
+        """Raise RunBlocked if a session or one below it is blocked, and no attempt is trying it here now (R1)."""
+        root, blocked = self.root_of(session), self._runner.blocked
+        if self.store.owns(root):
+            found = [self.get_row(each) for each in sorted(blocked.known & blocked.tried)]
+        else:
+            found = [row for row in self.store.find_sessions(root=root, is_open=True) if row.blocked is not None]
+        for row in found:
+            block = block_of(self.store, row) if row.root == root and self.is_below(row.id, session) else None
+            if block is not None and not block.is_presumed:
+                raise RunBlocked(row.id, block)
+
+    # -- approvals ---------------------------------------------------------------------------------------------------
+
+    def get_approval(self, approval: str) -> Approval:
+        """Return an approval in whatever state it is. Raises NotFound."""
+        found = self.store.get_approval(approval)
+        if found is None:
+            raise NotFound(f"there is no approval {approval} in {self.store.name}")
+        return self._runner.blocked.mark(found)
+
+    def find_approvals(
+        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Approval]:
+        """Return approvals, oldest first; of a session and all below it. Raises NotFound for an unknown session."""
+        root = None if session is None else self.get_row(session).root
+        if session == root:
+            found = self.store.find_approvals(pending=pending, root=root, after=after, limit=limit)
+        else:
+            every = self.store.find_approvals(pending=pending, root=root, after=after)
+            found = [each for each in every if self.is_below(each.session, session)][:limit]
+        return [self._runner.blocked.mark(each) for each in found] if self._runner.blocked.known else found
+
+
+def _is_retry(event: e.AnyEvent) -> bool:
+    return isinstance(event, e.RunStarted) and event.again is not None

@@ -1,0 +1,112 @@
+"""A run as the program that started or resumed it sees it: its own outcome, whatever the session does afterwards.
+
+A session may have gone on to its next turn in the very commit in which a run ended. So a handle counts the outcomes in
+the journal, from its own cursor, and takes the one that belongs to its run. While the run is in memory its live state
+says that it has not ended, and nothing is read.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import anyio
+
+from supervisor.abc import Run, Watch
+from supervisor.core import events as e
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.errors import RunError, SupervisorError
+from supervisor.core.values import Approval, Outcome, result_of
+from supervisor.runtime.journal.hub import end_key
+from supervisor.runtime.lifecycle.runner import Raised
+from supervisor.runtime.operations.children import outcome_of
+from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.reader import Reader
+from supervisor.runtime.reading.streams import PendingApprovals
+
+R = TypeVar("R")
+
+
+class LocalRun(Run[R]):
+    """The `number`-th run of a session, counting from 1."""
+
+    def __init__(
+        self,
+        session: str,
+        number: int,
+        spec: AgentSpec[Any, R] | None,
+        reader: Reader,
+        audience: Audience,
+        raised: Raised,
+        cancel: Callable[..., Awaitable[None]],
+        *,
+        is_new: bool = False,
+    ) -> None:
+        self.session = session
+        self.is_new = is_new
+        self.number = number
+        self._reader = reader
+        self._audience = audience
+        self._raised = raised
+        self._cancel = cancel
+        self._spec = spec
+        self._left = number
+        """How many outcomes of the session's journal are still to be passed, the run's own included."""
+        self._cursor = 0
+        self._ended: e.RunFinished | None = None
+
+    def __repr__(self) -> str:
+        return f"<run {self.number} of {self.session}>"
+
+    async def find_outcome(self) -> Outcome[R] | None:
+        await anyio.lowlevel.checkpoint()
+        return self._read()
+
+    async def outcome(self) -> Outcome[R]:
+        with self._audience.awaiting(self._reader.root_of(self.session)):
+            while True:
+                if self._ended is None and self._reader.is_left:
+                    raise SupervisorError(f"the supervisor was left; open the store again and resume {self.session}")
+                if (found := self._read()) is not None:
+                    return found
+                self._reader.check_running(self.session)
+                self._reader.check_not_blocked(self.session)
+                await self._reader.hub.news(end_key(self.session)).wait()
+
+    async def result(self) -> R:
+        outcome = await self.outcome()
+        try:
+            return result_of(outcome)
+        except RunError as failed:
+            raise failed from self._raised.error
+
+    async def cancel(self, reason: str | None = None) -> None:
+        if self._look() is None:
+            await self._cancel(self.session, reason=reason)
+
+    def watch_approvals(self) -> Watch[Approval]:
+        self._audience.has_readers = True
+        return PendingApprovals(self._reader, self.session, lambda: self._look() is not None)
+
+    def _read(self) -> Outcome[R] | None:
+        ended = self._look()
+        return None if ended is None else outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
+
+    def _look(self) -> e.RunFinished | None:
+        """Read on in the journal until the run's own outcome."""
+        if (position := self._reader.open_run_at(self.session, self.number)) is not None:
+            self._cursor, self._left = position, 1
+        elif self._ended is None:
+            for row in self._reader.store.journal(self.session, self._cursor):
+                self._cursor = row.position
+                if isinstance(row.event, e.RunFinished | e.ImportStarted):
+                    self._left -= 1
+                    if not self._left:
+                        self._ended = _ending(row.event)
+                        break
+        return self._ended
+
+
+def _ending(event: e.RunFinished | e.ImportStarted) -> e.RunFinished:
+    """What was imported stands before the session's runs like one that returned nothing."""
+    if isinstance(event, e.RunFinished):
+        return event
+    return e.RunFinished(at=event.at, kind="succeeded", cause=event.cause)

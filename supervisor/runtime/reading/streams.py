@@ -1,0 +1,217 @@
+"""What people and programs watch: pending approvals, the inbox, a session's journal.
+
+Classes with `__anext__` rather than async generators, so that a `break` leaves nothing unfinished. Each reads the store
+from its own cursor and sleeps on the hub's news: it misses nothing, gets nothing twice, and holds nobody up. When the
+supervisor is left, all of them end; a watch of a journal first gives what stood in it by then.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import anyio
+
+from supervisor.abc import JournalEntry, Watch
+from supervisor.core import events as e
+from supervisor.core.errors import StoreError
+from supervisor.core.masking import shown
+from supervisor.core.values import Approval
+from supervisor.runtime.journal.hub import INBOX, INBOX_EVENTS
+
+if TYPE_CHECKING:
+    from supervisor.runtime.reading.reader import Reader
+
+T = TypeVar("T")
+
+LOOK: Final = 100
+"""Positions of the store that are read at once: whoever comes back after a year holds up nobody."""
+
+
+class _LocalWatch(Watch[T]):
+    """A watch that reads the store: opening it is one checkpoint, and then one read."""
+
+    def __init__(self, reader: "Reader") -> None:
+        self._reader = reader
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        await anyio.lowlevel.checkpoint()
+        self._begin()
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_open = False
+
+    async def __anext__(self) -> T:
+        if not self._is_open:
+            raise RuntimeError("a watch is opened by `async with` before it is iterated over")
+        return await self._next()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Find where it begins."""
+
+    @abstractmethod
+    async def _next(self) -> T:
+        """Return what comes next. Raises StopAsyncIteration at the end."""
+
+
+class PendingApprovals(_LocalWatch[Approval]):
+    """Pending approvals, each once, those of now first. With a session: its own and those below it, until its run is
+    over; what the next turn asks is no concern of that run."""
+
+    def __init__(
+        self, reader: "Reader", session: str | None = None, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        super().__init__(reader)
+        self._session = session
+        self._root: str | None = None
+        self.cursor = 0
+        self._found: list[Approval] = []
+        self._is_over = is_over
+
+    def _begin(self) -> None:
+        self._root = self._reader.get_row(self._session).root if self._session is not None else None
+
+    async def _next(self) -> Approval:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            if self._reader.is_left or self._is_over():
+                raise StopAsyncIteration
+            while self._found:
+                approval = self._reader.store.get_approval(self._found.pop(0).id)
+                if approval is not None and approval.status == "pending" and self._concerns(approval):
+                    return approval
+            inbox = self._reader.hub.news(INBOX)
+            ended = self._reader.hub.news(self._session) if self._session is not None else None
+            self._found = self._reader.store.find_approvals(root=self._root, after=self.cursor)
+            if self._found:
+                self.cursor = self._found[-1].position
+                continue
+            self._reader.check_running(self._session)
+            await _first_of(inbox, ended)
+
+    def _concerns(self, approval: Approval) -> bool:
+        return self._session in (None, self._root) or self._reader.is_below(approval.session, self._session)
+
+
+class Inbox(_LocalWatch[Approval]):
+    """A snapshot of what is pending, then every approval whose status changes, as it is by then; never ends.
+
+    In the order of what changed them last, so that a watch that goes on from `cursor` misses nothing and gets nothing
+    twice.
+    """
+
+    def __init__(self, reader: "Reader", after: int | None = None) -> None:
+        super().__init__(reader)
+        self._after = after
+        self._read = 0
+        """Up to where the store has been read."""
+        self.cursor = after or 0
+        self._changed: dict[str, int] = {}
+        """Approval -> position of what changed it last, in the order of those."""
+
+    def _begin(self) -> None:
+        last = self._reader.store.last_position()
+        if self._after is not None and self._after <= last:
+            self._read = self._after
+        else:  # or a cursor of another store
+            self._read = last
+            self._changed.update((approval.id, approval.position) for approval in self._reader.store.find_approvals())
+
+    async def _next(self) -> Approval:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            if self._reader.is_left:
+                raise StopAsyncIteration
+            while self._changed:
+                changed = next(iter(self._changed))
+                self.cursor = self._changed.pop(changed)
+                if (approval := self._reader.store.get_approval(changed)) is not None:
+                    return approval
+            news = self._reader.hub.news(INBOX)
+            last = self._reader.store.last_position()
+            while self._read < last and not self._reader.is_left:
+                self._look(min(self._read + LOOK, last))
+                await anyio.lowlevel.checkpoint()
+            if not self._changed:
+                await news.wait()
+
+    def _look(self, to: int) -> None:
+        """Note what has changed up to a position."""
+        for row in self._reader.store.rows(self._read, to):
+            if (approved := _approval_in(row)) is not None:
+                self._changed.pop(approved, None)
+                self._changed[approved] = row.position
+        self._read = to
+
+
+def _approval_in(row: JournalEntry) -> str | None:
+    """Return the approval whose status an entry changes."""
+    return e.approval_in(row.event) if type(row.event) in INBOX_EVENTS else None
+
+
+class SessionJournal(_LocalWatch[JournalEntry]):
+    """A session's journal after a cursor, without gaps, until its run has ended; with `stay` for ever."""
+
+    def __init__(self, reader: "Reader", session: str, after: int, *, stay: bool = False) -> None:
+        super().__init__(reader)
+        self._session = session
+        self.cursor = after
+        self._stay = stay
+        self._found: list[JournalEntry] = []
+
+    def _begin(self) -> None:
+        self._reader.get_row(self._session)
+        if self.cursor > self._reader.store.last_position():  # a cursor of another store
+            self.cursor = 0
+        self._reader.watching.add(self)
+
+    async def _next(self) -> JournalEntry:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            if self._found:
+                row = self._found.pop(0)
+                self.cursor = row.position
+                return row
+            if self._reader.is_left:
+                raise StopAsyncIteration
+            news = self._reader.hub.news(self._session)
+            has_ended = self._reader.get_row(self._session).outcome is not None
+            self.read()
+            if not self._found:
+                if has_ended and not self._stay:
+                    raise StopAsyncIteration
+                await news.wait()
+
+    def read(self) -> None:
+        """Read what stands behind the cursor. Raises StoreError."""
+        self._found = shown(self._reader.store.journal(self._session, self.cursor))
+
+
+def end_streams(reader: "Reader") -> None:
+    """End all streams, before the store is closed: a watch of a journal may not have read its end yet, and gets it."""
+    for journal in list(reader.watching):
+        with suppress(StoreError):  # who runs the tree is told
+            journal.read()
+    reader.is_left = True
+    reader.hub.publish_all()
+
+
+async def _first_of(one: anyio.Event, other: anyio.Event | None) -> None:
+    if other is None:
+        return await one.wait()
+
+    async def until(event: anyio.Event, done: Callable[[], None]) -> None:
+        await event.wait()
+        done()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(until, one, tasks.cancel_scope.cancel)
+        tasks.start_soon(until, other, tasks.cancel_scope.cancel)
+    return None

@@ -1,0 +1,72 @@
+"""What is still at work in this process, for whoever has waited long enough for its end.
+
+Rules
+- Any thread may ask, also while the loop is held: attempts in memory are read as they are, the store is not.
+- What agents and tools are named is their text: whoever shows it makes it safe for a screen.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+import msgspec
+
+from supervisor.core import events as e
+
+if TYPE_CHECKING:
+    from supervisor.runtime.attempt.attempt import Attempt
+    from supervisor.runtime.lifecycle.runner import Runner
+
+OWN_CODE: Final = "its own code"
+opened: "Final[WeakSet[Runner]]" = WeakSet()
+"""The runners of this process; one that was left has no attempts."""
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """One thing that an attempt in memory is doing."""
+
+    session: str
+    agent: str
+    doing: str
+    since: datetime
+
+    def __str__(self) -> str:
+        seconds = (datetime.now(UTC) - self.since).total_seconds()
+        return f"{self.agent} [{self.session}]: {self.doing} for {max(0.0, seconds):.0f} s"
+
+
+def all_unfinished() -> list[Unfinished]:
+    """Return what every open supervisor of this process has at work."""
+    return [each for runner in list(opened) for each in unfinished(runner)]
+
+
+def unfinished(runner: "Runner") -> list[Unfinished]:
+    """Return what the attempts in memory are doing: calls, steps and model calls, else their own code."""
+    return [each for attempt in list(runner.attempts.live.values()) for each in _of_attempt(runner, attempt)]
+
+
+def _of_attempt(runner: "Runner", attempt: "Attempt") -> Iterator[Unfinished]:
+    doing = [*_calls(attempt), *((_name(work.name), _wall(runner, work.since)) for work in attempt.watch.work)]
+    if not doing:
+        doing.append((OWN_CODE, _wall(runner, attempt.watch.inactivity.last_progress)))
+    for what, since in doing:
+        yield Unfinished(attempt.session, attempt.spec.name, what, since)
+
+
+def _name(step: str) -> str:
+    return f"step {step}" if step else "model call"
+
+
+def _calls(attempt: "Attempt") -> Iterator[tuple[str, datetime]]:
+    state = attempt.host.journal.states.get(attempt.session)
+    for reason, kind in dict(attempt.watch.inactivity.pauses).items():
+        record = None if state is None else state.operations.get(reason.removeprefix("call:"))
+        if kind == "call" and record is not None and isinstance(record.request, e.ToolCallRequested):
+            yield f"call {record.request.tool}", (record.started or record.request).at
+
+
+def _wall(runner: "Runner", instant: float) -> datetime:
+    """Return the wall time of an instant of the watchdog's clock."""
+    ago = runner.clock.elsewhere() - runner.alarm.lag - instant
+    return datetime.now(UTC) - timedelta(seconds=max(0.0, ago))

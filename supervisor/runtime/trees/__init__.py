@@ -1,0 +1,1 @@
+"""Whole trees of sessions: imported from other programs, and pruned."""

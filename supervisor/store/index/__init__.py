@@ -1,0 +1,1 @@
+"""What a store knows of its sessions without reading their journals."""

@@ -1,0 +1,213 @@
+"""What lists show: values put together from an entry of the index and the events that it points to.
+
+Nothing an agent or a person wrote is kept twice, and so a list of a hundred thousand approvals reads as many events.
+Of each it decodes only what is shown; what is the same for many sessions, their path, whoever reads many reads once.
+
+Rules
+- An event that this program cannot read stops no list: UNREADABLE stands where it would say something.
+- What is secret is masked here.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from supervisor.abc import SessionRow
+from supervisor.core import events as e
+from supervisor.core.errors import StoreUnreadable
+from supervisor.core.masking import mask
+from supervisor.core.rules import offer
+from supervisor.core.values import Approval, Outcome
+from supervisor.store.index.projection import BEGUN, SessionEntry
+
+T = TypeVar("T")
+
+UNREADABLE: Final = "(unreadable)"
+"""Stands where an entry points to an event that this program cannot read."""
+_UNDECODABLE: Final = (msgspec.MsgspecError, RecursionError)
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
+
+
+class _Path(msgspec.Struct, frozen=True, gc=False):
+    """What lists show of a SessionCreated, and is the same for many."""
+
+    path: tuple[str, ...] = (UNREADABLE,)
+
+
+class _Facts(msgspec.Struct, frozen=True, gc=False):
+    """What approvals show of a SessionCreated, and its defaults where that cannot be read."""
+
+    root: str = UNREADABLE
+    requester: str = UNREADABLE
+    cwd: str = UNREADABLE
+
+
+class _Session(_Facts, frozen=True, gc=False):
+    """What sessions show of it besides."""
+
+    at: datetime = _NEVER
+    parent: str | None = None
+
+
+class _Operation(msgspec.Struct, frozen=True, gc=False):
+    """What an entry that asks is about."""
+
+    operation: str = UNREADABLE
+
+
+class _Asked(msgspec.Struct, frozen=True, gc=False):
+    """What lists show of a ToolCallRequested or a QuestionAsked, and its defaults where that cannot be read."""
+
+    at: datetime = _NEVER
+    operation: str = UNREADABLE
+    tool: str = ""
+    arguments: Any = None
+    digest: str = UNREADABLE
+    patterns: tuple[str | None, ...] = ()
+    expires_at: datetime | None = None
+    secret: tuple[str, ...] = ()
+    question: str | None = None
+    choices: tuple[str, ...] | None = None
+    schema: dict[str, Any] | None = None
+
+
+_read_path: Final = msgspec.json.Decoder(_Path).decode
+_read_operation: Final = msgspec.json.Decoder(_Operation).decode
+_read_facts: Final = msgspec.json.Decoder(_Facts).decode
+_read_session: Final = msgspec.json.Decoder(_Session).decode
+_read_finished: Final = msgspec.json.Decoder(e.RunFinished | e.ImportStarted).decode
+_read_reminder: Final = msgspec.json.Decoder(e.ApprovalReminded).decode
+_read_json: Final = msgspec.json.Decoder().decode
+_read_asked: Final = msgspec.json.Decoder(_Asked).decode
+_NO_PATH: Final = _Path()
+_NO_OPERATION: Final = _Operation()
+_NO_FACTS: Final = _Facts()
+_NO_SESSION: Final = _Session()
+_NOTHING: Final = _Asked(tool=UNREADABLE)
+
+
+def read_path(created: bytes) -> tuple[str, ...]:
+    """Return the names of the agents from the root to the one whose session this entry begins."""
+    return (_read(_read_path, created) or _NO_PATH).path
+
+
+def read_operation(asked: bytes) -> str:
+    """Return the operation that an entry asks about, and no more of it."""
+    return (_read(_read_operation, asked) or _NO_OPERATION).operation
+
+
+def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, finished: bytes | None) -> SessionRow:
+    """Put together what an entry and the bodies that it points to say. Of `created` the path is not read."""
+    facts = _read(_read_session, created) or _NO_SESSION
+    end = None if finished is None else _read(_read_finished, finished)
+    return SessionRow(
+        id=entry.id,
+        parent=facts.parent,
+        root=entry.root,
+        agent=path[-1],
+        path=path,
+        requester=facts.requester,
+        cwd=facts.cwd,
+        created_at=facts.at,
+        is_asleep=entry.waiting_for is not None,
+        due_at=entry.due_at,
+        last_at=entry.last_at,
+        outcome=None if entry.finished is None else _outcome(end),
+        ended_at=None if entry.finished is None else (end.at if end else entry.last_at),
+        position=entry.created,
+        blocked=entry.blocked,
+    )
+
+
+def as_asked(
+    approval: str, session: str, position: int, path: tuple[str, ...], created: bytes, body: bytes
+) -> Approval:
+    """Return an approval as it was when it was asked for, with `body`; most of those that are listed still are.
+
+    Neither entry needs to have its beginning. Of `created`, the first one of its session, the path is not read.
+    """
+    try:
+        facts = _read_facts(created)
+    except _UNDECODABLE:
+        facts = _NO_FACTS
+    try:
+        asked = _read_asked(body)
+    except _UNDECODABLE:
+        asked = _NOTHING
+    arguments, is_grantable = asked.arguments, asked.question is None and asked is not _NOTHING
+    # No more than 15 names: with more of them CPython makes a dict for the call, which takes three times as long.
+    found = Approval(
+        id=approval,
+        session=session,
+        root_session=facts.root,
+        path=path,
+        agent=path[-1],
+        operation=asked.operation,
+        tool=asked.tool,
+        arguments=mask(arguments, asked.secret) if asked.secret else arguments,
+        digest=asked.digest,
+        cwd=facts.cwd,
+        options=offer(asked.patterns, arguments) if is_grantable else (),
+        requester=facts.requester,
+        status="pending",
+        created_at=asked.at,
+        position=position,
+    )
+    if asked.secret or asked.expires_at is not None:
+        found = replace(found, secret=asked.secret, expires_at=asked.expires_at)
+    if asked.question is not None:
+        more = {"question": asked.question, "choices": asked.choices, "schema": asked.schema}
+        found = replace(found, kind="question", **more)
+    return found
+
+
+def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) -> Approval:
+    """Add where people see it, and the last reminder, which is one whatever the entry begins with."""
+    found = replace(asked, shown=tuple(name for name in shown if not name.startswith(BEGUN)))
+    if reminder is None:
+        return found
+    reminded = _read(_read_reminder, reminder)
+    return replace(found, reminded_at=reminded and reminded.at, escalated_to=reminded.escalated_to if reminded else ())
+
+
+def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
+    """Add what ended an approval: a decision, a withdrawal, the call's own end."""
+    answer = _read(e.decode_event, end)
+    found: Approval = replace(asked, status=status)
+    if answer is None:
+        return replace(found, reason=UNREADABLE)
+    found = replace(found, reason=getattr(answer, "reason", None), decided_at=answer.at)
+    if isinstance(answer, e.QuestionAnswered):
+        return replace(found, decision="answer", answer=_read_json(answer.value), by=answer.by)
+    if isinstance(answer, e.ApprovalDecided):
+        if answer.edited is not None and found.kind == "call":
+            arguments = mask(_read_json(answer.edited), found.secret)
+            is_edited = bool(found.secret) or arguments != found.arguments  # masked, nobody can tell
+            found = replace(found, arguments=arguments, edited=is_edited)
+        scope = answer.scope if answer.decision == "approve" else None
+        kind, rule = answer.decision, answer.rule
+        found = replace(found, decision=kind, by=answer.by, scope=scope, pattern=answer.pattern, rule=rule)
+    return found
+
+
+def _outcome(end: e.RunFinished | e.ImportStarted | None) -> Outcome[Any]:
+    if end is None:
+        return Outcome(kind="abandoned", cause="its outcome cannot be read: a newer program wrote it, or it is damaged")
+    if isinstance(end, e.ImportStarted):
+        return Outcome(kind="succeeded", cause=end.cause)
+    return Outcome(
+        kind=end.kind,
+        cause=end.cause,
+        partial=_read_json(end.partial),
+        value=_read_json(end.value),
+    )
+
+
+def _read(decode: Callable[[bytes], T], body: bytes) -> T | None:
+    try:
+        return decode(body)
+    except (*_UNDECODABLE, StoreUnreadable):
+        return None

@@ -1,0 +1,113 @@
+"""How the index becomes columns, and columns the index; the order is that of queries.sql.
+
+Instants are integers, microseconds since 1970: they sort, and come back exactly as they were.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from supervisor.abc import JournalEntry, Owner, SessionRow
+from supervisor.core.events import decode_event
+from supervisor.core.values import Approval
+from supervisor.store.index.listing import as_asked, as_ended, as_shown, session_row
+from supervisor.store.index.projection import ApprovalEntry, SessionEntry
+from supervisor.store.sqlite.prefixes import Heads
+
+Columns = tuple[Any, ...]
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_PENDING: Final = 8
+"""How many columns tell all of an approval that is pending."""
+_encode: Final = msgspec.json.Encoder().encode
+_decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def to_micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def session_entry(row: Columns) -> SessionEntry:
+    waiting_for = None if row[4] is None else _decode_names(row[4])
+    due_at = None if row[5] is None else from_micros(row[5])
+    return SessionEntry(row[0], row[1], row[2], from_micros(row[3]), waiting_for, due_at, row[6])
+
+
+def approval_entry(row: Columns) -> ApprovalEntry:
+    return ApprovalEntry(row[0], row[1], row[2], row[3] or "pending", row[4], _names(row[5]), row[6])
+
+
+def new_session(entry: SessionEntry) -> Columns:
+    return (entry.created, entry.root, *_living(entry))
+
+
+def changed_session(entry: SessionEntry) -> Columns:
+    return (*_living(entry), entry.created)
+
+
+def new_approval(entry: ApprovalEntry) -> Columns:
+    return (entry.asked, entry.session, *_answered(entry))
+
+
+def changed_approval(entry: ApprovalEntry) -> Columns:
+    return (*_answered(entry), entry.asked)
+
+
+def full_session(heads: Heads, row: Columns) -> SessionRow:
+    """Read a row of the view session_full."""
+    finished = None if row[10] is None else heads.join(row[9], None, row[10])
+    return session_row(session_entry(row), heads.path(row[7], row[8]), row[8], finished)
+
+
+def full_approval(heads: Heads, row: Columns) -> Approval:
+    """Read a row of the view approval_full; of what is pending the columns up to the reminder are enough."""
+    approval, session, position, head, created, asked, shown, reminder = row[:_PENDING]
+    found = as_asked(approval, session, position, heads.path(head, created), created, asked)
+    if shown is not None or reminder is not None:
+        found = as_shown(found, _names(shown), reminder)
+    if len(row) == _PENDING or row[8] is None:
+        return found
+    return as_ended(found, row[8], heads.join(row[9], None, row[10]))
+
+
+def journal_row(session: str, heads: Heads, row: Columns) -> JournalEntry:
+    """Read an entry of one session's journal; raises StoreUnreadable."""
+    return JournalEntry(row[0], session, decode_event(heads.join(*row[1:])))
+
+
+def entry(heads: Heads, row: Columns) -> tuple[int, str, bytes]:
+    """Read a journal entry: its position, its session, and its body."""
+    return row[0], row[1], heads.join(row[2], row[3], row[4])
+
+
+def owner_columns(owner: Owner) -> Columns:
+    return (owner.id, owner.host, owner.pid, to_micros(owner.since))
+
+
+def owner(row: Columns) -> Owner:
+    return Owner(row[0], row[1], row[2], from_micros(row[3]))
+
+
+def _living(entry: SessionEntry) -> Columns:
+    due_at = None if entry.due_at is None else to_micros(entry.due_at)
+    waiting_for = None if entry.waiting_for is None else _encode_names(entry.waiting_for)
+    return (to_micros(entry.last_at), waiting_for, due_at, entry.finished)
+
+
+def _answered(entry: ApprovalEntry) -> Columns:
+    status = None if entry.status == "pending" else entry.status
+    return (status, entry.decided, _encode_names(entry.shown) if entry.shown else None, entry.reminded)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return () if text is None else _decode_names(text)
+
+
+def _encode_names(names: tuple[str, ...]) -> str:
+    return _encode(names).decode()

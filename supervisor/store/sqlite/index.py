@@ -1,0 +1,97 @@
+"""The index of a SQLite store: entries are read for a batch, and written where the batch leaves them another.
+
+Theory: what happens to a session happens in bursts: its decision, its call, the call's result, its end. A query takes
+about as long as all else that an entry needs, so entries that were read or written lately are kept, for as long as
+nobody else has written to the file. That is known at the beginning of each transaction (SqliteStore.begin).
+
+Rules
+- What a transaction leaves is kept only from its commit on; what it reads and writes itself, it sees at once.
+- At most MOST entries of a kind are kept; then all are forgotten: whoever works with more of them at once reads many
+  with one query.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from supervisor.abc import JournalEntry
+from supervisor.store.index.projection import Draft, touched
+from supervisor.store.sqlite import columns
+
+MOST: Final = 4096
+
+
+E = TypeVar("E")
+Read = Callable[..., list[Any]]
+
+
+class _Entries(Generic[E]):
+    """Entries of one kind: those that are kept, and over them those of the transaction under way."""
+
+    def __init__(self, query: str, convert: Callable[[columns.Columns], E]) -> None:
+        self._query = query
+        self._convert = convert
+        self._kept: dict[str, E] = {}
+        self.drafted: dict[str, E] = {}
+
+    def find(self, read: Read, ids: Iterable[str]) -> list[E]:
+        """Return the entries of these ids that there are; what has to be read, with one query."""
+        known = {id_: entry for id_ in ids if (entry := self.drafted.get(id_) or self._kept.get(id_)) is not None}
+        if unknown := [id_ for id_ in ids if id_ not in known]:
+            found = map(self._convert, read(self._query, msgspec.json.encode(unknown).decode(), writing=True))
+            return [*known.values(), *found]
+        return list(known.values())
+
+    def keep(self) -> None:
+        if len(self._kept) + len(self.drafted) > MOST:
+            self._kept.clear()
+        if len(self.drafted) <= MOST:
+            self._kept |= self.drafted
+        self.drafted = {}
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+
+class Index:
+    """The entries of one store, for its writer; `read` and `change` run queries."""
+
+    def __init__(self, read: Read, change: Callable[[str, Sequence[columns.Columns]], None]) -> None:
+        self._read = read
+        self._change = change
+        self._sessions = _Entries("session_entries", columns.session_entry)
+        self._approvals = _Entries("approval_entries", columns.approval_entry)
+
+    def draft(self, rows: Iterable[JournalEntry]) -> Draft:
+        """Return the entries of all that these rows are about."""
+        keys = touched(rows)
+        sessions = self._sessions.find(self._read, keys.sessions)
+        return Draft(sessions, self._approvals.find(self._read, keys.approvals))
+
+    def put(self, draft: Draft) -> None:
+        """Write what a draft has made or changed."""
+        for query, rows in (
+            ("add_session", [columns.new_session(entry) for entry in draft.new_sessions()]),
+            ("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()]),
+            ("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()]),
+            ("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()]),
+        ):
+            if rows:
+                self._change(query, rows)
+        self._sessions.drafted |= draft.sessions
+        self._approvals.drafted |= draft.approvals
+
+    def commit(self) -> None:
+        self._sessions.keep()
+        self._approvals.keep()
+
+    def rollback(self) -> None:
+        self._sessions.drafted = {}
+        self._approvals.drafted = {}
+
+    def forget(self) -> None:
+        """Something was written past this index."""
+        self.rollback()
+        self._sessions.forget()
+        self._approvals.forget()

@@ -1,0 +1,116 @@
+"""What entries begin with is kept once.
+
+Theory: a journal entry is a JSON object, and much of what it says others have said before: its type; of a session's
+first entry also which agent it is, from which file, under which rules. Such a beginning is a *head*. It has a row of
+its own, and entries refer to it by number; the rest of an entry is a JSON object again. The id of an approval is kept
+once, too: in a column with an index, and not in the body of the entry that asks.
+
+Rules
+- A head is never changed and never removed: a number means the same to every process for ever. There are few, since
+  only code decides what is in one, and nothing that a person or a model says: a tree that is forgotten leaves none of
+  that behind.
+- Each process keeps the heads that it has met, so there are no more than MOST. What comes then is written whole.
+- Reading knows the heads that are committed; writing also those of its own transaction, until that is rolled back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from supervisor.abc import JournalEntry
+from supervisor.core import events as e
+from supervisor.core.events.asking import is_copied
+from supervisor.core.machine import ASKS
+from supervisor.store.index.listing import read_path
+from supervisor.store.index.projection import body_of
+
+MOST: Final = 4096
+
+_CODE: Final = ("event", "agent", "file", "path", "rules", "takes_text")
+"""What the head of a SessionCreated has."""
+_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Heads:
+    """The heads of one store; `read` and `change` run its queries."""
+
+    def __init__(self, read: Callable[..., list[Any]], change: Callable[[str, Sequence[Any]], None]) -> None:
+        self._read = read
+        self._change = change
+        self._numbers: dict[bytes, int] = {}
+        self._new: dict[bytes, int] = {}
+        self._texts: dict[int, bytes] = {}
+        self._paths: dict[int, tuple[str, ...]] = {}
+
+    def cut(self, row: JournalEntry) -> tuple[int | None, str | None, bytes]:
+        """Return an entry as it is written: its head's number, the approval that it asks for, and the rest."""
+        event, body = row.event, body_of(row)
+        kind = type(event)
+        head, rest = _cut_first(body) if kind is e.SessionCreated else _cut(body)
+        approval = e.approval_in(event) if kind in ASKS else None
+        approval = None if is_copied(approval) else approval
+        if approval is not None:  # it stands before what anybody else has written
+            rest = rest.replace(_named(approval), b"", 1)
+        number = self._numbers.get(head) or self._number(head)
+        return (None, approval, body) if number is None else (number, approval, rest)
+
+    def join(self, number: int | None, approval: str | None, rest: bytes) -> bytes:
+        """Return an entry as it was before it was cut; the id of an approval is put in again if it is given."""
+        if number is None:
+            return rest
+        head = self._texts.get(number) or self._text(number)
+        return head + rest[1:] if approval is None else head + _named(approval) + rest[1:]
+
+    def path(self, number: int | None, rest: bytes) -> tuple[str, ...]:
+        """Return the path of the session that an entry begins, without reading it again and again."""
+        if number is None:
+            return read_path(rest)
+        if (path := self._paths.get(number)) is None:
+            path = self._paths[number] = read_path(self.join(number, None, b'{"at":null}'))
+        return path
+
+    def commit(self) -> None:
+        """The writer's transaction was committed."""
+        self._new.clear()
+
+    def rollback(self) -> None:
+        """The writer's transaction was rolled back, and with it what it has made."""
+        for head, number in self._new.items():
+            del self._numbers[head], self._texts[number]
+        self._new.clear()
+
+    def _number(self, head: bytes) -> int | None:
+        """Find the number of a head, making it one if there is room."""
+        text = f"{head.decode()}}}"
+        self._change("add_head", [(text, MOST)])
+        for (number,) in self._read("head_number", text, writing=True):
+            self._numbers[head] = self._new[head] = number
+            self._texts[number] = head + b","
+            return int(number)
+        return None
+
+    def _text(self, number: int) -> bytes:
+        """Return a head as the beginning of an entry; where it is missing, the entry cannot be read, and says so."""
+        for (text,) in self._read("head_text", number):
+            self._texts[number] = text.encode()[:-1] + b","
+        return self._texts.get(number, b"")
+
+
+def _cut(body: bytes) -> tuple[bytes, bytes]:
+    """Return an entry in two: the beginning of an object, with its type, and an object of the rest."""
+    end = body.index(b",")  # behind the type, which comes first
+    return body[:end], b"{" + body[end + 1 :]
+
+
+def _cut_first(body: bytes) -> tuple[bytes, bytes]:
+    """Return the first entry of a session in two; in the beginning is all that only code decides."""
+    fields = _fields(body)
+    head = {name: fields.pop(name) for name in _CODE if name in fields}
+    return _encode(head)[:-1], _encode(fields)
+
+
+def _named(approval: str) -> bytes:
+    return b'"approval":"%b",' % approval.encode()

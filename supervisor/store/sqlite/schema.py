@@ -1,0 +1,216 @@
+"""What a store's file looks like, and the steps from each format to the next (store/sqlite/upgrading.py takes them).
+
+Rules
+- A file is ours by its application id, and readable by its version (PRAGMA user_version); both are in its header.
+- Each of `STEPS` brings one version to the next. A step and its number commit together, so that a crash leaves one
+  version or the next, never something between. Versions up to FORMER were of no release, and are refused.
+- Whether we can read a file is found out from its header, and then over a connection that cannot write, so that a
+  refused file is left as it was.
+- A new store is made beside its place and linked into it: it appears complete, and two that make one get the same one.
+  A file system without hard links gets an empty file instead, made exclusively, and filled in its place: an empty file
+  is brought up to date as an older store is, in steps that commit. Nothing that is there is ever replaced.
+"""
+
+import errno
+import os
+import re
+import secrets
+import sqlite3
+import struct
+from contextlib import closing, suppress
+from importlib import resources
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from supervisor.core.errors import StoreUnreadable
+
+APPLICATION_ID: Final = 0x53757076
+""""Supv"."""
+PAGE: Final = 8192
+"""Bytes of a page, twice SQLite's usual: a request of 1 KB fills only three quarters of a page of 4 KiB, and so each
+pending approval took a tenth more. A commit takes no longer."""
+NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no hard links, or no more of them."""
+_HEADER: Final = struct.Struct(">16s44xI4xI28x")
+"""What says whose a file is: SQLite's magic string, the version and the application id."""
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _named(text: str) -> dict[str, str]:
+    blocks = re.findall(r"^-- (\w+): .*\n((?:(?!--).*\n)+)", text, re.MULTILINE)
+    return {name: query.strip().rstrip(";") for name, query in blocks}
+
+
+STEPS: tuple[str, ...] = (_text("schema.sql"),)
+FORMER: Final = 5
+QUERIES: Final = _named(_text("queries.sql"))
+REMOVAL: Final = {
+    "remove_approvals": "number",
+    "remove_events": "number",
+    "remove_sessions": "number",
+    "remove_tree": "root",
+    "keep_place": "last",
+    "clear_places": "last",
+}
+"""What forgets a tree, in this order, and the key that each query takes."""
+
+
+def newest() -> int:
+    """Return the version that we write."""
+    return FORMER + len(STEPS)
+
+
+def connect(path: Path, mode: str, *, timeout: float = 0.0, alone: bool = False) -> sqlite3.Connection:
+    """Open a connection: `mode` is "ro" or "rw", never one that creates. Any thread may use it, one at a time.
+
+    `alone`: the file is locked against every other connection until this one is closed. Raises sqlite3.OperationalError
+    (SQLITE_BUSY) if there is another one.
+    """
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    try:
+        if alone:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # first: what follows reads the file
+        connection.execute(f"PRAGMA page_size = {PAGE}")  # of an empty file; before anything locks it for writing
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves it in the drive's cache
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # `checkpoint` does it, off the commit path
+        if alone:
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+    except BaseException:
+        connection.close()  # one that is left to the garbage collector keeps its locks
+        raise
+    return connection
+
+
+def copy_to(path: Path, copy: Path) -> None:
+    """Copy a store, as it is at one instant, into a new file for its user alone. The store is only read."""
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    with closing(connect(path, "ro", timeout=10.0)) as source, closing(connect(copy, "rw")) as target:
+        source.backup(target)
+
+
+def check_header(path: Path) -> None:
+    """Raise StoreUnreadable if a file is not ours, or newer than we are; touches nothing, not even a log beside it.
+
+    To be called when this process has no connection to the file: closing it would drop the connection's locks.
+    """
+    with path.open("rb") as file:
+        header = file.read(_HEADER.size)
+    if not header:
+        return
+    magic, version, application = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+    if magic != b"SQLite format 3\0" or len(header) < _HEADER.size:
+        raise StoreUnreadable(f"{path} is no store, or its header is damaged; it was left untouched. Name another file")
+    if application != APPLICATION_ID:
+        raise StoreUnreadable(f"{path} is a database of another program; it was left untouched. Name another file")
+    _check_version(version, str(path))
+
+
+def is_current(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether a file needs nothing before it is used; raises StoreUnreadable if it is newer than we are."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (_,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads, and so recovers the log
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    _check_version(version, name)
+    return bool(version == newest() and mode == "wal")
+
+
+def _check_version(version: int, name: str) -> None:
+    if version > newest():
+        raise StoreUnreadable(
+            f"{name} was written by a newer version of this program (format {version}, this one reads up to "
+            f"{newest()}); it was left untouched. Upgrade this program to open it"
+        )
+    if 0 < version <= FORMER:
+        raise StoreUnreadable(
+            f"{name} was written before the first release (format {version}, this program reads {FORMER + 1} and "
+            "later); it was left untouched. Name another file"
+        )
+
+
+def create(path: Path) -> None:
+    """Make a new store, for its user alone; one that somebody else made meanwhile is as good."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    try:
+        with closing(connect(draft, "rw")) as connection:
+            migrate(connection)
+        with suppress(FileExistsError):
+            _give_name(draft, path)
+    finally:
+        for suffix in ("", "-wal", "-shm"):  # on a full disk SQLite may leave them
+            Path(f"{draft}{suffix}").unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _give_name(draft: Path, path: Path) -> None:
+    """Let a new store appear in its place. Raises FileExistsError if somebody else was faster."""
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file to the newest version, one step and its number at a time."""
+    while _step(connection):
+        pass
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    # The header, too, should say so: older programs refuse by it.
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _step(connection: sqlite3.Connection) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        done = max(0, version - FORMER)
+        if done >= len(STEPS):
+            connection.execute("ROLLBACK")
+            return False
+        for statement in _statements(STEPS[done]):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMER + done + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return True
+
+
+def _statements(script: str) -> list[str]:
+    """Split a script; executing it in one go would commit between its statements."""
+    found, statement = [], ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            found.append(statement)
+            statement = ""
+    return found
+
+
+def make_folders(folder: Path) -> None:
+    """Make what is missing, for its user alone; `mkdir(parents=True)` would open the upper ones to everybody."""
+    if not folder.exists():
+        make_folders(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,428 @@
+"""The durable store: one SQLite file that any number of processes share.
+
+A connection writes, another reads: what is read is committed, and reading does not wait while COMMIT syncs in a worker
+thread. WAL with synchronous=FULL, so that a commit is one sync of one file. (It has more than 400 lines: it is one
+class, whose methods are those of Store.)
+
+Rules
+- Nothing waits for a lock: `begin` says at once whether it has it. Only a read may wait a moment, and only while
+  another process recovers the log after a crash.
+- Every error leaves through `faults`. After StoreDied this object begins no transaction any more.
+- No other program brings the file up to date while we have it open (upgrading.py). If the format changes all the
+  same, by hand, `begin` refuses.
+- Every query is fetched to its end at once: a cursor left open would keep the log from being cut back.
+"""
+
+import gc
+import os
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
+from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
+from supervisor.core.events import SessionCreated
+from supervisor.core.ids import RULES
+from supervisor.core.values import Approval
+from supervisor.store.index.listing import read_operation
+from supervisor.store.index.projection import read_known_rows
+from supervisor.store.owners import LockFolder
+from supervisor.store.sqlite import columns, file_identity as place, log_index, schema, upgrading, wal
+from supervisor.store.sqlite.faults import MISUSED, closed, explain, explain_misuse, explain_opening, is_busy
+from supervisor.store.sqlite.index import Index
+from supervisor.store.sqlite.prefixes import Heads
+from supervisor.store.sqlite.schema import QUERIES
+from supervisor.store.sqlite.searches import search_approvals, search_sessions
+from supervisor.store.sqlite.trees import Owning
+from supervisor.store.sqlite.vacuum import compact
+
+R = TypeVar("R")
+
+_END: Final = 2**63 - 1
+"""Behind every position."""
+_open_here: Final[Counter[Path]] = Counter()
+"""How many connections this process has to each store: the log may be looked into only before the first."""
+_opening: Final = threading.RLock()
+"""Held by the thread that opens or closes one: closing a file that was only looked into would drop another's locks."""
+
+CUT_TIMEOUT = 1.0  # seconds to wait for a moment without a writer, when the log is cut back
+RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or changes the format
+
+
+class SqliteStore(Store):
+    """See Store. `create=False` is for commands that only read: `open` raises NotFound where there is no store."""
+
+    is_durable = True
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        # Through no symbolic link: the lock folder must be the same one whatever name the file was given.
+        self.path = Path(os.path.realpath(path))
+        self.name = str(self.path)
+        self.jobs_folder = f"{self.path}.jobs"
+        self.unreadable: dict[str, str] = {}
+        self._create = create
+        self._connections: list[sqlite3.Connection] = []
+        self._checkpointer: sqlite3.Connection | None = None
+        self._died: StoreError | None = None
+        self._version = 0
+        self._data_version = 0
+        self.generation = -1
+        self._index = Index(self._read, self._change)
+        self._last = self._written = self._pages = 0
+        self._largest_log = wal.LARGE_LOG
+        self._owning = Owning(LockFolder(self.path), self._read, self._change)
+
+    def __repr__(self) -> str:
+        state = "dead" if self._died else "open" if self._connections else "closed"
+        return f"<SqliteStore {self.name} {state}>"
+
+    def open(self) -> None:
+        try:
+            with _opening:
+                self._open()
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise explain_opening(error, self.path) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        if place.find(self.path) is None:
+            if not self._create:
+                raise NotFound(f"there is no store at {self.name}; `start`, `run` and `demo` make one")
+            schema.make_folders(self.path.parent)
+            schema.create(self.path)
+        is_alone = not _open_here[self.path]
+        if is_alone:
+            schema.check_header(self.path)
+            log_index.check_room(self.path)
+        is_current = self._is_current()
+        if is_alone:
+            wal.check_log(self.path)
+        if not is_current:
+            if not is_alone:
+                raise upgrading.in_use(self.path, os.getpid())
+            upgrading.bring_up_to_date(self.path)
+        # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
+        self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
+        self._writer.execute("PRAGMA busy_timeout = 0")
+        self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
+        schema.is_current(self._reader, self.name)  # again: only from this connection on no newer program changes it
+        self._file = place.OpenFile(self.path)
+        self.generation = -1  # what was kept of the file when it was open before does not hold any more
+        self._heads = Heads(self._read, self._change)
+        self._version = schema.newest()
+        self.id = self._read_id()
+        self._last = self.last_position()
+        log_index.allocate(self.path)
+        self.has_changed()
+
+    def close(self) -> None:
+        with _opening:
+            for connection in reversed(self._connections):  # the writer last: who is the last of all cuts the log back
+                connection.close()
+                _open_here[self.path] -= 1
+            if not _open_here[self.path]:
+                log_index.let_go(self.path)
+        self._connections.clear()
+        self._checkpointer = None
+        self._owning.release()
+
+    def begin(self) -> bool:
+        if self._died is not None:
+            raise StoreDied(str(self._died))
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            if (why := self._owning.what_happened()) is not None:  # under the lock that whoever takes trees needs, too
+                self.rollback()
+                raise self._die(why)
+            (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
+            if generation != self.generation:
+                self._take_stock(generation)
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return False
+            raise self._fault(error) from error
+        self._written = 0
+        return True
+
+    def _take_stock(self, generation: int) -> None:
+        """Somebody else has written: nothing that is kept of the file holds any more."""
+        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+        if version != self._version:
+            self.rollback()
+            raise StoreUnreadable(f"{self.name} was brought up to date by a newer program; restart with that one")
+        self._index.forget()
+        self._last = self._read("last_position", writing=True)[0][0]
+        self.generation = generation
+
+    def write(self, rows: Sequence[JournalEntry]) -> None:
+        if not self._writer.in_transaction:
+            raise self._died or StoreRefused(f"{self.name}: a part of the transaction was refused, and so all of it is")
+        draft = self._index.draft(rows)
+        numbers = {entry.id: entry.created for entry in draft.sessions.values()}
+        if any(row.session == RULES for row in rows):
+            numbers |= self._numbers(RULES)
+        last = self._written or self._last
+        entries = []
+        for row in rows:
+            if row.position <= last:
+                raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
+            last = row.position
+            # The journal of rules begins with any entry, every other one with its session.
+            is_first = isinstance(row.event, SessionCreated) or (row.session == RULES and RULES not in numbers)
+            if is_first:
+                numbers[row.session] = last
+            elif row.session not in numbers:
+                raise IllegalEvent(f"session {row.session} has no beginning")
+            entries.append((last, numbers[row.session], row.session if is_first else None, *self._heads.cut(row)))
+            self._pages += 2 + len(entries[-1][-1]) // schema.PAGE
+            draft.take(row)
+        self._change("append", entries)
+        self._index.put(draft)
+        self._written = last
+        self._pages += 4
+
+    def commit(self) -> None:
+        try:
+            self._writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            fault = self._fault(error)
+            self.rollback()
+            raise fault from error
+        self._heads.commit()
+        self._index.commit()
+        self._last = max(self._last, self._written)
+        self._owning.commit()
+
+    def rollback(self) -> None:
+        self._heads.rollback()
+        self._index.rollback()
+        self._owning.rollback()
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise self._fault(error, is_known=False) from error
+
+    def wants_checkpoint(self) -> bool:
+        # Others, who close before they have written much, count nothing together.
+        return self._pages >= wal.CHECKPOINT_PAGES or self.log_size() > self._largest_log
+
+    def checkpoint(self) -> None:
+        self._pages = 0  # first: what is written meanwhile counts anew
+        try:
+            if self._checkpointer is None:
+                self._checkpointer = self._connect("rw", timeout=CUT_TIMEOUT)
+            self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            if self.log_size() >= wal.LARGE_LOG:
+                # After the other one there is little left to do while writers are held up.
+                self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._largest_log = self.log_size() + wal.LARGE_LOG  # where a reader keeps it, we do not try all the time
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                raise self._fault(error) from error
+
+    def log_size(self) -> int:
+        """Return the size of the log's file; it is written over from its beginning when all of it was checkpointed."""
+        return place.size_of(Path(f"{self.name}-wal"))
+
+    def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
+        return self._known_rows(self._read("rows", after, _END if to is None else to))
+
+    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
+        return self._read_as(partial(columns.journal_row, session), "journal", session, after)
+
+    def last_position(self) -> int:
+        return int(self._read("last_position")[0][0])
+
+    def has_changed(self) -> bool:
+        if (why := self._file.what_happened() or self._owning.what_happened()) is not None:
+            raise self._die(why)
+        try:
+            (version,) = self._reader.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+        if version == self._data_version:
+            return False
+        # Our own commits change it, too; but what they wrote is known.
+        self._data_version = version
+        last, known = self.last_position(), self._last
+        self._last = max(last, known)
+        return last > known
+
+    def get_session(self, session: str) -> SessionRow | None:
+        return next(iter(self._read_as(columns.full_session, "session", session)), None)
+
+    def find_sessions(
+        self,
+        *,
+        root: str | None = None,
+        is_open: bool | None = None,
+        is_awake: bool | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[SessionRow]:
+        query, is_meant = search_sessions(root, is_open, is_awake, after)
+        return self._read_as(columns.full_session, *query, keep=is_meant, limit=limit)
+
+    def next_due(self) -> list[tuple[str, datetime]]:
+        return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
+
+    def find_asking(self, approval: str) -> tuple[str, str] | None:
+        return next(((session, read_operation(body)) for session, body in self._read("asking", approval)), None)
+
+    def get_approval(self, approval: str) -> Approval | None:
+        return next(iter(self._read_as(columns.full_approval, "approval", approval)), None)
+
+    def find_approvals(
+        self,
+        *,
+        pending: bool = True,
+        root: str | None = None,
+        session: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Approval]:
+        query, is_meant = search_approvals(pending, root, session, after)
+        return self._read_as(columns.full_approval, *query, keep=is_meant, limit=limit)
+
+    def find_shown(self) -> list[Approval]:
+        return self._read_as(columns.full_approval, "approvals_shown")
+
+    def counts(self) -> Counts:
+        sessions, is_open, pending, blocked = self._read("counts")[0]
+        since = next((oldest.created_at for oldest in self.find_approvals(limit=1)), None)
+        return Counts(sessions, is_open, pending, since, blocked)
+
+    def measure(self, root: str) -> tuple[int, int]:
+        found: tuple[int, int] = self._read("size_of_tree", root)[0]
+        return found
+
+    def remove(self, root: str) -> None:
+        self._index.forget()
+        self._owning.remove(root)
+        numbers = self._numbers(root)
+        ((last,),) = self._read("last_position", writing=True)
+        keys = {"number": numbers.get(root), "root": root, "last": last}
+        for query, key in schema.REMOVAL.items():
+            self._change(query, [(keys[key],)])
+
+    def compact(self) -> None:
+        compact(self.path, is_shared=self._owning.has_others())
+
+    def claim(self, root: str) -> Owner | None:
+        return self._owning.claim(root)
+
+    def get_owner(self, root: str) -> Owner | None:
+        return self._owning.owner_of(root)
+
+    def owners(self) -> list[Owner]:
+        return self._owning.owners()
+
+    def owns(self, root: str) -> bool:
+        return self._owning.owns(root)
+
+    def rebuild(self) -> None:
+        """Within a transaction: compute the index of sessions and approvals again, from the events alone."""
+        self._index.forget()
+        self._change("clear_sessions", [()])
+        self._change("clear_approvals", [()])
+        last = 0
+        while found := self._read("some_rows", last, writing=True):
+            last = found[-1][0]
+            rows = self._known_rows(found)
+            draft = self._index.draft(rows)
+            for row in rows:
+                draft.take(row)
+            self._index.put(draft)
+
+    def _read_id(self) -> str:
+        for (found,) in self._read("meta", "id"):
+            return str(found)
+        raise StoreUnreadable(f"{self.name} is damaged: it has no id; it was left untouched. Restore a backup")
+
+    def _is_current(self) -> bool:
+        """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""
+        if self.path.stat().st_size == 0 and not self._create:
+            raise NotFound(f"{self.name} is an empty file, not a store")
+        with closing(schema.connect(self.path, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
+            return schema.is_current(connection, self.name)
+
+    def _connect(self, mode: str, timeout: float = 0.0) -> sqlite3.Connection:
+        with _opening:
+            connection = schema.connect(self.path, mode, timeout=timeout)
+            self._connections.append(connection)
+            _open_here[self.path] += 1
+        return connection
+
+    def _die(self, why: StoreDied) -> StoreDied:
+        self._died = why
+        return why
+
+    def _fault(self, error: sqlite3.Error, *, is_known: bool = True) -> StoreError:
+        fault = explain(error, self.path) if self._connections else closed(self.path)
+        if not is_known and isinstance(fault, StoreRefused):
+            fault = StoreDied(str(fault))
+        if isinstance(fault, StoreDied):
+            self._died = fault
+        return fault
+
+    def _misuse(self, error: Exception, *, writing: bool) -> Exception:
+        return explain_misuse(error, self.path, writing=writing) if self._connections else closed(self.path)
+
+    def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
+        try:
+            return (self._writer if writing else self._reader).execute(QUERIES[query], parameters).fetchall()
+        except MISUSED as error:
+            raise self._misuse(error, writing=writing) from error
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from error
+
+    def _read_as(
+        self,
+        convert: Callable[[Heads, columns.Columns], R],
+        query: str,
+        *parameters: Any,
+        keep: Callable[[R], bool] | None = None,
+        limit: int | None = None,
+    ) -> list[R]:
+        """Convert row by row: a hundred thousand bodies at once would need more memory than what is made of them."""
+        is_collecting = gc.isenabled()
+        gc.disable()  # what is made here lives on; searching it for garbage again and again takes as long as making it
+        try:
+            with closing(self._reader.execute(QUERIES[query], parameters)) as rows:
+                return list(islice(filter(keep, map(partial(convert, self._heads), rows)), limit))
+        except MISUSED as error:
+            raise self._misuse(error, writing=False) from error
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from error
+        finally:
+            if is_collecting:
+                gc.enable()
+
+    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
+        return read_known_rows(map(partial(columns.entry, self._heads), found), self.unreadable)
+
+    def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        try:
+            self._writer.executemany(QUERIES[query], rows)
+        except sqlite3.IntegrityError as error:
+            raise IllegalEvent(f"the store has this already: {error}") from error
+        except MISUSED as error:
+            raise self._misuse(error, writing=True) from error
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from error
+
+    def _numbers(self, session: str) -> dict[str, int]:
+        return dict(self._read("numbers", msgspec.json.encode([session]).decode(), writing=True))

@@ -1,0 +1,176 @@
+"""Commits that take long, in a thread: what happens meanwhile waits for them, and they wait for nobody."""
+
+import asyncio
+import threading
+from contextlib import suppress
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import pytest
+from scenes import also_native, effects, events, names, opened
+from watching import next_of
+
+from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
+from supervisor.core import events as e
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _every_commit_is_slow(monkeypatch):
+    monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def deployer(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+async def note() -> str:
+    return "noted"
+
+
+@agent
+async def limited(ctx: Context, seconds: tuple[float, float]) -> bool:
+    """Works with a limit, for so long; beside it a step is committed at the last moment."""
+    limit, work = seconds
+
+    async def beside(inner: Context) -> None:
+        await anyio.sleep(9.5)
+        await inner.step(note)
+
+    async with ctx.task_group() as group:
+        group.start_soon(beside)
+        async with ctx.move_on_after(limit) as timer:
+            await anyio.sleep(work)
+    return timer.expired
+
+
+@pytest.fixture
+def commits_take(monkeypatch):
+    """Each commit takes so many seconds of the virtual clock, which a thread does not hold."""
+
+    def take(seconds):
+        async def slowly(commit) -> None:
+            await anyio.sleep(seconds)
+            commit()
+
+        monkeypatch.setattr("supervisor.runtime.journal.writer.in_thread", slowly)
+
+    return take
+
+
+@pytest.mark.parametrize(("limit", "work"), [(10.0, 10.2), (10.2, 10.0), (10.0, 10.0)])
+async def test_a_time_limit_that_ends_during_a_commit_ends_once(commits_take, limit, work):
+    """W1: cut off or left in time, whichever is journaled first, and never both."""
+    commits_take(1)
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(limited, (limit, work), session="s")
+        expired = await run.result()
+    (finished,) = [each for each in events(store, "s", e.OperationFinished) if each.kind == "timer"]
+    assert bytes(finished.value) == (b"true" if expired else b"false")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_a_commit_waits_for_no_thread_of_anybody_else():
+    """W11: all worker threads are taken by what waits for somebody's decision, and the decision is committed."""
+    decided = threading.Event()
+    async with open_supervisor(MemoryStore()) as supervisor, anyio.create_task_group() as tasks:
+        for _ in range(int(anyio.to_thread.current_default_thread_limiter().total_tokens)):
+            tasks.start_soon(partial(anyio.to_thread.run_sync, decided.wait, 60))
+        try:
+            with anyio.fail_after(30):
+                run = await supervisor.start(deployer, "x")
+                approval = await next_of(run.watch_approvals())
+                await supervisor.decide(approval.id, Approve(by="ana"))
+                assert await run.result() == "ok"
+        finally:
+            decided.set()
+
+
+@tool(policy="allow")
+async def quick() -> str:
+    await anyio.sleep(0.5)
+    effects.append("quick")
+    return "done"
+
+
+@tool(policy="allow")
+async def long() -> None:
+    await anyio.sleep(8)
+
+
+@agent
+async def takes_long(ctx: Context) -> str:
+    return (await ctx.call(long)).kind
+
+
+@agent
+async def calls_twice(ctx: Context) -> list[str]:
+    return [(await ctx.call(quick)).kind for _ in range(2)]
+
+
+@also_native("how", "scope", "error")
+@pytest.mark.parametrize("seconds", [2, 30])
+async def test_a_stop_while_executing_is_committed_cuts_no_effect_off(commits_take, how, seconds):
+    """R8: the call ends and its result is written, or, where the commit outlasts the stop, its effect never begins."""
+    commits_take(seconds)
+    store = MemoryStore()
+    with suppress(LookupError, asyncio.CancelledError), anyio.CancelScope() as scope:
+        async with open_supervisor(store) as supervisor:
+            await supervisor.start(calls_twice, session="s")
+            await anyio.sleep(seconds / 2)
+            assert names(store, "s")[-1] == "AttemptStarted"
+            if how == "error":
+                raise LookupError
+            (scope if how == "scope" else asyncio.current_task()).cancel()
+            await anyio.sleep(1)
+    if how == "native":
+        asyncio.current_task().uncancel()
+    (finished,) = events(store, "s", e.ToolCallFinished)
+    assert effects == ["quick"] * (seconds == 2)
+    assert (finished.kind, b'"none"' in bytes(finished.details)) == (
+        ("ok", False) if effects else ("interrupted", True)
+    )
+
+
+async def test_a_call_that_is_approved_during_a_stop_does_not_begin(commits_take):
+    """R8: it is decided, and begins at the next start, with all the time that it needs."""
+    commits_take(1)
+    store = MemoryStore()
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            async with open_supervisor(store) as supervisor:
+                run = await supervisor.start(deployer, "x", session="waits")
+                await supervisor.start(takes_long, session="works")
+                approval = await next_of(run.watch_approvals())
+                tasks.start_soon(supervisor.decide, approval.id, Approve(by="ana"))
+                scope.cancel()
+    assert events(store, "waits", e.ApprovalDecided)
+    assert not events(store, "waits", e.ToolCallStarted)
+
+
+@agent
+async def goes_on_calling(ctx: Context) -> None:
+    while True:
+        await ctx.call(quick)
+
+
+async def test_a_stop_ends_when_the_last_call_has_its_result(commits_take):
+    """R8: the writer wakes the call's task and the stop in one step; the stop ends whichever of them runs first."""
+    commits_take(0.1)
+    for number in range(20):
+        with anyio.CancelScope() as scope:
+            async with open_supervisor(MemoryStore()) as supervisor:
+                await supervisor.start(goes_on_calling)
+                await anyio.sleep(3 + 0.03 * number)
+                stopped = anyio.current_time()
+                scope.cancel()
+        assert anyio.current_time() - stopped < 1.5

@@ -1,0 +1,239 @@
+"""A daemon runs what nobody runs: at its start, and when something comes (R2, R5)."""
+
+from contextlib import nullcontext
+from datetime import timedelta
+
+import anyio
+import pytest
+from scenes import events, fork, knowing_no_agents, opened, replayed
+
+from supervisor import (
+    Approve,
+    Context,
+    MemoryStore,
+    StoreRefused,
+    StoreUnreadable,
+    agent,
+    open_supervisor,
+    tool,
+)
+from supervisor.core import events as e
+from supervisor.runtime.lifecycle.claim import LOOK, SILENT
+
+pytestmark = pytest.mark.anyio
+ran: list[str] = []
+
+
+@tool
+async def work(name: str) -> str:
+    ran.append(name)
+    return name
+
+
+@tool(policy="allow", timeout=1e9)
+async def never_ending() -> None:
+    await anyio.sleep_forever()
+
+
+@agent
+async def worker(ctx: Context, name: str) -> str:
+    return (await ctx.call(work, name)).content
+
+
+@agent
+async def listener(ctx: Context) -> str:
+    return await ctx.receive()
+
+
+@agent
+async def echo(ctx: Context, text: str) -> str:
+    return text
+
+
+@agent(inactivity_timeout=1e9)
+async def wedged(ctx: Context) -> None:
+    await ctx.call(never_ending)
+
+
+@agent(inactivity_timeout=1e9)
+async def napper(ctx: Context) -> str:
+    await ctx.sleep(SILENT.total_seconds() * 2)
+    return "awake"
+
+
+@agent
+async def dozer(ctx: Context) -> str:
+    await ctx.sleep(300)
+    return "awake"
+
+
+async def mend() -> str:
+    if "mended" not in ran:
+        ran.append("mended")
+        raise ConnectionError
+    return "mended"
+
+
+@agent(restart="transient", restart_delay=60, restart_period=1e6)
+async def failing_once(ctx: Context) -> str:
+    return await ctx.step(mend)
+
+
+async def left_by_another_process(spec, *values, session: str = "left") -> MemoryStore:
+    """Return what a process that was killed leaves behind."""
+    async with opened() as supervisor:
+        await supervisor.start(spec, *values, session=session)
+        await anyio.sleep(1)
+        left = fork(supervisor.store)
+        await supervisor.cancel(session)
+        return left
+
+
+async def test_a_daemon_takes_up_what_nobody_runs():
+    """R2: at its start; a decision then lets the run go on in it."""
+    ran.clear()
+    store = await left_by_another_process(worker, "once")
+    async with opened(store, adopt=True) as supervisor:
+        (asked,) = await supervisor.find_approvals()
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert (await (await supervisor.get_run("left")).outcome()).value == "once"
+    assert ran == ["once"]
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+async def test_what_comes_for_an_unowned_tree_loads_it_in_a_daemon_only(adopt):
+    """R2: a message to a tree that became open after the start; a program without the agent only records it."""
+    store = await left_by_another_process(listener)
+    with nullcontext() if adopt else knowing_no_agents():
+        await _send_to_what_nobody_owns(store, adopt=adopt)
+
+
+async def _send_to_what_nobody_owns(store, *, adopt):
+    async with opened(store, adopt=adopt) as supervisor:
+        supervisor.store._owned.clear()  # its owner has died since
+        await anyio.sleep(LOOK / 2)
+        receipt = await supervisor.send("left", "hello", by="ana")
+        await anyio.sleep(LOOK * 2)
+        assert receipt.kind in ("kept", "delivered")
+        assert ((await supervisor.get_session("left")).outcome is not None) == adopt
+
+
+async def test_a_message_to_a_session_at_rest_begins_a_turn_in_a_daemon():
+    """R2: nobody owns it, nobody has died, and it was not open when the daemon started."""
+    async with opened() as supervisor:
+        run = await supervisor.start(echo, "one", session="left")
+        assert await run.result() == "one"
+        store = fork(supervisor.store)
+    async with opened(store, adopt=True) as supervisor:
+        await anyio.sleep(LOOK * 2)
+        await supervisor.send("left", "two", by="ana")
+        with anyio.fail_after(5 * LOOK):
+            assert (await (await supervisor.get_run("left")).outcome()).value == "two"
+
+
+async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
+    """R2: it was decided while nobody ran the tree, then the daemon starts."""
+    ran.clear()
+    store = await left_by_another_process(worker, "decided")
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            (asked,) = await supervisor.find_approvals()
+            assert (await supervisor.decide(asked.id, Approve(by="ana"))).running is False
+    assert ran == []
+    async with opened(store, adopt=True) as supervisor:
+        assert (await (await supervisor.get_run("left")).outcome()).value == "decided"
+
+
+@pytest.mark.parametrize(
+    ("spec", "values", "is_taken"), [(worker, ("x",), True), (napper, (), True), (wedged, (), False)]
+)
+async def test_what_is_silent_is_left_alone_unless_something_is_pending(spec, values, is_taken):
+    """R5: two hours of silence, and neither a question nor a timer; `resume` takes it up all the same."""
+    store = await left_by_another_process(spec, *values)
+    await anyio.sleep((SILENT + timedelta(minutes=1)).total_seconds())
+    async with opened(store, adopt=True) as supervisor:
+        await anyio.sleep(LOOK)
+        assert store.owns("left") == is_taken
+        await supervisor.resume_all()
+        assert store.owns("left")
+        await supervisor.cancel("left")
+
+
+async def test_what_was_decided_is_acted_upon_however_long_ago():
+    """R5: the decision is nobody's question any more, and no run has had it yet."""
+    ran.clear()
+    store = await left_by_another_process(worker, "decided")
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            (asked,) = await supervisor.find_approvals()
+            await supervisor.decide(asked.id, Approve(by="ana"))
+    await anyio.sleep(SILENT.total_seconds() * 2)
+    async with opened(store, adopt=True) as supervisor:
+        with anyio.fail_after(5 * LOOK):
+            assert (await (await supervisor.get_run("left")).outcome()).value == "decided"
+    assert ran == ["decided"]
+
+
+async def test_a_restart_that_was_due_is_made_however_long_ago():
+    """R5: the run has no operation that is open, and its next attempt has an instant."""
+    ran.clear()
+    store = await left_by_another_process(failing_once)
+    assert replayed(store, "left").due_at
+    await anyio.sleep(SILENT.total_seconds() * 2)
+    async with opened(store, adopt=True) as supervisor:
+        with anyio.fail_after(5 * LOOK):
+            assert (await (await supervisor.get_run("left")).outcome()).value == "mended"
+
+
+async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_ago():
+    """R5, W8: once accepted it is on disk; a crash in the middle is finished at the next start."""
+    store = await left_by_another_process(wedged)
+    async with opened(store) as supervisor:
+        now = supervisor._runner.clock.now()
+        request = e.CancelRequested(at=now, by="ana", origin="left")
+        await supervisor._runner.journal.append(lambda view: [("left", request)])
+    await anyio.sleep(SILENT.total_seconds() * 2)
+    async with opened(store, adopt=True) as supervisor:
+        with anyio.fail_after(5 * LOOK):
+            assert (await (await supervisor.get_run("left")).outcome()).kind == "cancelled"
+    assert len(events(store, "left", e.RunFinished)) == 1
+
+
+@pytest.mark.parametrize("fault", ["files", "disk", "journal"])
+async def test_what_a_daemon_cannot_take_up_at_once_it_takes_up_later(fault):
+    """R2: no descriptors for the lock files, no room on the disk, or one tree of two that cannot be read."""
+
+    class Faulty(MemoryStore):
+        is_faulty = True
+
+        def owners(self):
+            if self.is_faulty and fault == "files":
+                raise OSError("too many open files")
+            return super().owners()
+
+        def claim(self, root):
+            if self.is_faulty and fault == "disk":
+                raise StoreRefused("the disk is full")
+            return super().claim(root)
+
+        def find_sessions(self, *, root=None, **more):
+            if self.is_faulty and fault == "journal" and root == "broken":
+                raise StoreUnreadable("damaged")
+            return super().find_sessions(root=root, **more)
+
+    store = Faulty()
+    store.is_faulty = False
+    for session in ("broken", "left"):
+        with pytest.raises(LookupError):  # noqa: PT012 # what is tested is what comes after
+            async with open_supervisor(store) as supervisor:
+                await supervisor.start(dozer, session=session)
+                await anyio.sleep(1)
+                raise LookupError
+    store.is_faulty = True
+    async with opened(store, adopt=True) as supervisor:
+        await anyio.sleep(10)
+        store.is_faulty = fault == "journal"
+        await anyio.sleep(100)
+        assert len(events(store, "left", e.AttemptStarted)) == 2
+        store.is_faulty = False
+        assert (await (await supervisor.get_run("left")).outcome()).value == "awake"

@@ -1,0 +1,84 @@
+"""A program that declares an agent runs what it decides or says, without a daemon (R2)."""
+
+import pytest
+from scenes import deploy, effects, knowing_no_agents, opened
+from watching import next_of
+
+from supervisor import Approve, Context, Deny, MemoryStore, agent, loading
+
+pytestmark = pytest.mark.anyio
+
+
+@agent
+async def deploys(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).content
+
+
+@agent
+async def answers(ctx: Context, text: str) -> str:
+    effects.append(text)
+    return text
+
+
+async def _left_waiting(store) -> str:
+    """Start an agent in a program that ends; return what it asks."""
+    async with opened(store) as supervisor:
+        run = await supervisor.start(deploys, "prod", session="s")
+        return (await next_of(run.watch_approvals())).id
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_decision_runs_the_call_where_the_agent_is_declared(kind, tmp_path):
+    """The program was started again and only decides: the call runs, once, and the verdict says that it is run."""
+    store = MemoryStore() if kind == "memory" else tmp_path / "state.db"
+    approval = await _left_waiting(store)
+    async with opened(store) as supervisor:
+        verdict = await supervisor.decide(approval, Approve(by="ana"))
+        assert (verdict.kind, verdict.running) == ("accepted", True)
+        assert (await (await supervisor.get_run("s")).outcome()).value == "prod"
+    assert effects == ["prod"]
+
+
+async def test_the_same_decision_again_runs_what_nobody_ran():
+    """The first decision was recorded by a program that cannot run the agent."""
+    store = MemoryStore()
+    approval = await _left_waiting(store)
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            assert not (await supervisor.decide(approval, Approve(by="ana"))).running
+    async with opened(store) as supervisor:
+        verdict = await supervisor.decide(approval, Approve(by="ana"))
+        assert (verdict.kind, verdict.running) == ("already", True)
+        assert (await (await supervisor.get_run("s")).outcome()).value == "prod"
+
+
+async def test_a_program_without_the_agent_records_and_says_that_nobody_runs_it():
+    """As the command line does: the decision counts, the view names no owner, nothing runs."""
+    store = MemoryStore()
+    approval = await _left_waiting(store)
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            verdict = await supervisor.decide(approval, Deny(by="ana"))
+            assert (verdict.kind, verdict.running) == ("accepted", False)
+            assert not (await supervisor.send("s", "hello")).running
+            assert (await supervisor.get_session("s")).owner is None
+    assert effects == []
+
+
+async def test_a_message_to_a_session_at_rest_begins_a_turn_that_runs_here():
+    """`send` in a program that has declared the agent; the receipt says that it is run."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(answers, "first", session="s")).result()
+    async with opened(store) as supervisor:
+        assert (await supervisor.send("s", "second")).running
+        assert (await (await supervisor.get_run("s")).outcome()).value == "second"
+    assert effects == ["first", "second"]
+
+
+def test_an_agent_is_declared_when_its_module_is_imported():
+    """By its module's name and by its file; what is not there is not imported for it."""
+    assert loading.find_declared(f"{__name__}:deploys") is deploys
+    assert loading.find_declared(f"{__file__}:answers") is answers
+    assert loading.find_declared(f"{__file__}:nobody") is None
+    assert loading.find_declared("json.tool:main") is None

@@ -1,0 +1,373 @@
+"""Durable timers: sleep and move_on_after hold in every attempt, and wake what sleeps."""
+
+import time
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+
+import anyio
+import pytest
+from scenes import ForkingStore, events, fork, names, opened, sessions_in_memory
+from watching import next_of
+
+from supervisor import Approve, Context, InvalidInput, MemoryStore, SqliteStore, agent, tool
+from supervisor.core import events as e
+from supervisor.runtime.clock import clock
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+effects: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run():
+    effects.clear()
+
+
+@tool
+async def asked(name: str) -> str:
+    effects.append(name)
+    return name
+
+
+@tool(policy="allow", timeout=None)
+async def slow(name: str, seconds: float) -> str:
+    effects.append(name)
+    await anyio.sleep(seconds)
+    return name
+
+
+@agent
+async def sleeper(ctx: Context, seconds: float) -> str:
+    await ctx.sleep(seconds)
+    return "rested"
+
+
+def now():
+    """Return the instants of both clocks."""
+    return anyio.current_time(), time.monotonic()
+
+
+def assert_took(started, least, most):
+    """What is due is due at a moment of the real clock: what the test itself takes of that is not waited for."""
+    virtual, real = (ended - began for began, ended in zip(started, now(), strict=True))
+    assert least - real <= virtual <= most
+
+
+async def test_a_block_that_is_left_at_once_when_its_time_was_over_before_holds_nothing_up():
+    """W5: the world has changed since, and an error leaves the block before it could be cut off again."""
+
+    @agent
+    async def looks_first(ctx: Context) -> str:
+        try:
+            async with ctx.move_on_after(10):
+                if effects:
+                    raise LookupError
+                await anyio.sleep_forever()
+        except LookupError:
+            pass
+        return (await ctx.call(asked, "x")).kind
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(looks_first, session="s")
+        approval = await next_of(run.watch_approvals())
+    effects.append("the world has changed")
+    async with opened(store) as supervisor:
+        run = await supervisor.resume("s")
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert await run.result() == "ok"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_sleep_survives_passivation_and_wakes_on_time(kind, tmp_path):
+    """W2: the run leaves memory, and its timer brings it back."""
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "state.db")
+    async with opened(store) as supervisor:
+        started = now()
+        run = await supervisor.start(sleeper, 1000.0)
+        await anyio.sleep(500)
+        assert sessions_in_memory(supervisor) == set()
+        assert await run.result() == "rested"
+        assert_took(started, 1000, 1001)
+        assert names(store, run.session).count("AttemptStarted") == 2
+
+
+async def test_a_sleep_goes_on_in_the_next_life_where_it_was():
+    """R1: the instant is journaled, not the duration."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        started = anyio.current_time()
+        await supervisor.start(sleeper, 1000.0, session="s")
+        await anyio.sleep(30)
+        killed = fork(store)
+        await supervisor.cancel("s")
+    await anyio.sleep(500)
+    async with opened(killed) as supervisor:
+        run = await supervisor.resume("s")
+        assert await run.result() == "rested"
+        assert 999.9 <= anyio.current_time() - started <= 1001
+
+
+async def test_a_sleep_that_came_due_while_nobody_ran_it_ends_at_once():
+    """R1: a timer that is overdue is due."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(sleeper, 2000.0, session="s")
+        await anyio.sleep(300)
+        killed = fork(store)
+        await supervisor.cancel("s")
+    await anyio.sleep(5000)
+    async with opened(killed) as supervisor:
+        resumed = anyio.current_time()
+        (run,) = await supervisor.resume_all()
+        assert await run.result() == "rested"
+        assert anyio.current_time() - resumed < 1
+
+
+async def test_leaving_waits_for_a_timer():
+    """W8: what a timer will wake can go on without a person, so leaving waits for it."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(sleeper, 1000.0, session="s")
+    assert isinstance(events(store, "s")[-1], e.RunFinished)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+async def test_a_timer_that_cannot_be_is_refused(seconds):
+    """A5: before anything is journaled."""
+
+    @agent
+    async def careless(ctx: Context) -> str:
+        with pytest.raises(InvalidInput):
+            await ctx.sleep(-1.0)
+        with pytest.raises(InvalidInput):
+            async with ctx.move_on_after(float("nan")):
+                pass
+        return "told"
+
+    async with opened() as supervisor:
+        assert await (await supervisor.start(careless)).result() == "told"
+
+
+async def test_a_block_is_cut_off_when_its_time_is_over_and_says_so():
+    """W5: `expired` is true, the call in the block is interrupted, and what follows runs."""
+
+    @agent
+    async def impatient(ctx: Context) -> list:
+        async with ctx.move_on_after(10) as timer:
+            await ctx.call(slow, "x", 100.0)
+            effects.append("not reached")
+        return [timer.expired, (await ctx.call(slow, "after", 0.0)).kind]
+
+    async with opened() as supervisor:
+        started = now()
+        assert await (await supervisor.start(impatient)).result() == [True, "ok"]
+        assert_took(started, 10, 10.5)
+        assert effects == ["x", "after"]
+
+
+async def test_a_block_that_is_left_in_time_has_not_expired():
+    """W5: and its timer wakes nobody later."""
+
+    @agent
+    async def quick(ctx: Context) -> bool:
+        async with ctx.move_on_after(1000) as timer:
+            await ctx.call(slow, "x", 1.0)
+        await ctx.call(asked, "y")
+        return timer.expired
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(quick)
+        async with run.watch_approvals() as reader:
+            await anyio.sleep(5000)
+            assert names(store, run.session).count("AttemptStarted") == 1
+            await supervisor.decide((await anext(reader)).id, Approve(by="ana"))
+            assert await run.result() is False
+
+
+async def test_a_block_that_is_left_by_an_exception_leaves_no_timer_behind():
+    """W5: the run that goes on to wait for a person is not woken, nor kept awake, by a timer of the past."""
+
+    @agent
+    async def fails_inside(ctx: Context) -> bool:
+        with suppress(LookupError):
+            async with ctx.move_on_after(1000) as timer:
+                await ctx.call(slow, "x", 1.0)
+                raise LookupError
+        await ctx.call(asked, "y")
+        return timer.expired
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(fails_inside, session="s")
+        async with run.watch_approvals() as reader:
+            await anyio.sleep(5000)
+            assert names(store, "s").count("AttemptStarted") == 1
+            await supervisor.decide((await anext(reader)).id, Approve(by="ana"))
+            assert await run.result() is False
+            assert effects == ["x", "y"]
+
+
+@pytest.mark.parametrize("decide_after", [5, 50])
+async def test_whether_a_block_expired_is_the_same_in_a_re_run(decide_after):
+    """R1: a question with a time limit is answered in time or not, once and for all."""
+
+    @agent
+    async def gives_up(ctx: Context) -> list:
+        got = []
+        async with ctx.move_on_after(20) as timer:
+            got.append((await ctx.call(asked, "in time")).kind)
+        got.append(timer.expired)
+        got.append((await ctx.call(asked, f"after {timer.expired}")).kind)
+        return got
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(gives_up, session="s")
+        approval = await next_of(run.watch_approvals())
+        await anyio.sleep(decide_after)
+        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
+        assert verdict.kind == ("accepted" if decide_after < 20 else "closed")
+        await anyio.sleep(1)
+    for _ in range(3):
+        async with opened(store) as supervisor:
+            run = await supervisor.resume("s")
+            (second,) = await supervisor.find_approvals()
+            await anyio.sleep(100)
+    async with opened(store) as supervisor:
+        run = await supervisor.resume("s")
+        await supervisor.decide(second.id, Approve(by="ana"))
+        expected = ["ok", False, "ok"] if decide_after < 20 else [True, "ok"]
+        assert await run.result() == expected
+
+
+async def test_a_passivated_block_is_woken_when_its_time_is_over():
+    """W2: a person does not answer for a week; the run sleeps, wakes when its time is over, and goes on."""
+
+    @agent
+    async def waits_a_week(ctx: Context) -> bool:
+        async with ctx.move_on_after(7 * DAY) as timer:
+            await ctx.call(asked, "x")
+        return timer.expired
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        started = now()
+        run = await supervisor.start(waits_a_week)
+        approval = await next_of(run.watch_approvals())
+        await anyio.sleep(DAY)
+        assert sessions_in_memory(supervisor) == set()
+        assert await run.result() is True
+        assert_took(started, 7 * DAY, 7 * DAY + 1)
+        assert (await supervisor.decide(approval.id, Approve(by="ana"))).kind == "closed"
+    assert effects == []
+
+
+async def test_nested_blocks_are_cut_off_by_the_one_that_is_due():
+    """W5: the inner one goes on when only it expires; the outer one takes the inner with it."""
+
+    @agent
+    async def nested(ctx: Context) -> list[bool]:
+        async with ctx.move_on_after(30) as outer:
+            async with ctx.move_on_after(10) as inner:
+                await ctx.call(slow, "x", 100.0)
+            effects.append("between")
+            async with ctx.move_on_after(100) as last:
+                await ctx.call(slow, "y", 100.0)
+            effects.append("not reached")
+        return [outer.expired, inner.expired, last.expired]
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(nested, session="s")
+        assert await run.result() == [True, True, False]
+        assert effects == ["x", "between", "y"]
+
+
+async def test_a_block_that_expired_has_expired_wherever_the_run_was_killed():
+    """R1: what the journal says of a timer is what the agent is told in every later attempt."""
+
+    @agent
+    async def cut(ctx: Context) -> list:
+        got = []
+        for n in range(3):
+            async with ctx.move_on_after(10) as timer:
+                got.append((await ctx.call(slow, f"{n}", 8.0 if n == 1 else 100.0)).kind)
+            got.append(timer.expired)
+        return got
+
+    store = ForkingStore(look=lambda: list(effects))
+    async with opened(store) as supervisor:
+        run = await supervisor.start(cut, session="s")
+        assert await run.result() == [True, "ok", False, True]
+    for copy, before in store.copies[:-1]:
+        effects[:] = before
+        known = _expiries(copy)
+        async with opened(copy) as supervisor:
+            run = await supervisor.resume("s")
+            result = await run.result()
+        after = _expiries(copy)
+        assert after[: len(known)] == known
+        assert [flag for flag in result if isinstance(flag, bool)] == after
+        assert len(effects) == len(set(effects))
+
+
+@pytest.fixture
+def set_wall_clock(monkeypatch):
+    """Set the wall clock: by so many seconds from now on."""
+    real, ahead = clock.datetime, [0.0]
+
+    class Wall:
+        @staticmethod
+        def now(zone):
+            return real.now(zone) + timedelta(seconds=ahead[0])
+
+    monkeypatch.setattr(clock, "datetime", Wall)
+    return partial(ahead.__setitem__, 0)
+
+
+@agent
+async def listener(ctx: Context, seconds: float) -> str:
+    async with ctx.move_on_after(seconds):
+        while True:
+            effects.append(await ctx.receive())
+    return "rested"
+
+
+@pytest.mark.parametrize("timed", [sleeper, listener])
+@pytest.mark.parametrize("passivate_after", [1.0, 5000.0])
+@pytest.mark.parametrize("by", [-3600.0, 2 * DAY])
+async def test_a_wall_clock_that_is_set_moves_no_timer_of_this_process(set_wall_clock, timed, passivate_after, by):
+    """W11: whether its run is in memory or passivated, also if something else wakes it meanwhile."""
+    async with opened(passivate_after=passivate_after) as supervisor:
+        started = now()
+        run = await supervisor.start(timed, 1000.0)
+        await anyio.sleep(500)
+        set_wall_clock(by)
+        await supervisor.send(run.session, "wake up")
+        assert await run.result() == "rested"
+        assert_took(started, 1000, 1001)
+        assert set(effects) == ({"wake up"} if timed is listener else set())
+
+
+async def test_the_next_process_goes_by_the_wall_clock_that_it_finds(set_wall_clock):
+    """R1: only wall time outlives a process."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(sleeper, 1000.0, session="s")
+        await anyio.sleep(500)
+        killed = fork(store)
+        await supervisor.cancel("s")
+    set_wall_clock(400)
+    async with opened(killed) as supervisor:
+        started = now()
+        run = await supervisor.resume("s")
+        assert await run.result() == "rested"
+        assert_took(started, 100, 101)
+
+
+def _expiries(store) -> list[bool]:
+    found = events(store, "s", e.OperationFinished)
+    return [bytes(event.value) == b"true" for event in found if event.kind == "timer"]

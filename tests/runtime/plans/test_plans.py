@@ -1,0 +1,88 @@
+"""Plans without a writer: what they see, and what they return."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from supervisor import MemoryStore
+from supervisor.core import events as e
+from supervisor.core.errors import NotFound
+from supervisor.core.ids import RULES
+from supervisor.core.rules import Rule
+from supervisor.core.session import replay
+from supervisor.runtime.journal.view import View
+from supervisor.runtime.plans.end import Ending, cancel_events, end_events
+from supervisor.runtime.plans.interrupted import lost_calls
+from supervisor.runtime.plans.rules import add, revoke
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NULL = msgspec.Raw(b"null")
+ARGUMENTS = msgspec.Raw(b'{"target":"prod"}')
+
+
+def begun(session, parent=None):
+    """Return the first events of a session."""
+    path, root = (("top",), session) if parent is None else (("top", "sub"), parent)
+    facts = {"agent": "m:a", "file": None, "path": path, "root": root, "requester": "ana", "cwd": "/", "parent": parent}
+    return [
+        e.SessionCreated(at=NOW, **facts),
+        e.RunStarted(at=NOW, input=NULL),
+        e.AttemptStarted(at=NOW, host="h", pid=1, version=""),
+    ]
+
+
+def viewed(**journals):
+    """Return a view of a store that is empty and of these sessions, which are in memory."""
+    states = {session: replay(session, events) for session, events in journals.items()}
+    return View(MemoryStore(), states, {}, 0)
+
+
+def test_a_plan_sees_what_the_plans_before_it_return_and_nobody_else_does():
+    """A draft is the view's own: the state that is live stays as it is on disk."""
+    live = {"s": replay("s", begun("s"))}
+    view = View(MemoryStore(), live, {}, 7)
+    for session, event in cancel_events(view, "s", "ana", None, NOW):
+        view.take(session, event)
+    assert view.session("s").cancel is not None
+    assert live["s"].cancel is None
+    assert [(row.position, row.session) for row in view.rows] == [(8, "s")]
+
+
+def test_a_cancel_and_an_end_reach_the_whole_tree_deepest_first():
+    """W8: one plan tells all of a tree to end; one ends it."""
+    spawned = e.OperationFinished(at=NOW, operation="spawn#1", kind="spawn", child="s/c")
+    view = View(MemoryStore(), {}, {}, 0)
+    for session, event in [*(("s", each) for each in begun("s")), ("s", spawned)]:
+        view.take(session, event)
+    for event in begun("s/c", "s"):
+        view.take("s/c", event)
+    told = list(cancel_events(view, "s", "ana", None, NOW))
+    assert [session for session, _ in told] == ["s/c", "s"]
+    for session, event in told:
+        view.take(session, event)
+    ended = list(end_events(view, "s", {"s": Ending(kind="cancelled")}, {}, NOW))
+    assert [session for session, event in ended if isinstance(event, e.RunFinished)] == ["s/c", "s"]
+
+
+def test_a_lost_call_is_answered_with_what_was_found_of_its_process():
+    """T2, T9: it may have run, and its answer says what became of its process."""
+    asked = e.ToolCallRequested(at=NOW, operation="c", tool="t", arguments=ARGUMENTS, digest="d")
+    started = e.ToolCallStarted(at=NOW, operation="c", host="h", pid=1, process=5, process_started_at=1.0)
+    view = viewed(s=[*begun("s"), asked, started])
+    (answer,) = lost_calls(view.session("s"), {("s", "c"): "ended"}, NOW)
+    assert (answer.kind, msgspec.json.decode(answer.details)["survivor"]) == ("interrupted", "ended")
+
+
+def test_a_rule_of_one_meaning_is_added_once_and_can_be_revoked():
+    """A7: two rules of one meaning are one."""
+    view = viewed(**{RULES: []})
+    rule = Rule(kind="deny", tool="deploy", id="r1")
+    for session, event in add(view, rule, "ana", NOW):
+        view.take(session, event)
+    assert list(add(view, replace(rule, id="r2"), "ben", NOW)) == []
+    taken, entries = revoke(view, rule.id, "ana", NOW)
+    assert (taken.id, [event.rule for _, event in entries]) == (rule.id, [rule.id])
+    with pytest.raises(NotFound):
+        revoke(view, "nosuch", "ana", NOW)

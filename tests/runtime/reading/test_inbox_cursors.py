@@ -1,0 +1,64 @@
+"""The inbox goes on from its cursor: in the order of what changed last, nothing missed, nothing twice."""
+
+import anyio
+import pytest
+from scenes import opened
+from watching import next_of
+
+from supervisor import Context, Deny, agent, tool
+from supervisor.runtime.reading.streams import LOOK
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def work(name: str) -> str:
+    return name
+
+
+@agent
+async def worker(ctx: Context, name: str) -> str:
+    return (await ctx.call(work, name)).kind
+
+
+async def test_cursors_grow_also_where_an_approval_changed_twice():
+    """Asked, another asked, the first decided: read at once, the first comes behind the other."""
+    async with opened() as supervisor:
+        asked = []
+        for name in ("first", "other"):
+            run = await supervisor.start(worker, name, session=name)
+            asked.append((await next_of(run.watch_approvals())).id)
+        await supervisor.decide(asked[0], Deny(by="ana"))
+        async with supervisor.watch_inbox(after=0) as watch:
+            seen = [((await anext(watch)).id, watch.cursor) for _ in asked]
+            assert [approval for approval, _ in seen] == asked[::-1]
+            async with supervisor.watch_inbox(after=seen[0][1]) as again:
+                assert ((await anext(again)).id, again.cursor) == seen[1]
+                await supervisor.decide(asked[1], Deny(by="ana"))
+
+
+@agent
+async def talking(ctx: Context) -> None:
+    for word in range(10 * LOOK):
+        await ctx.send(str(word))
+
+
+async def test_whoever_comes_back_from_far_behind_holds_up_nobody():
+    """What happened meanwhile is read piece by piece, and others run in between; nothing of it is missed."""
+    async with opened() as supervisor:
+        asked = await next_of((await supervisor.start(worker, "first")).watch_approvals())
+        await (await supervisor.start(talking)).outcome()
+        turns = []
+
+        async def other() -> None:
+            while True:
+                turns.append(1)
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other)
+            await anyio.lowlevel.checkpoint()
+            turns.clear()
+            assert (await next_of(supervisor.watch_inbox(after=0))).id == asked.id
+            assert len(turns) > 10
+            tasks.cancel_scope.cancel()

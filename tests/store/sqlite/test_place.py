@@ -1,0 +1,201 @@
+"""Where a SqliteStore is (store/sqlite/file_identity.py): one file, under one name, whatever the name."""
+
+import errno
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from store_stories import append, asked, created, python, started
+
+from supervisor.core.errors import StoreDied, StoreUnreadable
+from supervisor.store.sqlite import schema
+from supervisor.store.sqlite.store import SqliteStore
+
+
+def opened(path):
+    store = SqliteStore(path)
+    store.open()
+    return store
+
+
+@pytest.mark.parametrize("name", ["a b?mode=ro#%41.db", "'\";\n\t\\.db", ":memory:", b"no \xff utf-8.db"])
+def test_a_store_may_have_any_name(tmp_path, name):
+    """Also one that is no text."""
+    path = tmp_path / os.fsdecode(name)
+    store = opened(path)
+    append(store, ("a", created()))
+    store.close()
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def remove(path):
+    path.unlink()
+
+
+def move(path):
+    path.rename(path.with_name("moved.db"))
+
+
+def replace(path):
+    other = opened(path.with_name("other.db"))
+    append(other, ("x", created("x")))
+    other.close()
+    (path.with_name("other.db")).rename(path)
+
+
+@pytest.mark.parametrize("take_away", [remove, move, replace], ids=lambda take_away: take_away.__name__)
+def test_nothing_is_written_where_nobody_would_find_it(path, take_away):
+    """SQLite would go on writing to a file that has no name any more. It is noticed where others' commits are."""
+    store = opened(path)
+    append(store, ("a", created()), ("a", started()))
+    take_away(path)
+    for use in (store.has_changed, store.begin):
+        with pytest.raises(StoreDied, match=str(path)):
+            use()
+    store.close()
+
+
+def test_a_log_whose_store_is_gone_is_left_alone(path):
+    """SQLite would read it into the new store, and damage it from its first page on."""
+    code = """
+store = SqliteStore(sys.argv[1])
+store.open()
+append(store, ("a", created()), ("a", started()))
+os.kill(os.getpid(), 9)
+"""
+    other = python(code, path)
+    other.communicate()
+    assert other.returncode == -signal.SIGKILL
+    content = path.read_bytes()
+    path.unlink()
+    before = {found.name: found.read_bytes() for found in path.parent.iterdir()}
+    with pytest.raises(StoreUnreadable):
+        opened(path)
+    assert {found.name: found.read_bytes() for found in path.parent.iterdir()} == before
+    path.write_bytes(content)
+    store = opened(path)
+    assert len(store.journal("a")) == 2
+    store.close()
+
+
+def test_a_file_with_two_names_is_refused(path):
+    """Each name has a log and owners of its own: what is written by one is lost by the other (R6)."""
+    store = opened(path)
+    append(store, ("a", created()))
+    other = path.with_name("other.db")
+    other.hardlink_to(path)
+    with pytest.raises(StoreUnreadable):
+        opened(other)
+    other.unlink()
+    append(store, ("a", asked()))
+    store.close()
+    assert not Path(f"{other}-wal").exists()
+
+
+def test_a_name_that_a_killed_process_left_is_removed(path):
+    """It died between the two steps that give a new store its name."""
+    opened(path).close()
+    path.with_name(f"{path.name}.0a1b2c3d.new").hardlink_to(path)
+    opened(path).close()
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    """At once: to open a pipe would be to wait for its other end."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("pipe", "folder", "loop"):
+        with pytest.raises(StoreUnreadable, match=name):
+            opened(tmp_path / name)
+
+
+def test_no_thread_looks_into_a_file_that_another_one_opens(path, monkeypatch):
+    """Closing what was looked into drops the locks of the whole process; the last of other processes would then remove
+    the log under it."""
+    opened(path).close()
+    look, others, threads = schema.check_header, [], []
+
+    def look_slowly(file):
+        look(file)
+        if not threads:
+            threads.append(threading.Thread(target=lambda: others.append(opened(path))))
+            threads[0].start()
+            threads[0].join(0.2)  # where nothing held it up it would be done long since
+            assert not others
+
+    monkeypatch.setattr(schema, "check_header", look_slowly)
+    store = opened(path)
+    threads[0].join()
+    for each in (store, *others):
+        each.close()
+
+
+def cut_to_nothing(path):
+    os.truncate(path, 0)
+
+
+def cut_in_half(path):
+    os.truncate(path, path.stat().st_size // schema.PAGE // 2 * schema.PAGE)
+
+
+@pytest.mark.parametrize("cut", [cut_to_nothing, cut_in_half], ids=lambda cut: cut.__name__)
+def test_a_file_that_is_cut_short_while_it_is_open_is_written_to_no_more(path, cut):
+    """At the next look, whatever SQLite still holds in its memory."""
+    store = opened(path)
+    append(store, *((name, created(name, cwd="x" * 2000)) for name in map(str, range(100))))
+    store.checkpoint()
+    assert store.has_changed() is False
+    cut(path)
+    for use in (store.has_changed, store.begin):
+        with pytest.raises(StoreDied):
+            use()
+    store.close()
+
+
+def test_a_file_that_another_process_makes_compact_is_no_shorter_one(path):
+    """All of it can still be read."""
+    store, other = opened(path), opened(path)
+    for root in ("a", "b"):
+        append(store, (root, created(root, cwd="x" * 1_000_000)))
+    store.checkpoint()
+    assert other.has_changed()
+    before = path.stat().st_size
+    assert store.begin()
+    store.remove("a")
+    store.commit()
+    store.compact()
+    assert path.stat().st_size < before
+    other.has_changed()
+    append(other, ("b", started()))
+    for each in (store, other):
+        each.close()
+
+
+@pytest.fixture(params=["links", "no links"])
+def file_system(request, monkeypatch):
+    """exFAT, some shares and FUSE have no hard links."""
+
+    def refuse(*names):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if request.param == "no links":
+        monkeypatch.setattr(os, "link", refuse)
+
+
+@pytest.mark.usefixtures("file_system")
+def test_a_store_is_made_once_and_never_replaced(path):
+    """Whoever makes it a second time, since both had found none, gets what is there."""
+    store = opened(path)
+    append(store, ("a", created()))
+    schema.create(path)
+    assert store.has_changed() is False
+    store.close()
+    schema.create(path)
+    store = opened(path)
+    assert len(store.journal("a")) == 1
+    store.close()
+    assert int.from_bytes(path.read_bytes()[16:18], "big") == schema.PAGE
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
