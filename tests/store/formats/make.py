@@ -23,7 +23,6 @@ from unittest.mock import patch
 
 import anyio
 from msgspec import structs
-from watching import next_of
 
 from supervisor import JournalEntry, MemoryStore, SqliteStore, deny, open_supervisor
 from supervisor.core import ids
@@ -45,7 +44,8 @@ async def rows() -> list[JournalEntry]:
         done = await supervisor.start(greet, "ann", session="done", requester="ann")
         await done.result()
         waits = await supervisor.start(release, "app", session="waits", requester="ann")
-        await next_of(waits.watch_approvals())
+        async with waits.watch_approvals() as asked:
+            await anext(asked)
     return [JournalEntry(row.position, row.session, without_machine(row.event)) for row in store.rows(0)]
 
 
