@@ -23,7 +23,7 @@ from supervisor.core.store_urls import read_store_url
 from supervisor.core.values import Policy
 from supervisor.logs import FactLog
 from supervisor.runtime.lifecycle.claim import Adoption
-from supervisor.runtime.lifecycle.orphans import Survivors
+from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.posting import Posting
@@ -33,7 +33,7 @@ from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.interpreter import tuned
 from supervisor.tools.job_watch import JobWatch
-from supervisor.tools.survivors import end_survivor
+from supervisor.tools.orphaned import end_orphaned_process
 
 log = FactLog(__name__)
 
@@ -90,7 +90,9 @@ async def open_supervisor(
     opened = store if isinstance(store, Store) else _make_store(store, create=create)
     opened.open()
     try:
-        runner = Runner(opened, passivate_after, rules=rules, survivors=Survivors(end_survivor), jobs=JobWatch)
+        runner = Runner(
+            opened, passivate_after, rules=rules, orphans=OrphanedProcesses(end_orphaned_process), jobs=JobWatch
+        )
         supervisor = LocalSupervisor(runner, people, by_name)
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")

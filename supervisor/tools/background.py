@@ -33,9 +33,9 @@ from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.log_limit import read_kept
+from supervisor.tools.orphaned import Answer, end_orphaned_process
 from supervisor.tools.output import HeadAndTail
 from supervisor.tools.process import START_TIMEOUT, Process, encode_request
-from supervisor.tools.survivors import Answer, end_survivor
 from supervisor.tools.warden import END_JOB
 
 GRACE: Final = 2.0  # seconds from SIGTERM to SIGKILL
@@ -189,7 +189,7 @@ async def end_job(job: JobProcess, by: str) -> Answer:
             if not has_guard:
                 break
             await anyio.sleep(_PAUSE)
-    return await end_survivor(job.process, job.process_started_at, GRACE)
+    return await end_orphaned_process(job.process, job.process_started_at, GRACE)
 
 
 class Piece(NamedTuple):

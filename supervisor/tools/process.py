@@ -33,12 +33,12 @@ from supervisor.tools.descendants import find, send
 from supervisor.tools.ending import GIVE_UP_AFTER
 from supervisor.tools.finished import Finished, LaunchFailed, LeftBehind
 from supervisor.tools.launcher import fork_warden
+from supervisor.tools.orphaned import end_orphaned_process
 from supervisor.tools.orphans import GRACE as ORPHANS_GRACE
 from supervisor.tools.output import HeadAndTail, Output
-from supervisor.tools.survivors import end_survivor
 from supervisor.tools.warden import GO, pack, unpack
 
-__all__ = ["Finished", "LaunchFailed", "LeftBehind", "Output", "Process", "end_survivor", "open_process"]
+__all__ = ["Finished", "LaunchFailed", "LeftBehind", "Output", "Process", "end_orphaned_process", "open_process"]
 
 START_TIMEOUT = 30.0  # seconds until we give up a process that has not reached the gate (a dead network drive)
 _MARGIN = 10.0  # seconds that a warden on a busy machine gets beyond its own bounds
@@ -325,7 +325,7 @@ class Process(AsyncContextManagerMixin):
     async def _end_without_warden(self) -> None:
         self._trouble = self._trouble or "the process that guards the command was killed or stopped"
         with anyio.move_on_after(self._grace + GIVE_UP_AFTER + _MARGIN, shield=True):
-            answer = await end_survivor(self.pid, self.started_at, self._grace)
+            answer = await end_orphaned_process(self.pid, self.started_at, self._grace)
             self._trouble += f"; the command itself: {answer}; processes that it had daemonized may still run"
 
     def _drain(self) -> None:

@@ -129,7 +129,7 @@ async def test_a_kill_at_any_append_loses_no_job(anyio_backend_name, marker, tmp
         began, ended = events(store, "s", e.JobStarted), events(store, "s", e.JobEnded)
         store.close()
         assert [job.job for job in began] == [job.job for job in ended]
-        assert result["kind"] == "ok" or result["details"]["survivor"] == "kept"
+        assert result["kind"] == "ok" or result["details"]["orphaned_process"] == "kept"
         assert not (folder / "first").exists() or (folder / "first").read_text() == "done\n"
     assert code == 0
     assert nth > 3
@@ -155,18 +155,20 @@ async def die_during_call(backend, path, given, folder):
     return began
 
 
-async def test_a_survivor_of_a_lost_call_is_ended_before_anything_else(anyio_backend_name, marker, tmp_path):
+async def test_an_orphaned_process_of_a_lost_call_is_ended_before_anything_else(anyio_backend_name, marker, tmp_path):
     """T9: found by pid and start time; the synthesised result says so, and nothing runs again."""
     given = {"folder": str(tmp_path), "marker": marker}
     began = await die_during_call(anyio_backend_name, tmp_path / "state.db", given, tmp_path)
     assert find(began.process) is not None
     result, _ = await go_on(tmp_path / "state.db", long_call, given)
-    assert (result["kind"], result["details"]["survivor"]) == ("interrupted", "ended")
+    assert (result["kind"], result["details"]["orphaned_process"]) == ("interrupted", "ended")
     assert processes_with(marker) == []
     assert (tmp_path / "first").read_text() == "done\n"
 
 
-async def test_a_survivor_is_ended_by_a_cancel_of_a_tree_that_nobody_runs(anyio_backend_name, marker, tmp_path):
+async def test_an_orphaned_process_is_ended_by_a_cancel_of_a_tree_that_nobody_runs(
+    anyio_backend_name, marker, tmp_path
+):
     """Whoever cancels takes the tree, and finishes the job."""
     given = {"folder": str(tmp_path), "marker": marker}
     await die_during_call(anyio_backend_name, tmp_path / "state.db", given, tmp_path)
@@ -176,7 +178,7 @@ async def test_a_survivor_is_ended_by_a_cancel_of_a_tree_that_nobody_runs(anyio_
             await supervisor.cancel("s")
             (result,) = events(store, "s", e.ToolCallFinished)
     assert processes_with(marker) == []
-    assert (result.kind, json.loads(bytes(result.details))["survivor"]) == ("interrupted", "ended")
+    assert (result.kind, json.loads(bytes(result.details))["orphaned_process"]) == ("interrupted", "ended")
 
 
 async def test_a_command_dies_with_its_owner_and_its_call_is_lost(anyio_backend_name, marker, tmp_path):
@@ -189,7 +191,7 @@ async def test_a_command_dies_with_its_owner_and_its_call_is_lost(anyio_backend_
     owner.wait()
     result, _ = await go_on(tmp_path / "state.db", long_call, given)
     assert (result["kind"], result["details"]["reason"]) == ("interrupted", "lost")
-    assert result["details"]["survivor"] in ("gone", "ended")
+    assert result["details"]["orphaned_process"] in ("gone", "ended")
     assert (tmp_path / "first").read_text() == "done\n"
     with anyio.fail_after(60):
         while processes_with(marker):

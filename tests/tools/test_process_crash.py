@@ -12,7 +12,7 @@ from real_processes import new_marker, processes_with, real_backend  # noqa: F40
 
 from supervisor.tools.descendants import find, started_at
 from supervisor.tools.launcher import launcher_pid
-from supervisor.tools.process import end_survivor, open_process
+from supervisor.tools.process import end_orphaned_process, open_process
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ async def test_an_owner_killed_before_the_release_has_run_nothing(anyio_backend_
     owner.wait()
     await nothing_left(marker, pid, started)
     assert not (tmp_path / "ran").exists()
-    assert await end_survivor(pid, started) in ("gone", "not ours")
+    assert await end_orphaned_process(pid, started) in ("gone", "not ours")
 
 
 async def test_a_killed_gate_has_run_nothing(anyio_backend_name, marker, tmp_path):
@@ -97,7 +97,7 @@ async def test_an_owner_killed_later_takes_all_of_its_command_along(anyio_backen
     owner.kill()
     owner.wait()
     await nothing_left(marker, pid, started)
-    assert await end_survivor(pid, started) in ("gone", "not ours")
+    assert await end_orphaned_process(pid, started) in ("gone", "not ours")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
@@ -124,7 +124,7 @@ async def test_a_fork_that_holds_our_sockets_keeps_no_command_alive(marker, tmp_
     await nothing_left(marker)
 
 
-async def test_a_survivor_is_ended_by_pid_and_start_time(anyio_backend_name, marker, tmp_path):
+async def test_an_orphaned_process_is_ended_by_pid_and_start_time(anyio_backend_name, marker, tmp_path):
     """Owner, launcher and warden are dead: the journal's pid is enough, and only with its start time."""
     command = "trap '' TERM; sleep 1000 & touch ready; while :; do sleep 1; done"
     owner, (pid, started, warden) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
@@ -134,12 +134,12 @@ async def test_a_survivor_is_ended_by_pid_and_start_time(anyio_backend_name, mar
         os.kill(each, signal.SIGKILL)
     owner.kill()
     owner.wait()
-    assert await end_survivor(pid, started - 1, 0.1) == "not ours"
-    assert await end_survivor(pid, None, 0.1) == "not ours"
+    assert await end_orphaned_process(pid, started - 1, 0.1) == "not ours"
+    assert await end_orphaned_process(pid, None, 0.1) == "not ours"
     assert find(pid) is not None
-    assert await end_survivor(pid, started, 0.1) == "ended"
+    assert await end_orphaned_process(pid, started, 0.1) == "ended"
     await nothing_left(marker, pid, started)
-    assert await end_survivor(pid, started, 0.1) in ("gone", "not ours")
+    assert await end_orphaned_process(pid, started, 0.1) in ("gone", "not ours")
 
 
 async def test_a_command_whose_warden_is_killed_is_ended_by_its_owner(marker):

@@ -12,15 +12,15 @@ from supervisor.core.session import SessionState
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
-from supervisor.runtime.lifecycle.orphans import Survivors
+from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.plans.end import Ending, cancel_children, end_events, open_tree
 
 
 class Concluding:
-    def __init__(self, attempts: Attempts, survivors: Survivors) -> None:
+    def __init__(self, attempts: Attempts, orphans: OrphanedProcesses) -> None:
         self._attempts = attempts
         self._journal, self._clock = attempts.journal, attempts.clock
-        self._survivors = survivors
+        self._orphans = orphans
 
     async def settle(self, attempt: Attempt) -> None:
         """A suspended attempt ended in good order: that is no crash loop (R5), and its notes are written."""
@@ -79,7 +79,7 @@ class Concluding:
         try:
             left, absent = await self._journal.append_with_answer(look)
             for state in absent:
-                await self._survivors.end(state)
+                await self._orphans.end(state)
             await self._attempts.wait_until(is_still)
         except StoreError as error:
             self._drop(top, error)
@@ -89,9 +89,7 @@ class Concluding:
     async def _write_endings(self, top: str) -> None:
         try:
             await self._journal.append(
-                lambda view: list(
-                    end_events(view, top, self._attempts.endings, self._survivors.found, self._clock.now())
-                )
+                lambda view: list(end_events(view, top, self._attempts.endings, self._orphans.found, self._clock.now()))
             )
         except StoreError as error:
             self._drop(top, error)

@@ -6,7 +6,7 @@ Rules
 - Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
 - Runs at their last chance begin one after the other, each when the one before has appended something or come to wait:
   they all died with the same process, and only one of them may have killed it.
-- What an earlier process left executing is seen to first: its survivors are ended, its calls answered (R1, T2, T9).
+- What an earlier process left executing comes first: orphaned processes are ended, lost calls answered (R1, T2, T9).
 - A session whose agent cannot be imported is blocked. Its agent is looked for again every LOOK_AGAIN seconds.
 """
 
@@ -26,7 +26,7 @@ from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked
 from supervisor.runtime.lifecycle.finish import Concluding
-from supervisor.runtime.lifecycle.orphans import Survivors
+from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.plans.end import Ending, cancel_children
 from supervisor.runtime.plans.interrupted import lost_calls
 from supervisor.system.identity import attempt_started
@@ -44,7 +44,7 @@ class Launcher:
         attempts: Attempts,
         blocked: Blocked,
         concluding: Concluding,
-        survivors: Survivors,
+        orphans: OrphanedProcesses,
         *,
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]],
         begin: Callable[[str, AgentSpec[Any, Any]], None],
@@ -53,7 +53,7 @@ class Launcher:
         self._journal, self._clock, self._alarm = attempts.journal, attempts.clock, attempts.alarm
         self._blocked = blocked
         self._concluding = concluding
-        self._survivors = survivors
+        self._orphans = orphans
         self._find_agent = find_agent
         self._begin = begin
         self.taken_up = Signal[str]()
@@ -148,7 +148,7 @@ class Launcher:
         """Load a session and its agent; None if it was told to end, which is then seen to."""
         self._journal.pinned.add(session)
         state = await self._journal.append_with_answer(lambda view: ((), view.session(session)))
-        await self._survivors.end(state)
+        await self._orphans.end(state)
         if state.cancel is not None and state.is_open:
             if state.cancel.origin == session or state.facts.parent is None:
                 self._attempts.start_soon(self._concluding.end_tree, session)
@@ -185,7 +185,7 @@ class Launcher:
             if state.barren >= BARREN_ATTEMPTS:
                 cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
                 return list(cancel_children(view, session, now)), Ending(kind="abandoned", cause=cause)
-            lost = [(session, event) for event in lost_calls(state, self._survivors.found, now)]
+            lost = [(session, event) for event in lost_calls(state, self._orphans.found, now)]
             return [*lost, (session, attempt_started(spec.version, now))], "begun"
 
         became = await self._journal.append_with_answer(plan)

@@ -20,8 +20,8 @@ EndOne = Callable[[int, float | None], Awaitable[str]]
 """Ends a process by pid and start time; says gone, ended, refused or not ours."""
 
 
-class Survivors:
-    """Ends survivors, and remembers what was found until the calls' results are written."""
+class OrphanedProcesses:
+    """Ends orphaned processes, and keeps what was found until the results of the calls are written."""
 
     def __init__(self, end_one: EndOne | None = None) -> None:
         self._end_one = end_one
@@ -44,10 +44,10 @@ class Survivors:
                 found = "not ours"
             else:
                 found = await self._end_one(started.process, started.process_started_at)
-            log.warning("survivor.looked_for", session=state.id, pid=started.process, found=found)
+            log.warning("orphaned_process.looked_for", session=state.id, pid=started.process, found=found)
             self._found[state.id, operation] = found
 
     def forget(self, session: str) -> None:
-        """The results are written."""
+        """Drop what was found: the results are written."""
         for key in [key for key in self._found if key[0] == session]:
             del self._found[key]

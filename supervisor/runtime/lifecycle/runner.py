@@ -44,7 +44,7 @@ from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
 from supervisor.runtime.lifecycle.finish import Concluding
 from supervisor.runtime.lifecycle.launch import Launcher
-from supervisor.runtime.lifecycle.orphans import Survivors
+from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.passivate import Quiet
 from supervisor.runtime.lifecycle.restart import restart_or_end
 from supervisor.runtime.operations.context import LocalContext
@@ -81,7 +81,7 @@ class Runner:
         passivate_after: float = 60.0,
         *,
         rules: Sequence[Rule] = (),
-        survivors: Survivors | None = None,
+        orphans: OrphanedProcesses | None = None,
         jobs: Callable[[Journal, Clock], Jobs] | None = None,
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]] = _find_agent,
         replayed: Replayed | None = None,
@@ -101,11 +101,11 @@ class Runner:
             log.error("rules.unreadable", store=store.name, reason=str(error))
         self.jobs = NoJobs() if jobs is None else jobs(self.journal, self.clock)
         self.find_agent = find_agent
-        self.survivors = survivors or Survivors()
+        self.orphans = orphans or OrphanedProcesses()
         self.blocked = Blocked(self.attempts, replayed)
-        self.concluding = Concluding(self.attempts, self.survivors)
+        self.concluding = Concluding(self.attempts, self.orphans)
         self.launcher = Launcher(
-            self.attempts, self.blocked, self.concluding, self.survivors, find_agent=find_agent, begin=self.begin
+            self.attempts, self.blocked, self.concluding, self.orphans, find_agent=find_agent, begin=self.begin
         )
         self.launcher.taken_up.connect(self.jobs.take_up)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
@@ -223,7 +223,7 @@ class Runner:
             self.blocked.published(row.session, row.event)
             if isinstance(row.event, e.RunFinished):
                 self.attempts.endings.pop(row.session, None)
-                self.survivors.forget(row.session)
+                self.orphans.forget(row.session)
                 self.hub.publish(end_key(row.session))
                 if attempt is None:
                     self.attempts.let_go(row.session)

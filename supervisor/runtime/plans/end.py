@@ -16,7 +16,7 @@ from supervisor.core.retrying import PARENT_ENDED
 from supervisor.core.session import Operation, SessionState
 from supervisor.core.values import OutcomeKind
 from supervisor.runtime.journal.view import Entry, View
-from supervisor.runtime.plans.interrupted import Found, survivor_of
+from supervisor.runtime.plans.interrupted import Found, orphan_of
 from supervisor.runtime.plans.turns import next_turn, undelivered
 
 
@@ -83,8 +83,8 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
         yield from ((session, event) for event in withdrawals(state, cause, now))
         for operation, record in state.operations.items():
             if record.kind == "call" and record.is_open:
-                survivor = survivor_of(state, operation, found)
-                yield session, _interrupted(operation, record, cause, now, survivor)
+                orphan = orphan_of(state, operation, found)
+                yield session, _interrupted(operation, record, cause, now, orphan)
         if (said := _last_words(ending)) is not None:
             yield session, e.MessageSent(at=now, text=said)
         yield from ((session, event) for event in undelivered(state, now))
@@ -116,11 +116,11 @@ def cancel_cause(cancel: e.CancelRequested) -> str:
 
 
 def _interrupted(
-    operation: str, record: Operation, cause: str, now: datetime, survivor: Mapping[str, str]
+    operation: str, record: Operation, cause: str, now: datetime, orphan: Mapping[str, str]
 ) -> e.ToolCallFinished:
     effect = "maybe" if record.state == "executing" else "none"
     reason = "withdrawn" if record.state in ("asked", "withdrawn") else "cancelled"
-    details = {"reason": reason, "effect": effect, **survivor}
+    details = {"reason": reason, "effect": effect, **orphan}
     return e.ToolCallFinished(
         at=now,
         operation=operation,

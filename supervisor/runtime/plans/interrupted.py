@@ -30,24 +30,24 @@ def lost_calls(state: SessionState, found: Found, now: datetime) -> Iterator[e.A
     for operation, record in state.operations.items():
         request = record.request
         if record.state == "executing" and not (isinstance(request, e.ToolCallRequested) and request.idempotent):
-            survivor = survivor_of(state, operation, found)
-            details: dict[str, Any] = {"reason": "lost", "effect": "maybe", "synthesised": True, **survivor}
+            orphan = orphan_of(state, operation, found)
+            details: dict[str, Any] = {"reason": "lost", "effect": "maybe", "synthesised": True, **orphan}
             yield e.ToolCallFinished(
                 at=now,
                 operation=operation,
                 kind="interrupted",
-                content=f"{LOST} The command may have run{_REMARKS.get(survivor.get('survivor', ''), '')}.",
+                content=f"{LOST} The command may have run{_REMARKS.get(orphan.get('orphaned_process', ''), '')}.",
                 details=Raw(msgspec.json.encode(details)),
             )
 
 
-def survivor_of(state: SessionState, operation: str, found: Found) -> dict[str, str]:
+def orphan_of(state: SessionState, operation: str, found: Found) -> dict[str, str]:
     """Return what a lost call's details say of its process; empty if it had none."""
-    survivor = found.get((state.id, operation))
-    if survivor is None:
+    orphan = found.get((state.id, operation))
+    if orphan is None:
         return {}
     job = job_of(state, operation)
-    return {"survivor": survivor} if job is None else {"survivor": survivor, "job": job}
+    return {"orphaned_process": orphan} if job is None else {"orphaned_process": orphan, "job": job}
 
 
 def job_of(state: SessionState, operation: str) -> str | None:

@@ -72,7 +72,7 @@ def test_a_lost_call_is_answered_with_what_was_found_of_its_process():
     started = e.ToolCallStarted(at=NOW, operation="c", host="h", pid=1, process=5, process_started_at=1.0)
     view = viewed(s=[*begun("s"), asked, started])
     (answer,) = lost_calls(view.session("s"), {("s", "c"): "ended"}, NOW)
-    assert (answer.kind, msgspec.json.decode(answer.details)["survivor"]) == ("interrupted", "ended")
+    assert (answer.kind, msgspec.json.decode(answer.details)["orphaned_process"]) == ("interrupted", "ended")
 
 
 def test_a_rule_of_one_meaning_is_added_once_and_can_be_revoked():

@@ -20,7 +20,7 @@ Answer = Literal["gone", "ended", "refused", "not ours"]
 _PAUSE = 0.02  # seconds between two looks at the processes that are left
 
 
-async def end_survivor(pid: int, started_at: float | None, grace: float = 2.0) -> Answer:
+async def end_orphaned_process(pid: int, started_at: float | None, grace: float = 2.0) -> Answer:
     """End a process, its group and session and everything below it; return what was found.
 
     "gone": there is no such process. "not ours": the pid belongs to another process now, or the start time is unknown,
