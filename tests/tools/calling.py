@@ -1,4 +1,4 @@
-"""Agents that call the shell, and what their sessions' journals say of it afterwards."""
+"""Agents that call the shell, and readers of what their sessions' journals say afterwards."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ async def keeper(ctx: Context, call: dict[str, Any]) -> dict[str, Any]:
 
 @agent
 async def sleeper(ctx: Context, call: dict[str, Any]) -> dict[str, Any]:
-    """Goes on after its call, for as long as anybody waits."""
+    """Goes on after its call, until the test ends it."""
     result = plain(await ctx.call(shell, **call))
     await ctx.sleep(1000)
     return result
@@ -38,13 +38,13 @@ def events(store, session, kind=object):
 
 
 def finished(store, session="s"):
-    """Return the one result that a session's journal holds for its one call."""
+    """Return the one result that a session's journal has for its one call."""
     (result,) = events(store, session, (e.ToolCallFinished, e.OperationAbandoned))
     return result
 
 
 async def call_shell(call, spec=caller, store=None):
-    """Let an agent make one call that is approved; returns its result, which is the one that its journal holds."""
+    """Let an agent make one call that is approved; return its result, which equals the journaled one."""
     store = MemoryStore() if store is None else store
     with anyio.fail_after(60):
         async with open_supervisor(store, unattended="allow") as supervisor:

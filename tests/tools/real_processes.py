@@ -1,4 +1,4 @@
-"""What the tests with real processes share: a marked environment, of which nothing may be left, and ways to run."""
+"""What the tests with real processes share: a marked environment, a check that no such process is left, ways to run."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from supervisor.tools.process import open_process
 
 @pytest.fixture(name="anyio_backend", params=["asyncio", "trio"])
 def real_backend(request):
-    """Both backends in real time: real processes know no other."""
+    """Both backends in real time: real processes do not follow a virtual clock."""
     return request.param
 
 
@@ -26,14 +26,14 @@ def processes_with(word):
 
 
 def process_state(pid):
-    """Return the state letter of a process, None if it is gone."""
+    """Return the state letter of a process; None if the process is gone."""
     listing = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return listing.stdout.strip()[:1] or None
 
 
 @pytest.fixture(name="marker")
 def new_marker():
-    """A word for the environment or the arguments of all that a test starts; at the end nothing may have it."""
+    """A word for the environment or the arguments of all that a test starts; at the end no process may have it."""
     word = f"marker-{uuid.uuid4().hex}"
     yield word
     assert processes_with(word) == []
@@ -58,7 +58,7 @@ def no_descriptor_left():
 
 
 async def run(command, timeout=30.0, **options):
-    """Take a command from the gate to its end."""
+    """Run a command from the gate to its end."""
     with anyio.fail_after(60):
         async with open_process(command, **options) as process:
             await process.release()
@@ -66,7 +66,7 @@ async def run(command, timeout=30.0, **options):
 
 
 async def run_past_deadline(command, folder, **options):
-    """Run a command until it has made a file named `ready`, and let its time be over then."""
+    """Run a command until it has created a file named `ready`; its deadline passes then."""
     with anyio.fail_after(60):
         async with open_process(command, cwd=folder, **options) as process:
             await process.release()

@@ -1,4 +1,4 @@
-"""A process that dies at any moment of a call: no effect twice, no call without its one result, no process left."""
+"""A process that dies at any moment of a call: no effect happens twice, each call has one result, none is left."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def start(backend, path, name, given, nth=0, when="never"):
 
 
 async def go_on(path, spec, given):
-    """Run the session to its end in this process; returns its result and its events."""
+    """Run the session to its end in this process; return its result and its events."""
     store = SqliteStore(path)
     with anyio.fail_after(60):
         async with open_supervisor(store, unattended="allow") as supervisor:
@@ -92,7 +92,7 @@ async def go_on(path, spec, given):
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_kill_at_any_append_repeats_no_effect_and_loses_no_result(anyio_backend_name, marker, tmp_path, when):
-    """Before and after each commit in turn, until one comes to its end."""
+    """A kill before and after each commit in turn, until a process reaches its end."""
     code, nth = -signal.SIGKILL, 0
     while code == -signal.SIGKILL:
         nth += 1
@@ -115,7 +115,7 @@ async def test_a_kill_at_any_append_repeats_no_effect_and_loses_no_result(anyio_
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_kill_at_any_append_loses_no_job(anyio_backend_name, marker, tmp_path, when):
-    """Begun once at most, told of once; a job that began is ended with its session, whoever began it."""
+    """A job begins at most once, its end is journaled once, and it ends with its session, in whichever process."""
     code, nth = -signal.SIGKILL, 0
     while code == -signal.SIGKILL:
         nth += 1
@@ -136,7 +136,7 @@ async def test_a_kill_at_any_append_loses_no_job(anyio_backend_name, marker, tmp
 
 
 async def die_during_call(backend, path, given, folder):
-    """Kill a process in the middle of its command, launcher and warden with it; returns how the call began."""
+    """Kill a process in the middle of its command, with launcher and warden; return how the call began."""
     owner = start(backend, path, "long_call", given)
     while not (folder / "first").exists():
         await anyio.sleep(0.02)
@@ -144,10 +144,10 @@ async def die_during_call(backend, path, given, folder):
     store.open()
     (began,) = events(store, "s", e.ToolCallStarted)
     store.close()
-    owner.send_signal(signal.SIGSTOP)  # or it would end the command itself
+    owner.send_signal(signal.SIGSTOP)  # else the owner would end the command itself
     assert owner.stops()
     warden = find(find(began.process).parent)
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: neither may act upon the end of the other
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that neither acts on the end of the other
         for pid in (warden.pid, warden.parent):
             os.kill(pid, number)
     owner.kill()
@@ -156,7 +156,7 @@ async def die_during_call(backend, path, given, folder):
 
 
 async def test_an_orphaned_process_of_a_lost_call_is_ended_before_anything_else(anyio_backend_name, marker, tmp_path):
-    """T9: found by pid and start time; the synthesised result says so, and nothing runs again."""
+    """T9: the process is found by pid and start time; the synthesised result says so, and nothing runs again."""
     given = {"folder": str(tmp_path), "marker": marker}
     began = await die_during_call(anyio_backend_name, tmp_path / "state.db", given, tmp_path)
     assert find(began.process) is not None
@@ -166,10 +166,10 @@ async def test_an_orphaned_process_of_a_lost_call_is_ended_before_anything_else(
     assert (tmp_path / "first").read_text() == "done\n"
 
 
-async def test_an_orphaned_process_is_ended_by_a_cancel_of_a_tree_that_nobody_runs(
+async def test_an_orphaned_process_is_ended_by_a_cancel_of_a_tree_without_an_owner(
     anyio_backend_name, marker, tmp_path
 ):
-    """Whoever cancels takes the tree, and finishes the job."""
+    """The process that cancels claims the tree, and ends the command."""
     given = {"folder": str(tmp_path), "marker": marker}
     await die_during_call(anyio_backend_name, tmp_path / "state.db", given, tmp_path)
     store = SqliteStore(tmp_path / "state.db")
@@ -182,7 +182,7 @@ async def test_an_orphaned_process_is_ended_by_a_cancel_of_a_tree_that_nobody_ru
 
 
 async def test_a_command_dies_with_its_owner_and_its_call_is_lost(anyio_backend_name, marker, tmp_path):
-    """Between effect and result: the effect happened once, and nobody pretends to know how it ended."""
+    """A death between effect and result: the effect happened once, and the result says that its end is not known."""
     given = {"folder": str(tmp_path), "marker": marker}
     owner = start(anyio_backend_name, tmp_path / "state.db", "long_call", given)
     while not (tmp_path / "first").exists():

@@ -1,4 +1,4 @@
-"""A disk that takes no more, or fails to sync, at any append: nothing begins unwritten, and suspended runs go on."""
+"""A disk that is full, or fails to sync, at any append: no effect begins before its journal entry, and runs go on."""
 
 import itertools
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 class FailingStore(SqliteStore):
-    """Fails every commit from the n-th on, until it is well again; notes which effects there were at each."""
+    """Fails every commit from the n-th on, until the test raises `nth`."""
 
     def __init__(self, path, nth, error):
         super().__init__(path)
@@ -29,13 +29,13 @@ class FailingStore(SqliteStore):
 
 
 def effects(folder):
-    """Return how often each effect has happened."""
+    """Return how often each effect happened."""
     files = (folder / name for name in ("first", "second", "third"))
     return [len(file.read_text().splitlines()) if file.exists() else 0 for file in files]
 
 
 def begun(store):
-    """Return how many calls are executing or were, as the disk has it."""
+    """Return how many calls are or were executing, as the disk has it."""
     return len(events(store, "s", e.ToolCallStarted))
 
 
@@ -44,7 +44,7 @@ async def go_on(supervisor, given):
 
 
 async def error_of(supervisor, given):
-    """Go on; return what was raised, None if nothing was."""
+    """Go on; return the error that was raised, None if there was none."""
     try:
         await go_on(supervisor, given)
     except SupervisorError as error:
@@ -59,7 +59,7 @@ def check(results, folder):
 
 @pytest.mark.slow
 async def test_a_full_disk_at_any_append_suspends_and_a_resume_goes_on(marker, tmp_path):
-    """The same process goes on once there is room; what was not written has not begun."""
+    """The same process goes on once there is room; a call whose start was not written has not begun."""
     for nth in itertools.count(1):
         folder = tmp_path / str(nth)
         folder.mkdir()
@@ -79,8 +79,8 @@ async def test_a_full_disk_at_any_append_suspends_and_a_resume_goes_on(marker, t
 
 
 @pytest.mark.slow
-async def test_a_failed_sync_at_any_append_is_the_end_of_the_process_and_of_nothing_else(marker, tmp_path):
-    """A new start goes on from what is on disk."""
+async def test_a_failed_sync_at_any_append_ends_only_the_process(marker, tmp_path):
+    """A failed sync ends the process only: a new start goes on from what is on disk."""
     for nth in itertools.count(1):
         folder = tmp_path / str(nth)
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Background jobs: they go on after their call, are found again after a crash, and their end is told once."""
+"""Background jobs: they go on after their call, are found again after a crash, and their end is journaled once."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ def let_go(call):
 
 
 async def told(store, session="s"):
-    """Wait until a session was told the end of a job; returns all that it was told."""
+    """Wait until the end of a job is journaled; return all JobEnded events of the session."""
     with anyio.fail_after(60):
         while not (found := events(store, session, e.JobEnded)):
             await anyio.sleep(0.02)
@@ -58,7 +58,7 @@ async def told(store, session="s"):
 
 
 def crash_with_job(backend, store, call, program=CRASHING, until=e.OperationStarted):
-    """Let a process begin a job, and be killed when the call's result is on disk; returns how the job began."""
+    """Let a process begin a job, and kill it when the call's result is on disk; return how the job began."""
     here = Path(__file__).parent
     env = {**os.environ, "PYTHONPATH": f"{here}:{here.parent}"}
     with preloaded.Popen([sys.executable, "-c", program, backend, store, json.dumps(call)], env=env) as owner:
@@ -78,7 +78,7 @@ def reading(path, look):
 
 
 async def test_a_job_begins_and_the_call_returns(call):
-    """With its id, its pid and the path of its log; the job is still at work."""
+    """The call returns the job's id, its pid and the path of its log, while the job is running."""
     store = MemoryStore()
     with anyio.fail_after(60):
         async with open_supervisor(store, unattended="allow") as supervisor:
@@ -111,13 +111,13 @@ async def test_a_job_begins_and_the_call_returns(call):
         *((text, None) for text in ("(a &)", "f() { a & }", "echo 'a &", "cat <<E &", "a & b", "a & &", "&", "")),
     ],
 )
-def test_a_single_ampersand_at_the_end_is_told_from_all_others(command, rest):
-    """Parsed, not searched for."""
+def test_a_single_ampersand_at_the_end_differs_from_all_others(command, rest):
+    """The command is parsed, not searched."""
     assert without_ampersand(command) == rest
 
 
 async def test_a_command_that_ends_in_an_ampersand_is_a_job(call):
-    """As if the call had said so; it ends with its session."""
+    """The same as `background=True`; the job ends with its session."""
     store = MemoryStore()
     result = await call_shell({**call, "background": False, "command": "setsid sleep 1000 &"}, store=store)
     assert result["details"]["job"] == events(store, "s", e.JobStarted)[0].job
@@ -125,7 +125,7 @@ async def test_a_command_that_ends_in_an_ampersand_is_a_job(call):
 
 
 async def test_a_job_ends_with_its_root_session(call, tmp_path):
-    """Unless its agent says otherwise; its session is told, and nothing of it is left."""
+    """Unless its agent keeps jobs: its end is journaled, and no process of it is left."""
     store = SqliteStore(tmp_path / "state.db")
     await call_shell(call, store=store)
     ended = reading(store.path, lambda s: events(s, "s", e.JobEnded))
@@ -139,8 +139,8 @@ async def stubborn(ctx: Context, call: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])  # it takes the grace of two seconds
-async def test_jobs_that_ignore_their_end_are_ended_together(call, tmp_path):
-    """T6: whoever leaves waits for as long as one of them takes; one by one, some would outlive the bound of that."""
+async def test_jobs_that_ignore_sigterm_are_ended_together(call, tmp_path):
+    """T6: closing takes as long as one of them; ended one by one, some would outlive the bound."""
     store = SqliteStore(tmp_path / "state.db")
     call = {name: value for name, value in call.items() if name != "command"}
     with anyio.fail_after(60):
@@ -150,7 +150,7 @@ async def test_jobs_that_ignore_their_end_are_ended_together(call, tmp_path):
 
 
 async def test_a_kept_job_outlives_session_and_supervisor(call, tmp_path):
-    """It is ended by whoever wants to, later."""
+    """A later process can end it."""
     store = SqliteStore(tmp_path / "state.db")
     await call_shell(call, keeper, store)
     (began,) = reading(store.path, lambda s: events(s, "s", e.JobStarted))
@@ -159,16 +159,16 @@ async def test_a_kept_job_outlives_session_and_supervisor(call, tmp_path):
     assert find(began.guard) is None or process_state(began.guard) in ("Z", None)
 
 
-async def test_a_job_that_cannot_begin_is_a_failed_launch(call):
-    """Known at once, and no job of its session any more."""
+async def test_a_job_that_cannot_begin_fails_to_launch(call):
+    """The call says so at once, and the job is over."""
     store = MemoryStore()
     result = await call_shell({**call, "command": ["no-such-program"]}, store=store)
     assert (result["kind"], result["details"]["reason"]) == ("error", "launch")
     assert [event.how for event in await told(store)] == ["failed"]
 
 
-async def test_a_job_whose_warden_dies_at_its_beginning_is_not_said_to_have_begun(call, tmp_path):
-    """Whether it has, nobody can tell."""
+async def test_begin_returns_false_if_the_warden_dies_at_the_gate(call, tmp_path):
+    """Whether the job has begun is not known."""
     _, folder = make_job_folder(str(tmp_path), "s")
     with anyio.fail_after(120):
         async with BackgroundProcess("sleep 1000", folder, cwd=None, env=call["env"]) as process:
@@ -185,9 +185,9 @@ async def _begin(process, begun):
     begun.append(await process.begin())
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio has no cancellation but that of scopes
-async def test_a_job_that_is_cancelled_natively_as_it_is_committed_is_told_of(call):
-    """T6: it is on disk, so its session hears of its end, though it never began."""
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio cancels by scopes only
+async def test_a_native_cancel_at_a_jobs_commit_leaves_its_end_journaled(call):
+    """T6: the job is on disk, so its end is journaled, though it never began."""
     tasks = []
 
     class Cancelling(MemoryStore):
@@ -211,8 +211,8 @@ async def test_a_job_that_is_cancelled_natively_as_it_is_committed_is_told_of(ca
             assert [event.job for event in await told(store)] == [events(store, "s", e.JobStarted)[0].job]
 
 
-async def test_a_job_whose_owner_dies_at_its_beginning_goes_on_under_its_warden(call, tmp_path):
-    """Released, and nobody there any more to hear that it has begun: its end is written down as any other's."""
+async def test_a_job_goes_on_under_its_warden_if_its_owner_dies_at_the_start(call, tmp_path):
+    """Released, with no owner left to hear that it has begun: the warden writes its end like any other."""
     _, folder = make_job_folder(str(tmp_path), "s")
     with anyio.fail_after(120):
         async with BackgroundProcess("sleep 0.1; exit 7", folder, cwd=None, env=call["env"]) as process:
@@ -226,7 +226,7 @@ async def test_a_job_whose_owner_dies_at_its_beginning_goes_on_under_its_warden(
 
 @agent
 async def reading_a_log(ctx: Context, given: tuple[dict[str, Any], list[tuple[int | None, int]]]) -> list[Any]:
-    """Read a job's log when it has ended, from these offsets on, so many bytes each."""
+    """Read a job's log when the job has ended: pairs of offset and limit."""
     call, places = given
     job = (await ctx.call(shell, **call)).details["job"]
     while (await ctx.call(jobs)).value[0].state == "running":
@@ -244,8 +244,8 @@ async def read_log_of(call, *places):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="holes in files are asked for as Linux has them")
-async def test_the_log_of_a_chatty_job_is_bounded_and_says_so(call):
-    """Its middle goes; a cursor stays true, and whoever reads from there is told how much is missing."""
+async def test_a_long_log_is_bounded_and_says_so(call):
+    """Its middle is removed; an offset stays valid, and a reader of that part is told how much is missing."""
     head_size = log_limit.HEAD
     talk = {**call, "command": "yes 0123456789abcde | head -c 83886080; echo last"}
     (head, middle, tail), found = await read_log_of(talk, (head_size - 100, 1000), (head_size, 1000), (None, 5))
@@ -257,15 +257,15 @@ async def test_the_log_of_a_chatty_job_is_bounded_and_says_so(call):
     assert (tail["value"], tail["details"]["omitted"]) == ("last\n", 0)
 
 
-async def test_a_cursor_in_a_log_never_splits_a_character(call):
-    """Nor does one go lost: what is cut off at one call begins the next."""
+async def test_an_offset_in_a_log_never_splits_a_character(call):
+    """No character is lost: the part that one call leaves out begins the next."""
     pieces, _ = await read_log_of({**call, "command": "printf 'a€😀b€'"}, (0, 5), (4, 5), (9, 5), (None, 5))
     assert [piece["value"] for piece in pieces] == ["a€", "😀b", "€", "b€"]
     assert [piece["details"]["next_offset"] for piece in pieces] == [4, 9, 12, 12]
 
 
-async def test_what_a_job_put_out_ends_with_how_it_is_and_where_to_read_on(call):
-    """For a model, which gets the content alone: on a line of its own, whatever the output ends with."""
+async def test_the_output_of_a_job_ends_with_its_state_and_next_offset(call):
+    """For a model, which gets the content only: on a line of its own, whatever the output ends with."""
     (piece, empty), _ = await read_log_of({**call, "command": "printf abc; exit 3"}, (0, 2), (3, 5))
     line = piece["content"].splitlines()[-1]
     assert (piece["value"], piece["content"].splitlines()[0]) == ("ab", "ab")
@@ -274,8 +274,8 @@ async def test_what_a_job_put_out_ends_with_how_it_is_and_where_to_read_on(call)
     assert "offset 3" in empty["content"]
 
 
-async def test_nobody_reads_more_of_a_log_at_once_than_there_is_room_for(call):
-    """Whatever a model makes up: one piece has a bound, and says where it goes on."""
+async def test_one_read_of_a_log_is_bounded(call):
+    """Whatever limit a model invents, one piece is bounded and says where the next one begins."""
     (piece,), _ = await read_log_of({**call, "command": "head -c 3000000 /dev/zero"}, (0, 2**62))
     assert piece["details"]["next_offset"] == LARGEST_OUTPUT
 
@@ -296,7 +296,7 @@ async def looking_after(ctx: Context, call: dict[str, Any]) -> list[Any]:
 
 
 async def test_a_session_lists_reads_and_ends_its_jobs(call):
-    """Without asking anybody: it was allowed to begin them. Nobody else's job has a name for it."""
+    """No person is asked: the session was allowed to begin them. It cannot name the jobs of other sessions."""
     store = MemoryStore()
     with anyio.fail_after(60):
         async with open_supervisor(store, unattended="allow") as supervisor:
@@ -307,8 +307,8 @@ async def test_a_session_lists_reads_and_ends_its_jobs(call):
     assert len(store.find_approvals(pending=False)) == 1
 
 
-async def test_a_job_survives_a_crash_and_is_taken_up_again(anyio_backend_name, call, tmp_path):
-    """Found by pid and start time; its end is told once, with its exit code."""
+async def test_a_job_survives_a_crash_and_is_watched_again(anyio_backend_name, call, tmp_path):
+    """It is found by pid and start time; its end is journaled once, with its exit code."""
     path = str(tmp_path / "state.db")
     began = crash_with_job(anyio_backend_name, path, call)
     assert process_state(began.process) not in ("Z", None)
@@ -325,8 +325,8 @@ async def test_a_job_survives_a_crash_and_is_taken_up_again(anyio_backend_name, 
     assert len(reading(path, lambda s: events(s, "s", e.JobEnded))) == 1
 
 
-async def test_an_end_that_nobody_saw_is_told_at_the_next_start(anyio_backend_name, call, tmp_path):
-    """The warden wrote it down: exit code and all."""
+async def test_an_end_while_no_process_watched_is_journaled_at_the_next_start(anyio_backend_name, call, tmp_path):
+    """The warden wrote it down, with the exit code."""
     path = str(tmp_path / "state.db")
     began = crash_with_job(anyio_backend_name, path, call)
     let_go(call)
@@ -340,8 +340,8 @@ async def test_an_end_that_nobody_saw_is_told_at_the_next_start(anyio_backend_na
             await supervisor.cancel("s")
 
 
-async def test_a_job_that_is_gone_without_a_word_is_lost_once(anyio_backend_name, call, tmp_path):
-    """Its warden was killed with it; two more starts say it one time."""
+async def test_a_job_that_is_gone_without_a_record_is_lost_once(anyio_backend_name, call, tmp_path):
+    """It was killed together with its warden; two more starts journal that once."""
     path = str(tmp_path / "state.db")
     began = crash_with_job(anyio_backend_name, path, call)
     os.kill(began.guard, signal.SIGKILL)
@@ -361,8 +361,8 @@ async def test_a_job_that_is_gone_without_a_word_is_lost_once(anyio_backend_name
 
 
 @pytest.mark.parametrize("how", ["adopt", "resume"])
-async def test_a_job_that_its_sessions_end_should_have_ended_is_ended_at_the_next_start(call, tmp_path, how):
-    """T6: killed between the two; the tree has ended, so nothing else would take it up again."""
+async def test_a_job_that_outlived_its_session_in_a_crash_is_ended_at_the_next_start(call, tmp_path, how):
+    """T6: the process died between the two ends; the tree has ended, so no other cause would load it."""
     path = str(tmp_path / "state.db")
     too_late = "import supervisor.tools.job_watch as watch; watch.LOOK_AGAIN = 1000\n"
     crash_with_job("asyncio", path, call, too_late + CRASHING.replace("sleeper", "caller"), e.RunFinished)
@@ -375,11 +375,11 @@ async def test_a_job_that_its_sessions_end_should_have_ended_is_ended_at_the_nex
 
 
 async def test_a_job_whose_warden_was_killed_goes_on_and_can_be_ended(anyio_backend_name, call, tmp_path):
-    """By its own pid and start time."""
+    """It is ended by its own pid and start time."""
     began = crash_with_job(anyio_backend_name, str(tmp_path / "state.db"), call)
     os.kill(began.guard, signal.SIGKILL)
     with anyio.fail_after(60):
-        while is_guarded(began):  # it is being killed
+        while is_guarded(began):  # the kill is under way
             await anyio.sleep(0.01)
     assert await end_job(began, "a test") == "ended"
     assert process_state(began.process) in ("Z", None)
@@ -394,7 +394,7 @@ async def talking(ctx: Context, folder: str) -> str:
 
 
 async def test_a_job_survives_the_turn_that_began_it(call):
-    """The next turn of the conversation finds it running; leaving the supervisor ends it."""
+    """The next turn of the conversation finds it running; closing the supervisor ends it."""
     store = MemoryStore()
     with anyio.fail_after(60):
         async with open_supervisor(store, unattended="allow") as supervisor:

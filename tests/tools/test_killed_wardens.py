@@ -1,4 +1,4 @@
-"""What a command had daemonized is ended when its warden is killed, or stopped, and its owner is told."""
+"""Processes that a command daemonized are ended when its warden is killed or stopped, and the owner is told."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ DAEMON = "setsid -f sh -c 'trap \"\" TERM; touch ready; sleep 1000'; while [ ! -
 
 
 async def test_a_killed_warden_frees_nothing(env, tmp_path):
-    """What left its session and ignores SIGTERM is ended and named, as with the warden; the command, too."""
+    """Processes that left the session and ignore SIGTERM are ended and named, as with a warden; the command, too."""
     finished = await run(DAEMON + "kill -9 $PPID; sleep 1000", env=env, cwd=tmp_path)
     assert (finished.exit_code, finished.signal, finished.timed_out) == (None, None, False)
     assert finished.trouble
@@ -35,7 +35,7 @@ async def test_a_killed_warden_frees_nothing(env, tmp_path):
 
 
 async def test_a_stopped_warden_is_killed_and_frees_nothing(env, tmp_path, monkeypatch):
-    """It does not stay for ever, nor does what it guarded, and it does not take the margin of a busy machine."""
+    """Neither it nor what it guarded stays, and the owner does not wait for the margin of a busy machine."""
     monkeypatch.setattr("supervisor.tools.process._MARGIN", 1000.0)
     with anyio.fail_after(60):
         async with open_process(DAEMON + "sleep 1000", env=env, cwd=tmp_path, grace=0.1) as process:
@@ -61,7 +61,7 @@ async def test_a_stopped_warden_of_a_command_that_never_began_is_killed(env, tmp
 
 
 async def test_a_killed_warden_takes_no_other_command_along(env, tmp_path):
-    """Children of living wardens are theirs."""
+    """The children of other wardens are left alone."""
     with anyio.fail_after(60):
         async with open_process("setsid -f sleep 1; sleep 1; echo whole", env=env) as other:
             await other.release()
@@ -70,8 +70,8 @@ async def test_a_killed_warden_takes_no_other_command_along(env, tmp_path):
     assert (finished.exit_code, finished.output.text, finished.trouble) == (0, "whole\n", None)
 
 
-async def test_a_killed_launcher_and_warden_are_said_to_free_what_was_daemonized(env, marker, tmp_path):
-    """Nobody is left who could find it; its owner does not claim that all is ended."""
+async def test_the_result_says_that_a_killed_launcher_and_warden_free_daemons(env, marker, tmp_path):
+    """No process is left that could find them; the owner does not claim that all is ended."""
     command = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); " + DAEMON + "kill -9 $PPID; sleep 1000"
     finished = await run(command, env=env, cwd=tmp_path)
     assert "may still run" in finished.trouble
@@ -83,7 +83,7 @@ async def test_a_killed_launcher_and_warden_are_said_to_free_what_was_daemonized
 
 
 async def test_a_job_whose_warden_is_killed_ends_with_it(env, marker, tmp_path):
-    """Nothing would bound its log, nor write down how it ended; it is found lost."""
+    """No process could bound its log, or write how it ended; the job is lost."""
     _, folder = make_job_folder(str(tmp_path / "jobs"), "s")
     with anyio.fail_after(60):
         async with BackgroundProcess(DAEMON + "sleep 1000", folder, cwd=str(tmp_path), env=env) as process:
@@ -97,7 +97,7 @@ async def test_a_job_whose_warden_is_killed_ends_with_it(env, marker, tmp_path):
 
 
 async def test_the_launcher_keeps_no_wire_of_a_command_that_is_over(env, marker, tmp_path):
-    """Nor of a job that has begun: its descriptors do not grow with what it served."""
+    """Nor of a job that has begun: the number of its descriptors does not grow with the commands that it served."""
 
     def held():
         return len(list(Path(f"/proc/{launcher_pid()}/fd").iterdir()))

@@ -1,4 +1,4 @@
-"""Real processes: how they begin and run, what is kept of their output. After each test nothing is left."""
+"""Real processes: how they begin and run, and what is kept of their output. Each test checks that none is left."""
 
 import errno
 import os
@@ -15,33 +15,33 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_string_is_run_by_a_shell(env):
-    """Both streams, in the order written, and the exit code."""
+    """Both streams arrive in the order written, with the exit code."""
     finished = await run("echo one; echo two >&2; echo three; exit 7", env=env)
     assert (finished.output.text, finished.exit_code, finished.signal) == ("one\ntwo\nthree\n", 7, None)
     assert (finished.was_ended, finished.timed_out, finished.left_behind, finished.trouble) == (False, False, (), None)
 
 
 async def test_a_list_is_run_without_a_shell(env):
-    """Arguments arrive as they are, the program is found in the PATH given."""
+    """Arguments arrive unchanged, and the program is found in the given PATH."""
     finished = await run(["printf", "%s|", "$HOME", "a b", "*", ";"], env=env)
     assert finished.output.head == b"$HOME|a b|*|;|"
 
 
 async def test_a_signal_is_no_exit_code(env):
-    """A command that dies of a signal says which."""
+    """For a command that dies of a signal, the result names the signal."""
     finished = await run("kill -9 $$", env=env)
     assert (finished.exit_code, finished.signal, finished.was_ended) == (None, 9, False)
 
 
-async def test_the_environment_arrives_as_it_is(env):
+async def test_the_environment_arrives_unchanged(env):
     """Nothing added, nothing dropped, odd names included."""
     env |= {"odd.name": "kept", "EMPTY": ""}
     finished = await run(["env"], env=env)
     assert sorted(finished.output.text.splitlines()) == sorted(f"{name}={value}" for name, value in env.items())
 
 
-async def test_nothing_of_the_gate_is_visible(env, tmp_path):
-    """Three descriptors and an empty stdin, a session of its own, its folder, signals at their defaults."""
+async def test_the_command_sees_nothing_of_the_gate(env, tmp_path):
+    """It has three descriptors, an empty stdin, its own session, its folder, and default signal handlers."""
     program = (
         "import os, signal, sys\n"
         "inherited = [fd for fd in range(64) if os.path.exists(f'/dev/fd/{fd}') and os.get_inheritable(fd)]\n"
@@ -54,7 +54,7 @@ async def test_nothing_of_the_gate_is_visible(env, tmp_path):
 
 
 async def test_the_command_begins_only_at_its_release(env, tmp_path):
-    """The process exists and is identified while the command has not begun."""
+    """Before the release the process exists and is identified, and the command has not begun."""
     with anyio.fail_after(60):
         async with open_process("echo done; touch ran", env=env, cwd=tmp_path) as process:
             os.kill(process.pid, 0)
@@ -69,7 +69,7 @@ async def test_the_command_begins_only_at_its_release(env, tmp_path):
 
 
 async def test_leaving_without_release_runs_nothing(env, tmp_path):
-    """The gate stays shut, and the process behind it is gone."""
+    """The gate stays shut, and the process that waited there is gone."""
     with anyio.fail_after(60):
         async with open_process("touch ran", env=env, cwd=tmp_path) as process:
             pid = process.pid
@@ -80,7 +80,7 @@ async def test_leaving_without_release_runs_nothing(env, tmp_path):
 
 
 async def test_leaving_after_release_ends_the_command(env):
-    """An error in the body ends the command, and what there was of it can be read."""
+    """An error in the body ends the command; `finished` has what it wrote."""
     with anyio.fail_after(60), suppress(KeyError):
         async with open_process("sleep 1000", env=env) as process:
             await process.release()
@@ -107,8 +107,8 @@ async def test_leaving_after_release_ends_the_command(env):
     ],
     ids=range(12),  # pytest exports a test's name, and these arguments are too long for an environment
 )
-async def test_a_launch_failure_is_told_from_an_exit_code(env, tmp_path, monkeypatch, command, options, number):
-    """What cannot be started raises, with the reason."""
+async def test_a_launch_failure_differs_from_an_exit_code(env, tmp_path, monkeypatch, command, options, number):
+    """A command that cannot be started raises, with the reason."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain").write_text("")
     (tmp_path / "orphan-script").write_text("#!/no/such/interpreter\n")
@@ -128,12 +128,12 @@ async def test_an_impossible_environment_is_a_launch_failure(env, bad):
 
 @pytest.mark.parametrize("code", [125, 126, 127])
 async def test_the_exit_codes_of_shells_are_the_commands_own(env, code):
-    """A command may exit as shells do when they find nothing: it ran."""
+    """A command may exit with the code that shells use for "not found": it ran."""
     assert (await run(f"exit {code}", env=env)).exit_code == code
 
 
 async def test_endless_output_is_bounded(env):
-    """`yes` fills no memory, and its deadline holds."""
+    """`yes` does not fill the memory, and its deadline holds."""
     assert (await run("yes", timeout=0.2, env=env)).timed_out
     sizes = []
     with anyio.fail_after(60), anyio.CancelScope() as scope:
@@ -147,7 +147,7 @@ async def test_endless_output_is_bounded(env):
 
 
 async def test_a_hundred_mebibytes_are_counted_and_cut(env):
-    """Head, tail and the true count."""
+    """Head, tail and the exact count are kept."""
     command = "echo first; head -c 104857600 /dev/zero; echo last"
     finished = await run(command, output_limit=100, env=env)
     assert finished.exit_code == 0
@@ -156,8 +156,8 @@ async def test_a_hundred_mebibytes_are_counted_and_cut(env):
     assert finished.output.tail == b"\0" * 45 + b"last\n"
 
 
-async def test_binary_output_survives(env):
-    """Bytes are kept as they are beside the text."""
+async def test_binary_output_is_kept(env):
+    """The bytes are kept unchanged next to the text."""
     finished = await run(r"printf '\377\000\200abc\303\244'", env=env)
     assert finished.output.head == b"\xff\x00\x80abc\xc3\xa4"
     assert not finished.output.is_text
@@ -165,7 +165,7 @@ async def test_binary_output_survives(env):
 
 
 async def test_a_watcher_sees_output_as_it_comes(env):
-    """Signs of life, which do not move the deadline."""
+    """Output is a sign of life, and does not move the deadline."""
     seen = []
     finished = await run("while :; do echo tick; sleep 0.02; done", timeout=0.5, on_output=seen.append, env=env)
     assert finished.timed_out
@@ -173,7 +173,7 @@ async def test_a_watcher_sees_output_as_it_comes(env):
 
 
 async def test_a_second_wait_gives_the_same_answer(env):
-    """What has ended has ended."""
+    """The end does not change."""
     with anyio.fail_after(60):
         async with open_process("exit 3", env=env) as process:
             with pytest.raises(RuntimeError):

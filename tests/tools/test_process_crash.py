@@ -1,4 +1,4 @@
-"""What remains of a command when its owner, its warden or the launcher is killed: nothing, or what is ended by name."""
+"""What is left of a command when its owner, warden or launcher is killed: nothing, or it can be ended by its pid."""
 
 import json
 import os
@@ -34,7 +34,7 @@ async def main(backend, command, is_released, *_):
 anyio.run(main, *sys.argv[1:], backend=sys.argv[1])
 """
 
-# The same with a child by fork, which keeps all that it inherited.
+# The same with a forked child, which keeps all that it inherited.
 FORKING_OWNER = OWNER.replace(
     "        warden = ",
     """
@@ -48,7 +48,7 @@ FORKING_OWNER = OWNER.replace(
 
 
 async def nothing_left(word, pid=None, started=None):
-    """Wait until no process has the word, and this one is gone: in its last moment a process has no words any more."""
+    """Wait until no process has the word, and this pid is gone: a process that is exiting no longer shows its words."""
     with anyio.fail_after(60):
         while processes_with(word) or (pid is not None and started_at(pid) == started):
             await anyio.sleep(0.02)
@@ -66,8 +66,8 @@ def start_owner(backend, command, state, marker, folder, program=OWNER):
         return owner, json.loads(owner.stdout.readline())
 
 
-async def test_an_owner_killed_before_the_release_has_run_nothing(anyio_backend_name, marker, tmp_path):
-    """The gate never opens once we are dead."""
+async def test_a_kill_of_the_owner_before_the_release_runs_nothing(anyio_backend_name, marker, tmp_path):
+    """The gate never opens after our death."""
     owner, (pid, started, _) = start_owner(anyio_backend_name, "touch ran", "gated", marker, tmp_path)
     assert started_at(pid) == started
     owner.kill()
@@ -77,8 +77,8 @@ async def test_an_owner_killed_before_the_release_has_run_nothing(anyio_backend_
     assert await end_orphaned_process(pid, started) in ("gone", "not ours")
 
 
-async def test_a_killed_gate_has_run_nothing(anyio_backend_name, marker, tmp_path):
-    """The command's process waits for its warden as well: without it, it exits."""
+async def test_a_kill_of_the_warden_before_the_release_runs_nothing(anyio_backend_name, marker, tmp_path):
+    """The process at the gate waits for its warden, too: without it, it exits."""
     owner, (_, _, warden) = start_owner(anyio_backend_name, "touch ran", "gated", marker, tmp_path)
     os.kill(owner.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, owner.pid, os.WSTOPPED)
@@ -90,8 +90,8 @@ async def test_a_killed_gate_has_run_nothing(anyio_backend_name, marker, tmp_pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
-async def test_an_owner_killed_later_takes_all_of_its_command_along(anyio_backend_name, marker, tmp_path):
-    """The warden ends what ignores SIGTERM and what left the session, without us."""
+async def test_a_kill_of_the_owner_ends_all_of_its_command(anyio_backend_name, marker, tmp_path):
+    """The warden ends processes that ignore SIGTERM or left the session, without us."""
     command = "trap '' TERM; setsid sleep 1000 & sleep 1000 & touch ready; while :; do sleep 1; done"
     owner, (pid, started, _) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
     owner.kill()
@@ -101,8 +101,8 @@ async def test_an_owner_killed_later_takes_all_of_its_command_along(anyio_backen
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the platform has no subreaper")
-async def test_an_owners_end_takes_along_who_outlives_the_command(anyio_backend_name, marker, tmp_path):
-    """The command goes at once, and there is nobody to tell it to; who ignores SIGTERM elsewhere is ended after it."""
+async def test_a_kill_of_the_owner_ends_processes_that_outlive_the_command(anyio_backend_name, marker, tmp_path):
+    """The command exits at once, with no owner to report to; the process that ignores SIGTERM is ended after it."""
     command = "setsid sh -c 'trap \"\" TERM; touch ready; while :; do sleep 0.1; done' & wait"
     owner, _ = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
     owner.kill()
@@ -111,8 +111,8 @@ async def test_an_owners_end_takes_along_who_outlives_the_command(anyio_backend_
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the platform has no pidfd")
-async def test_a_fork_that_holds_our_sockets_keeps_no_command_alive(marker, tmp_path):
-    """A child by fork (multiprocessing makes them) has copies of all we hold: our death itself is watched."""
+async def test_a_fork_with_our_sockets_keeps_no_command_alive(marker, tmp_path):
+    """A forked child (multiprocessing makes them) has copies of our sockets: our death itself is watched."""
     command = "touch ready; sleep 1000"
     owner, (pid, _, warden) = start_owner("asyncio", command, "released", marker, tmp_path, FORKING_OWNER)
     owner.kill()
@@ -125,11 +125,11 @@ async def test_a_fork_that_holds_our_sockets_keeps_no_command_alive(marker, tmp_
 
 
 async def test_an_orphaned_process_is_ended_by_pid_and_start_time(anyio_backend_name, marker, tmp_path):
-    """Owner, launcher and warden are dead: the journal's pid is enough, and only with its start time."""
+    """Owner, launcher and warden are dead: the journaled pid is enough, but only with its start time."""
     command = "trap '' TERM; sleep 1000 & touch ready; while :; do sleep 1; done"
     owner, (pid, started, warden) = start_owner(anyio_backend_name, command, "released", marker, tmp_path)
-    os.kill(owner.pid, signal.SIGSTOP)  # or it would end the command itself
-    os.waitid(os.P_PID, owner.pid, os.WSTOPPED)  # a signal that was sent has not stopped anybody yet
+    os.kill(owner.pid, signal.SIGSTOP)  # else the owner would end the command itself
+    os.waitid(os.P_PID, owner.pid, os.WSTOPPED)  # a signal that was sent may not have stopped the process yet
     for each in (find(warden).parent, warden):  # the launcher would end what the warden leaves
         os.kill(each, signal.SIGKILL)
     owner.kill()
@@ -143,7 +143,7 @@ async def test_an_orphaned_process_is_ended_by_pid_and_start_time(anyio_backend_
 
 
 async def test_a_command_whose_warden_is_killed_is_ended_by_its_owner(marker):
-    """What nobody can tell is said: no exit code, no signal, and why."""
+    """The result says what is not known: no exit code, no signal, and why."""
     with anyio.fail_after(60):
         async with open_process("sleep 1000", env=os.environ | {"MARKER": marker}) as process:
             await process.release()
@@ -153,7 +153,7 @@ async def test_a_command_whose_warden_is_killed_is_ended_by_its_owner(marker):
     assert finished.trouble
 
 
-async def test_a_stopped_warden_hangs_nobody(marker, monkeypatch):
+async def test_a_stopped_warden_does_not_hang_its_owner(marker, monkeypatch):
     """The wait for a report is bounded, and the command is ended without it."""
     monkeypatch.setattr("supervisor.tools.process._MARGIN", 0.0)
     with anyio.fail_after(60):
@@ -168,7 +168,7 @@ async def test_a_stopped_warden_hangs_nobody(marker, monkeypatch):
 
 
 async def test_a_killed_launcher_is_replaced(marker):
-    """The commands of before go on, the next one is served by another."""
+    """Earlier commands go on, and another launcher serves the next one."""
     env = os.environ | {"MARKER": marker}
     with anyio.fail_after(60):
         async with open_process("sleep 0.2; echo first", env=env) as first:
@@ -183,7 +183,7 @@ async def test_a_killed_launcher_is_replaced(marker):
 
 
 async def test_a_fork_of_ours_has_a_launcher_of_its_own():
-    """A forked child does not share the socket of its parent, and its end is not the parent's."""
+    """A forked child does not share its parent's socket, and its end does not end the parent's launcher."""
     async with open_process(["true"]) as process:
         await process.release()
         await process.wait(30)

@@ -1,4 +1,4 @@
-"""Real processes: deadline, cancellation, what is left behind and what tries to escape. After each nothing is left."""
+"""Real processes: deadline, cancellation, processes left behind and escapes. Each test checks that none is left."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_command_that_exited_before_the_deadline_has_not_timed_out(env):
-    """Its exit came before anybody waited, and all of its time is over when somebody does."""
+    """The command exited before the wait began; when the wait begins, all of its time is over."""
     with anyio.fail_after(60):
         async with open_process("echo hi", env=env) as process:
             await process.release()
@@ -37,7 +37,7 @@ async def test_a_command_that_exited_before_the_deadline_has_not_timed_out(env):
 
 
 async def test_exit_and_deadline_in_one_instant_is_an_exit(env, tmp_path):
-    """Both are news to the warden at the same time (it was stopped meanwhile): the process is asked first."""
+    """The warden, which was stopped meanwhile, learns of both at the same time, and checks the process first."""
     command = "touch ready; while [ ! -e go ]; do sleep 0.01; done; exit 3"
     with anyio.fail_after(60):
         async with open_process(command, env=env, cwd=tmp_path) as process, anyio.create_task_group() as group:
@@ -59,8 +59,8 @@ async def test_exit_and_deadline_in_one_instant_is_an_exit(env, tmp_path):
     assert (finished.exit_code, finished.timed_out, finished.was_ended) == (3, False, False)
 
 
-async def test_an_exit_is_seen_whatever_woke_the_warden_together_with_it(env):
-    """T1: the release and the death come in one waking (it was stopped meanwhile), and nothing else ever comes."""
+async def test_an_exit_is_seen_when_the_release_wakes_the_warden_too(env):
+    """T1: a warden that was stopped learns of release and death in one wake-up, and there is no second one."""
     with anyio.fail_after(20):
         async with open_process("sleep 1000", env=env) as process:
             warden = find(process.pid).parent
@@ -77,7 +77,7 @@ async def test_an_exit_is_seen_whatever_woke_the_warden_together_with_it(env):
 
 
 async def test_the_deadline_ends_a_command(env, tmp_path):
-    """SIGTERM is enough for most; what was written before is kept."""
+    """SIGTERM is enough for most commands; earlier output is kept."""
     finished = await run_past_deadline("echo begun; touch ready; sleep 1000", tmp_path, env=env)
     assert (finished.timed_out, finished.was_ended, finished.signal) == (True, True, 15)
     assert finished.output.text == "begun\n"
@@ -85,7 +85,7 @@ async def test_the_deadline_ends_a_command(env, tmp_path):
 
 
 async def test_the_deadline_counts_from_the_release(env):
-    """Time at the gate is not the command's; a command is not ended before its time."""
+    """Time at the gate does not count, and a command is not ended before its time."""
     with anyio.fail_after(60):
         async with open_process("sleep 1000", env=env) as process:
             await anyio.sleep(0.2)
@@ -97,14 +97,14 @@ async def test_the_deadline_counts_from_the_release(env):
 
 
 async def test_a_command_that_ignores_sigterm_is_killed(env, tmp_path):
-    """After the grace comes SIGKILL, for the whole group."""
+    """SIGKILL follows after the grace, for the whole group."""
     command = "trap '' TERM; sleep 1000 & touch ready; while :; do sleep 1; done"
     finished = await run_past_deadline(command, tmp_path, grace=0.2, env=env)
     assert (finished.timed_out, finished.signal, finished.refused_kills) == (True, 9, ())
 
 
 async def test_what_a_command_writes_while_it_ends_is_kept(env, tmp_path):
-    """The grace is there to be used: more than a pipe holds, then an exit code of its own."""
+    """The command uses its grace: it writes more than a pipe holds, and then exits with a code of its own."""
     command = "trap 'head -c 300000 /dev/zero; echo bye; exit 3' TERM; touch ready; while :; do sleep 0.05; done"
     finished = await run_past_deadline(command, tmp_path, grace=10, env=env)
     assert (finished.timed_out, finished.exit_code) == (True, 3)
@@ -113,7 +113,7 @@ async def test_what_a_command_writes_while_it_ends_is_kept(env, tmp_path):
 
 
 async def test_a_stopped_command_is_ended(env, tmp_path):
-    """SIGTERM alone would wait for SIGCONT."""
+    """With SIGTERM alone, it would wait for SIGCONT."""
     finished = await run_past_deadline("touch ready; kill -STOP $$", tmp_path, grace=10, env=env)
     assert (finished.timed_out, finished.signal) == (True, 15)
 
@@ -125,8 +125,8 @@ async def test_a_command_that_closes_its_output_is_waited_for(env):
     assert finished.duration >= 0.2
 
 
-async def test_what_a_command_leaves_behind_is_ended_and_named(env):
-    """A background process that holds the pipe hangs nobody."""
+async def test_a_process_that_a_command_leaves_behind_is_ended_and_named(env):
+    """A background process that holds the pipe does not hang us."""
     finished = await run("sleep 1000 & echo $!", env=env)
     (left,) = finished.left_behind
     assert (finished.exit_code, finished.was_ended) == (0, False)
@@ -135,8 +135,8 @@ async def test_what_a_command_leaves_behind_is_ended_and_named(env):
     assert (left.has_escaped, left.how) == (False, "terminated")
 
 
-async def test_who_is_left_behind_may_finish_its_words(env):
-    """The `tee` of a pipe that the shell does not wait for: its output still counts."""
+async def test_a_process_left_behind_may_finish_its_output(env):
+    """As with the `tee` of a pipe for which the shell does not wait: its output still counts."""
     finished = await run("trap '' TERM; (sleep 0.02; echo late) & echo early", grace=20, env=env)
     assert finished.output.text == "early\nlate\n"
 
@@ -157,8 +157,8 @@ DAEMON = (
 
 
 @needs_a_subreaper
-async def test_what_left_the_session_is_ended_when_its_command_has_exited(env, tmp_path):
-    """Escaped processes are named as such."""
+async def test_an_escaped_process_is_ended_when_its_command_has_exited(env, tmp_path):
+    """Processes that left the session are named as escaped."""
     command = "setsid sh -c 'touch ready; exec sleep 1000' & while [ ! -e ready ]; do sleep 0.01; done; echo hi"
     finished = await run(command, env=env, cwd=tmp_path)
     (left,) = finished.escaped
@@ -167,8 +167,8 @@ async def test_what_left_the_session_is_ended_when_its_command_has_exited(env, t
 
 
 @needs_a_subreaper
-async def test_what_left_the_session_is_ended_at_the_deadline(env, tmp_path):
-    """setsid is no way out."""
+async def test_an_escaped_process_is_ended_at_the_deadline(env, tmp_path):
+    """setsid does not help it to escape."""
     command = "setsid sh -c 'touch ready; exec sleep 1000' & sleep 1000"
     finished = await run_past_deadline(command, tmp_path, env=env)
     assert [left.how for left in finished.escaped] == ["terminated"]
@@ -177,8 +177,8 @@ async def test_what_left_the_session_is_ended_at_the_deadline(env, tmp_path):
 
 @needs_a_subreaper
 @pytest.mark.parametrize("then", ["while [ ! -e ready ]; do sleep 0.01; done", "sleep 1000"])
-async def test_daemonizing_twice_is_no_way_out(env, tmp_path, then):
-    """A daemon in a session of its own, without a living parent, deaf to SIGTERM, its environment wiped."""
+async def test_a_process_that_daemonizes_twice_is_ended(env, tmp_path, then):
+    """A daemon in its own session, without a living parent, that ignores SIGTERM and has an empty environment."""
     (tmp_path / "daemon.py").write_text(DAEMON)
     command = f"env -i {sys.executable} -I daemon.py {env['MARKER']}; {then}"
     finished = await run_past_deadline(command, tmp_path, grace=0.2, env=env)
@@ -188,7 +188,7 @@ async def test_daemonizing_twice_is_no_way_out(env, tmp_path, then):
 
 @needs_a_subreaper
 async def test_each_of_many_commands_ends_its_own_and_no_other(env, tmp_path):
-    """Orphans are told apart by the warden they fall to; the user's own children are nobody's business."""
+    """Each orphan is a child of its command's warden; the user's own children are left alone."""
     answers = {}
 
     async def one(number):
@@ -209,7 +209,7 @@ async def test_each_of_many_commands_ends_its_own_and_no_other(env, tmp_path):
 
 
 async def test_a_watcher_that_fails_ends_the_command(env):
-    """Its error is raised as it is, once nothing is left."""
+    """`wait` raises its error unchanged, once no process is left."""
 
     def fail(chunk):
         raise KeyError(chunk)
@@ -219,7 +219,7 @@ async def test_a_watcher_that_fails_ends_the_command(env):
 
 
 async def test_a_cancelled_wait_ends_the_command_and_keeps_its_output(env):
-    """The cancellation goes on, the partial result can be read."""
+    """The cancellation is re-raised, and the partial result can be read."""
     with anyio.fail_after(60), anyio.CancelScope() as scope:
         async with open_process("echo partial; sleep 1000", env=env, on_output=lambda _: scope.cancel()) as process:
             await process.release()
@@ -233,7 +233,7 @@ async def test_a_cancelled_wait_ends_the_command_and_keeps_its_output(env):
 
 
 async def test_a_cancelled_release_runs_nothing(env, tmp_path):
-    """A cancel between the commit and the effect: the gate stays shut."""
+    """After a cancel between the commit and the effect, the gate stays shut."""
     with anyio.fail_after(60), anyio.CancelScope() as scope:
         async with open_process("touch ran", env=env, cwd=tmp_path) as process:
             scope.cancel()
@@ -245,7 +245,7 @@ async def test_a_cancelled_release_runs_nothing(env, tmp_path):
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 2, 3, 5, 8, 13, 30])
 async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, milliseconds):
-    """T7: wherever it lands between the fork and the first moments of the command."""
+    """T7: the cancel may arrive at any point between the fork and the first moments of the command."""
     with anyio.fail_after(60), anyio.move_on_after(milliseconds / 1000):
         async with open_process("echo hi; sleep 1000", env=env, cwd=tmp_path) as process:
             await process.release()
@@ -253,7 +253,7 @@ async def test_a_cancel_during_the_start_leaves_no_process(env, tmp_path, millis
     assert processes_with(env["MARKER"]) == []
 
 
-# A warden that has just heard that its command's time is over, when the command exits by itself.
+# A warden that has just been told to end its command, when the command exits by itself.
 EXITED_MEANWHILE = """
 import os, socket, sys, threading
 from supervisor.tools.process import encode_request
@@ -276,7 +276,7 @@ while (message := unpack(received)) is not None:
 
 @pytest.mark.parametrize("command", ["exit 3", "sleep 1000 & exit 3"])
 def test_an_exit_before_the_first_signal_was_not_caused_by_it(command, env):
-    """T3: whatever the command left behind, it was not ended by us."""
+    """T3: the exit counts as the command's own, whether or not it left a process behind."""
     told = subprocess.run(
         [sys.executable, "-c", EXITED_MEANWHILE, command], env=env, capture_output=True, text=True, check=True
     )

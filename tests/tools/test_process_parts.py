@@ -1,4 +1,4 @@
-"""The parts below a process, each by itself: the capped output, the ending's plan, the processes found."""
+"""The parts of a process, each by itself: the capped output, the plan of its ending, the table of processes."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ from supervisor.tools.output import HeadAndTail
 
 @settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.binary(max_size=50)), st.integers(0, 60))
-def test_head_tail_and_count_tell_the_stream(chunks, limit):
-    """T5: whatever the pieces, a true beginning, a true end, never more than the limit, and the sum."""
+def test_head_tail_and_count_describe_the_stream(chunks, limit):
+    """T5: however the stream is cut into chunks: a true head and tail, at most the limit, and the exact total."""
     kept = HeadAndTail(limit)
     for chunk in chunks:
         kept.add(chunk)
@@ -34,7 +34,7 @@ def test_head_tail_and_count_tell_the_stream(chunks, limit):
 @settings(deadline=None)  # the machine may be busy
 @given(st.text(min_size=1), st.integers(0, 40))
 def test_a_cut_never_splits_a_character(text, limit):
-    """What was text stays text on both sides of the cut, and no more than a character is lost on each."""
+    """Text stays text on both sides of the cut, and each side loses at most one character."""
     kept = HeadAndTail(limit)
     kept.add(text.encode())
     output = kept.output()
@@ -50,7 +50,7 @@ def seen(pid, *, parent=1, group=None):
 
 @pytest.fixture
 def sent(monkeypatch):
-    """What is signalled, instead of signalling it: no process of this table is real."""
+    """Record signals instead of sending them: no process of this table is real."""
     record, refused = [], set()
 
     def fake_send(target, signum):
@@ -63,7 +63,7 @@ def sent(monkeypatch):
 
 
 def test_each_signal_is_sent_once_and_in_order(sent):
-    """SIGTERM when due, nothing during the grace, SIGKILL after it, and an end to it."""
+    """SIGTERM when it is due, nothing during the grace, then SIGKILL, and a bound for the end."""
     ending = Ending(term_at=10.0, grace=2.0)
     assert not ending.step([seen(7)], 9.9)
     assert sent.signals == []
@@ -76,8 +76,8 @@ def test_each_signal_is_sent_once_and_in_order(sent):
     assert [each.how for each in ending.ended()] == ["stuck"]
 
 
-def test_who_comes_later_has_the_rest_of_the_grace(sent):
-    """What a SIGTERM handler starts may be its cleaning up."""
+def test_a_process_that_appears_later_has_the_rest_of_the_grace(sent):
+    """A process that a SIGTERM handler starts may be part of its clean-up."""
     ending = Ending(term_at=0.0, grace=2.0)
     ending.step([seen(7)], 0.0)
     ending.step([seen(7), seen(8)], 1.0)
@@ -87,15 +87,15 @@ def test_who_comes_later_has_the_rest_of_the_grace(sent):
     assert [(each.pid, each.how) for each in ending.ended()] == [(7, "terminated"), (8, "killed")]
 
 
-def test_who_goes_before_the_first_signal_is_not_reported(sent):
-    """Its end was its own."""
+def test_a_process_that_exits_before_the_first_signal_is_not_reported(sent):
+    """It was not ended by us."""
     ending = Ending(term_at=1.0, grace=2.0)
     ending.step([seen(7), seen(8)], 0.0)
     ending.step([seen(8)], 1.0)
     assert [each.pid for each in ending.ended()] == [8]
 
 
-def test_nobody_waits_for_who_may_not_be_signalled(sent):
+def test_a_process_that_may_not_be_signalled_is_not_waited_for(sent):
     """T7: when no process that is left may be signalled, the ending is over, and says so."""
     sent.refused.add(7)
     ending = Ending(term_at=0.0, grace=2.0)
@@ -105,13 +105,13 @@ def test_nobody_waits_for_who_may_not_be_signalled(sent):
 
 
 def test_descendants_are_found_through_all_generations():
-    """A table with a branch, a stranger, and a loop that a torn reading could show."""
+    """A table with a branch, an unrelated process, and a loop that an inconsistent read could show."""
     processes = {each.pid: each for each in (seen(2), seen(3, parent=2), seen(4, parent=3), seen(5), seen(6, parent=6))}
     assert set(below(processes, 2)) == {3, 4}
     assert set(below(processes, 6)) == set()
 
 
-def test_the_table_holds_us_and_our_children():
+def test_the_table_has_this_process_and_its_children():
     """Real processes, by their pid, parent, group and session."""
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:

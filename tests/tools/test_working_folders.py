@@ -13,13 +13,13 @@ pytestmark = pytest.mark.anyio
 
 @tool
 async def build(context: ToolContext, target: str, cwd: str | None = None) -> str:
-    """A tool that is no shell, and takes a working folder, too."""
+    """A tool other than the shell that takes a working folder, too."""
     return context.cwd
 
 
 @agent
 async def printing(ctx: Context, cwds: list[str | None]) -> list[str]:
-    """Say where each call ran."""
+    """Return the folder in which each call ran."""
     return [(await ctx.call(shell, "pwd", cwd=cwd)).content.strip() for cwd in cwds]
 
 
@@ -35,7 +35,7 @@ async def builder(ctx: Context, targets: list[str]) -> list[str]:
 
 @pytest.fixture(name="folders")
 def two_folders(tmp_path, monkeypatch):
-    """Where a session begins, and where another process takes it up: going there is all that a test sees of that."""
+    """The folder in which a session begins, and the one of the process that claims it: a test only changes into it."""
     for name in ("a", "b"):
         (tmp_path / name / "src").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a")
@@ -43,13 +43,13 @@ def two_folders(tmp_path, monkeypatch):
 
 
 async def leave_waiting(store, spec, given):
-    """Begin a session, and leave while it waits for a person; returns what they are shown."""
+    """Begin a session, and leave while it waits for a person; return the approval."""
     async with open_supervisor(store) as supervisor:
         return await next_of((await supervisor.start(spec, given, session="s")).watch_approvals())
 
 
 async def decide_all(supervisor, **decision):
-    """Approve whatever waits until the session's run has ended; returns what it returned, and the approvals."""
+    """Approve each approval until the session's run has ended; return the run's result, and the approvals."""
     seen = []
     run = await supervisor.resume("s")
     async with anyio.create_task_group() as group:
@@ -67,8 +67,8 @@ async def decide_all(supervisor, **decision):
 
 @pytest.mark.parametrize("spec", [printing, parent], ids=["a root's", "a sub-agent's"])
 @pytest.mark.parametrize("adopt", [False, True], ids=["resumed", "adopted"])
-async def test_a_call_runs_where_its_card_says_though_another_process_runs_it(folders, monkeypatch, spec, adopt):
-    """Begun in one folder, taken up in another: its own folder counts from where the session began."""
+async def test_a_call_runs_where_its_card_says_in_whichever_process(folders, monkeypatch, spec, adopt):
+    """Begun in one folder, claimed in another: a call's own folder is relative to where the session began."""
     here, there = folders
     store = here / "state.db"
     await leave_waiting(store, spec, [None, "src", "../b", str(there)])
@@ -81,7 +81,7 @@ async def test_a_call_runs_where_its_card_says_though_another_process_runs_it(fo
 
 
 async def test_a_folder_that_is_gone_is_an_error_and_nothing_ran(folders, monkeypatch):
-    """Whatever folder the process that runs it is in."""
+    """This holds in whichever folder the process is that runs the session."""
     here, there = folders
     store = there / "state.db"
     await leave_waiting(store, failing, [None, "src"])
@@ -98,8 +98,8 @@ async def failing(ctx: Context, cwds: list[str | None]) -> list[list[str]]:
     return [[result.kind, result.details["reason"], result.details["effect"]] for result in results]
 
 
-async def test_what_is_offered_and_granted_is_of_the_folder_on_the_card(folders, monkeypatch):
-    """A pattern that is granted where another process runs the session covers the session's folder, and no other."""
+async def test_a_granted_pattern_covers_the_folder_on_the_card(folders, monkeypatch):
+    """A pattern that is granted in another process covers the session's folder, and not that of the process."""
     here, there = folders
     store = here / "state.db"
     await leave_waiting(store, printing, [None, None, "src"])
@@ -114,7 +114,7 @@ async def test_what_is_offered_and_granted_is_of_the_folder_on_the_card(folders,
 
 @pytest.mark.parametrize(("where", "asked"), [(0, 1), (1, 2)], ids=["the session's", "the process's"])
 async def test_a_rule_in_code_is_held_against_the_sessions_folder(folders, monkeypatch, where, asked):
-    """A rule on the folder of whoever takes the session up does not open the session's."""
+    """A rule on the folder of the process that claims the session does not match in the session's folder."""
     store = folders[0] / "state.db"
     await leave_waiting(store, printing, ["src", None])
     monkeypatch.chdir(folders[1])
@@ -123,8 +123,8 @@ async def test_a_rule_in_code_is_held_against_the_sessions_folder(folders, monke
     assert (ran_in, len(seen)) == ([str(folders[0] / "src"), str(folders[0])], asked)
 
 
-async def test_another_tool_learns_the_folder_and_its_rules_keep_to_it(folders, monkeypatch):
-    """What is granted for a tool with a `cwd` of its own means the folder on the card, from wherever it is asked."""
+async def test_the_folder_and_its_rules_hold_for_any_tool(folders, monkeypatch):
+    """A pattern granted for a tool with its own `cwd` means the folder on the card, in whichever process it asks."""
     here, there = folders
     store = here / "state.db"
     asked = await leave_waiting(store, builder, ["x", "x"])
