@@ -1,5 +1,5 @@
-"""Sessions of other makers: what they lack, and how it is written. `repair.repair` is the way in.
+"""Sessions of other makers: what they lack, and how it is written. `repair.repair` is the entry point.
 
-Each format is one module; what they share is in `formats` (what a format has to know), `index` (what is kept of a
-file), `session` (reading and judging), `liveness` (who may be writing), `write` (replacing a file) and `watch`.
+Each format is one module. They share `formats` (what a format must know), `index` (what we keep of a file), `session`
+(reading and judging), `liveness` (which process may be writing), `write` (replacing a file) and `watch`.
 """

@@ -1,16 +1,16 @@
 """Claude Code's sessions: a graph of lines in which one reply takes several lines.
 
-Theory: every content block of a reply is a line of its own with the same `message.id`, and each result's parent is the
-line of its own call. A walk from the tip to the root therefore misses the siblings: lines of a reply that is on the
-path belong to the conversation, and so do the results whose parents they are.
+Theory: every content block of a reply is a line of its own with the same `message.id`, and the parent of each result is
+the line of its call. A walk from the tip to the root therefore misses siblings. The lines of a reply that is on the
+path belong to the conversation, and so do the results whose parents those lines are.
 
 Rules:
-- The tip is the newest message by timestamp, the later of two that are equally old. A `last-prompt` line behind it
+- The tip is the newest message by timestamp, the later one of two with equal timestamps. A `last-prompt` line after it
   whose `leafUuid` names another branch moves the tip to the newest message of that branch.
-- Lines of sub-agents (`isSidechain`) are conversations of their own, one for each agent; in files of before there
-  was an `agentId`, one for each root.
-- A line may hold several results and a person's words: dropping an orphaned result drops a line, so it is done only
-  where the line holds nothing else.
+- Lines of sub-agents (`isSidechain`) are conversations of their own, one for each agent; in files from before
+  `agentId` existed, one for each root.
+- A line may have several results and a person's words. Dropping an orphaned result drops a line, so it is done only
+  where the line contains nothing else.
 - A result names its call's line as its parent and carries a timestamp that makes it the newest.
 """
 
@@ -159,7 +159,7 @@ class ClaudeCode:
 
             def write(call: Dangling, _parent: str | None, newest: str = newest) -> Result:
                 entry = lines.entry(call.at)
-                # In the middle a new timestamp would make the result a tip of its own, and cut the rest off.
+                # in the middle a new timestamp would make the result a tip of its own, and cut off the rest
                 return _result(entry, call.nth, newest if call.is_tail else entry.get("timestamp"), wish)
 
             graft.add(findings.dangling, tip, write)
@@ -186,7 +186,7 @@ def _mark_user(blocks: list[ClaudeBlock], at: int, index: Index) -> None:
 
 
 def _keep_tips(index: Index, found: dict[int, Findings], drops: set[int]) -> list[str]:
-    """Keep an orphaned result at a tip where the newest message without it could be on another branch."""
+    """Keep an orphaned result at a tip if the newest message without it could be on another branch."""
     notes = []
     for label, findings in found.items():
         tip = index.notes["tips"][label]
@@ -202,7 +202,7 @@ def _keep_tips(index: Index, found: dict[int, Findings], drops: set[int]) -> lis
 
 
 def _chain(entry: ClaudeEntry, at: int, index: Index) -> int:
-    """Return the name of a sub-agent's conversation: the hash of its id, or of the root of its sidechain."""
+    """Return the label of a sub-agent's conversation: the hash of its id, or of the root of its sidechain."""
     if entry.agentId:
         return hash(entry.agentId)
     roots: dict[int, int] = index.notes.setdefault("roots", {})
@@ -215,7 +215,7 @@ def _tip(index: Index, newest: int) -> int:
     leaf, said_at = index.notes.get("leaf", (0, -1))
     named = index.find(leaf, said_at) if said_at > newest else -1
     tip = newest if named < 0 or index.path(newest)[named] else named
-    for at in range(tip + 1, len(index)):  # a child may be older than its parent where a clock went back
+    for at in range(tip + 1, len(index)):  # a child may be older than its parent if a clock went back
         is_message = index.kinds[at] & (MESSAGE | SIDECHAIN) == MESSAGE
         if is_message and index.parents[at] == index.ids[tip]:
             tip = at
@@ -223,7 +223,7 @@ def _tip(index: Index, newest: int) -> int:
 
 
 def _later(timestamp: Any, wish: Wish) -> str:
-    """Return the time of the repair, or of just after the tip where the tip's clock was ahead of ours."""
+    """Return the time of the repair; if the tip's clock was ahead of ours, the instant after the tip."""
     now = iso(wish.now)
     if not isinstance(timestamp, str) or timestamp < now:
         return now
@@ -231,14 +231,14 @@ def _later(timestamp: Any, wish: Wish) -> str:
         return iso(datetime.fromisoformat(timestamp).astimezone(UTC) + timedelta(milliseconds=1))
     except ValueError:
         return now
-    except OverflowError:  # the last instant that there is: the later line of two that are equally old is the tip
+    except OverflowError:  # the largest instant: of two equally old lines the later one is the tip
         return timestamp
 
 
 def _add_siblings(index: Index, on: bytearray) -> None:
     """Add to a path the other lines of its replies, and the results whose parents those lines are."""
     if all(map(on.__getitem__, index.mark_lines)):
-        return  # a conversation without parallel calls and without branches has no others
+        return  # only parallel calls and branches have such lines
     replies = {
         key
         for at, mark, key in zip(index.mark_lines, index.marks, index.keys, strict=True)

@@ -1,11 +1,11 @@
 """Codex's rollouts: numbered lines in the order of the conversation.
 
-Theory: Codex pairs by class of tool and by id, over all that came after the last compaction, wherever the output
-stands, and answers a dangling call in memory on every resume without ever writing it down. Beside the file it keeps
-indexes into it (byte offsets, ordinals) that do not survive an insertion.
+Theory: Codex pairs by class of tool and by id, over everything after the last compaction, wherever the output stands.
+It answers a dangling call in memory on each resume, and never writes the answer. Next to the file it keeps indexes into
+it (byte offsets, ordinals), which an insertion makes wrong.
 
 Rules:
-- By default a repaired copy is written: there a result stands right behind its call, unless lines carry ordinals.
+- By default a repaired copy is written. In it a result follows its call directly, unless lines carry ordinals.
 - In place, and wherever lines carry ordinals, results are appended, with the next ordinals; a repeated ordinal would
   freeze the thread for good.
 - Calls that a server runs are never answered.
@@ -44,7 +44,7 @@ _CALLS = {
     "tool_search_call": "tool_search_output",
 }
 _OUTPUTS = frozenset(_CALLS.values())
-_LAST = 2**63  # of the ordinals: more than that counts no lines, and Codex cannot write the next
+_LAST = 2**63  # of the ordinals: Codex could not write the next one
 
 
 class Codex:

@@ -1,13 +1,14 @@
-"""What a format has to know, and which format a file is in.
+"""What a format must know, and which format a file is in.
 
 Theory: the makers' files differ in how a line is read, in which lines are one conversation, and in how a result is
-written; all else (pairing, reading, writing, locking) is the same for all. A format is one small object with no state.
+written. Everything else (pairing, reading, writing, locking) is the same for all. A format is a small object without
+state.
 
 Rules:
-- The first line that can be read decides the format; a file that no format recognises is never touched.
-- `read` adds exactly one line to the index, or raises ShapeError: of a line that JSON can read and the format cannot,
-  nobody knows whether it holds a result, so its file is refused. No line is overlooked.
-- `plan` proposes; it writes nothing, and takes the time and the source of ids as arguments.
+- The first line that can be read decides the format. A file that no format recognises is never changed.
+- `read` adds exactly one line to the index, or raises ShapeError. A line that is JSON and that the format does not
+  understand may contain a result, so its file is refused: no line is skipped.
+- `plan` only proposes. It takes the time and the source of ids as arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from supervisor.transcripts.index import Index
 from supervisor.transcripts.lines import as_javascript_reads_it
 
 ABSENT = msgspec.Raw(b"")
-"""The value of a key that is not there, told from null by identity."""
+"""The value of an absent key; compared by identity, so that it differs from null."""
 
 
 class ShapeError(Exception):
@@ -35,7 +36,7 @@ class ShapeError(Exception):
 
 
 class Addition(NamedTuple):
-    """A line to be added behind line `after`, or at the end of the file where that is None."""
+    """A line to be added after line `after`, or at the end of the file if `after` is None."""
 
     after: int | None
     line: bytes
@@ -46,10 +47,10 @@ class Addition(NamedTuple):
 class Plan(NamedTuple):
     additions: list[Addition]
     changes: dict[int, bytes]
-    """Lines that get another pointer, whole, without their terminator."""
+    """Whole lines that get another pointer, without their terminator."""
     drops: set[int]
     notes: list[str]
-    """What could not be done, in words for the person who asked."""
+    """What could not be done, as text for the person who asked."""
 
     @property
     def is_empty(self) -> bool:
@@ -65,7 +66,7 @@ class Wish(NamedTuple):
     text: str
     drop_orphaned: bool = False
     append_only: bool = False
-    """Add at the end of the file, and nowhere else."""
+    """Add at the end of the file only."""
 
 
 class Lines(Protocol):
@@ -78,25 +79,25 @@ class Lines(Protocol):
 class Format(Protocol):
     name: str
     framed: bool
-    """Results belong between two messages of the assistant; otherwise anywhere behind their calls."""
+    """Results belong between two messages of the assistant; otherwise anywhere after their calls."""
     writes_copy: bool
-    """The file's maker keeps indexes into it, so that a repaired copy is written unless the person insists."""
+    """The maker keeps indexes into the file, so a repaired copy is written unless the person asks for the file."""
     needs_utf8: bool
-    """The maker refuses the whole file over one byte that is not UTF-8: such a torn tail is moved away."""
+    """The maker refuses the whole file for one byte that is not UTF-8: such a torn tail is moved to another file."""
     key_prefixes: tuple[str, ...]
-    """What a call's id is prefixed with in the index, one for each class of tools that are paired apart."""
+    """The prefixes of call ids in the index, one for each class of tools that is paired separately."""
     unique_ids: bool
-    """The maker gives a call's id once in a file, so that a result anywhere in it is that call's."""
+    """The maker never repeats a call's id in a file, so a result with that id anywhere in it belongs to that call."""
     speaking: frozenset[str]
-    """The types of the lines that can hold calls and results."""
+    """The types of the lines that can contain calls and results."""
     spoken: frozenset[str]
-    """The keys that are read in those lines only; what they hold in others, in whatever shape, does not matter."""
+    """The keys that are read in those lines only; in other lines their values do not matter, whatever their shape."""
     decoder: msgspec.json.Decoder[Any]
 
     def recognises(self, first: dict[str, Any]) -> bool: ...
     def read(self, entry: Any, index: Index) -> None: ...
     def labels(self, index: Index) -> Sequence[int] | None:
-        """Name the conversation of each line, 0 for none; None where all lines are one."""
+        """Return the label of each line's conversation, 0 for none; None if all lines are one conversation."""
         ...
 
     def is_synthesised(self, entry: dict[str, Any]) -> bool: ...
@@ -104,18 +105,18 @@ class Format(Protocol):
 
 
 def iso(now: datetime) -> str:
-    """Write an instant the way JavaScript does."""
+    """Format an instant as JavaScript does."""
     return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
 
 
 def begins(raw: msgspec.Raw, bracket: str) -> bool:
-    """Say whether a raw value is an object or an array."""
+    """Return whether a raw value begins with this bracket or quote."""
     view = memoryview(raw)
     return len(view) > 0 and view[0] == ord(bracket)
 
 
 def decode_blocks(content: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any]:
-    """Decode the blocks of a message; text alone has none."""
+    """Decode the blocks of a message; a message that is a string has none."""
     if begins(content, '"'):
         return []
     try:
@@ -129,7 +130,8 @@ def decode_blocks(content: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]
 
 
 def read_value(text_format: Format, value: Any, index: Index) -> None:
-    """Add a line that is no object of the format as it stands; raises ShapeError if it matters what it is."""
+    """Add a line by its decoded value, without keys that do not matter in it. Raises ShapeError for an unknown shape
+    that could matter."""
     if isinstance(value, dict) and isinstance(value.get("type"), str) and value["type"] not in text_format.speaking:
         value = {key: inner for key, inner in value.items() if key not in text_format.spoken}
     try:

@@ -1,15 +1,15 @@
-"""A session of another maker as the messages that were said in it, in order: what an import takes.
+"""A session of another maker as its messages, in order: the input of an import.
 
-Theory: repair judges ids and never looks at content; here it is content that is wanted, of the same lines. So the file
-is judged as for a repair, and then read once more, line by line: each line's messages come out, and behind a frame the
-results that a repair would put there.
+Theory: repair judges ids and never looks at content. An import needs the content of the same lines. So the file is
+judged as for a repair, and then read a second time, line by line: each line yields its messages, and after a frame come
+the results that a repair would put there.
 
 Rules
 - One conversation: the active one (pi's path to the tip, Claude Code's main chain, or a sub-agent's in its own file).
-- Only what was said and run: thinking, labels, settings and summaries are none of it. An image is a word.
-- Nothing is dropped without being counted: torn lines, and results without a call (`left_out`).
-- A call is said to be lost only where a repair would say so: not while its program may be running.
-- Text is only ever text: nothing in it is looked up, run or believed. What UTF-8 cannot hold is shown escaped.
+- Only messages, calls and results: no thinking, labels, settings or summaries. An image becomes a word.
+- Whatever is left out is counted in `left_out`: torn lines, and results without a call.
+- A call is marked as lost only where a repair would do so: not while its program may be running.
+- Text stays text: nothing in it is looked up, run or believed. What UTF-8 cannot express is shown escaped.
 - Memory is that of judging a file (index.py), and of one line.
 """
 
@@ -37,7 +37,7 @@ _BLOCK: Final = 1 << 18
 
 
 class Said(NamedTuple):
-    """One message of a line. `key` is what its result, or its call, is paired by."""
+    """One message of a line. A call and its result are paired by `key`."""
 
     role: Literal["user", "assistant", "call", "result"]
     text: str
@@ -48,7 +48,7 @@ class Said(NamedTuple):
 
 
 class History:
-    """A file that is open to be imported."""
+    """A file that is open for an import."""
 
     def __init__(self, session: Session, lines: Reader) -> None:
         self.format = session.format.name
@@ -69,7 +69,7 @@ class History:
         return found.hexdigest()
 
     def messages(self, now: datetime) -> Iterator[MessageImported]:
-        """Read the messages, once; `now` is when they are imported. Raises RefusedError."""
+        """Read the messages, once; `now` is the time of the import. Raises RefusedError."""
         messages = self._messages(now)
         while True:
             with judging(self._session.path):
@@ -101,8 +101,8 @@ class History:
                     said = said._replace(tool=names.pop(said.call or "", None) or said.tool)
                 yield _event(said, now, said_at)
             for missing in lost.pop(at, ()):
-                yield _event(missing, now, said_at, is_lost=True)  # where it would have come at the latest
-        for missing in (missing for behind in lost.values() for missing in behind):  # their line could not be decoded
+                yield _event(missing, now, said_at, is_lost=True)  # the last place where the result would have come
+        for missing in (missing for behind in lost.values() for missing in behind):  # the decoder refused their line
             yield _event(missing, now, None, is_lost=True)
 
     def _entries(self) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -111,13 +111,13 @@ class History:
                 continue
             try:
                 entry = self._lines.entry(at)
-            except (ValueError, RecursionError):  # JavaScript may read what no decoder here does: a number too long
+            except (ValueError, RecursionError):  # a number that is too long for us
                 self.left_out += 1
                 continue
             yield at, entry
 
     def _facts(self) -> tuple[str, str]:
-        """Return the file's own id of the session, and the folder that it was about."""
+        """Return the file's own id of the session, and the folder in which the session worked."""
         session, first = self._session, self._session.first
         if isinstance(session.format, Codex):
             first = first["payload"]
@@ -133,8 +133,8 @@ class History:
 
 @contextmanager
 def open_history(path: Path, *, not_running: bool = False) -> Iterator[History]:
-    """Judge a file and open it to be imported; raises RefusedError, saying why, for what is no session, and for calls
-    that are not lost because somebody may be at them. `not_running`: the person vouches that nobody is."""
+    """Judge a file and open it for an import. Raises RefusedError, with the reason, if the file is no session, or if a
+    program may still answer its open calls. `not_running`: the person says that no program does."""
     with judging(path):
         session = read_session(path)
     with session.open() as lines:
@@ -148,7 +148,7 @@ def open_history(path: Path, *, not_running: bool = False) -> Iterator[History]:
 
 
 def _main_label(session: Session) -> int:
-    """Claude Code's sub-agents are conversations of their own; in their own files there is nothing else."""
+    """Claude Code's sub-agents are conversations of their own; a sub-agent's own file contains nothing else."""
     chains = list(session.index.notes.get("newest", ()))
     return chains.index(0) + 1 if 0 in chains else 1
 
@@ -167,7 +167,7 @@ def _event(said: Said, now: datetime, said_at: datetime | None, *, is_lost: bool
 
 
 def _instant(entry: dict[str, Any]) -> datetime | None:
-    """Return when a line was written, where it says so in a way that can be understood."""
+    """Return when a line was written; None if it does not say so, or not in a known way."""
     written = entry.get("timestamp")
     try:
         if isinstance(written, str):
@@ -233,7 +233,7 @@ def _codex(entry: dict[str, Any]) -> Iterator[Said]:
 
 
 def _reply(content: Any, call_type: str, arguments: str) -> Iterator[Said]:
-    """What the assistant said and called, in one message."""
+    """Yield the text and the calls of one message of the assistant."""
     for block in content if isinstance(content, list) else [content]:
         if isinstance(block, dict) and block.get("type") == call_type:
             yield Said("call", _json(block.get(arguments)), _name(block.get("name")), _name(block.get("id")))
@@ -247,7 +247,7 @@ def _said(role: Literal["user", "assistant"], text: str) -> Iterator[Said]:
 
 
 def _text(content: Any) -> str:
-    """Return the text of a message: it is a string, or blocks of which some have text."""
+    """Return the text of a message: a string, or the text of its blocks."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -265,7 +265,7 @@ def _block_text(block: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Arguments as they stand in the file; Codex writes them as text already."""
+    """Return arguments as they are in the file; Codex already writes them as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,12 +1,11 @@
-"""What is kept of a transcript while it is judged: a few numbers a line.
+"""What we keep of a transcript while we judge it: a few numbers for each line.
 
-Theory: whether calls dangle depends on ids and on order, never on content. So a line leaves behind where it begins,
-the hash of its id, the hash of its parent's, and one mark for each call and result in it; whatever more is wanted of a
-line is read again, and that is asked of few lines. Hashes of 64 bits do not collide by accident, and their key is the
-process's own secret.
+Theory: whether calls dangle depends on ids and on order, never on content. So we keep of a line its offset, the hash of
+its id and of its parent's id, and one mark for each call and result in it. A line whose content matters is read again,
+and few lines are. Hashes of 64 bits do not collide by accident, and their key is a secret of this process.
 
 Rules:
-- Everything is in flat arrays: 25 bytes a line, 17 bytes a mark. No object outlives its line.
+- Everything is in flat arrays: 25 bytes for each line, 17 bytes for each mark. No object lives longer than its line.
 - A hash of 0 means none.
 - Marks are in the order of the file, and of the blocks within a line.
 """
@@ -20,13 +19,13 @@ from typing import Any, Final
 
 from supervisor.core.transcript import Findings, Pairing
 
-FRAME: Final = 1  # a message of the assistant; its key names it where one message is written as several lines
+FRAME: Final = 1  # a message of the assistant; its key names it if the message is written as several lines
 SKIPPED: Final = 2  # a message of the assistant that ended in an error
 CALL: Final = 3
 UNANSWERABLE: Final = 4  # a call that was cut off
 RESULT: Final = 5
-SAID: Final = 6  # anything else that a model is sent
-FORGET: Final = 7  # everything before it was compacted away
+SAID: Final = 6  # any other content that is sent to a model
+FORGET: Final = 7  # a compaction: everything before it is gone
 
 ENTRY: Final = 1  # kinds of a line: it was read,
 POINTER: Final = 2  # it names another line by position,
@@ -46,7 +45,7 @@ class Index:
         self.marks = array("B")
         self.keys = array("q")
         self.notes: dict[str, Any] = {}
-        """What a format remembers of the file as a whole: few things."""
+        """What a format keeps about the file as a whole: few things."""
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -59,20 +58,20 @@ class Index:
         return len(self.kinds) - 1
 
     def mark(self, at: int, mark: int, key: str | None = None) -> None:
-        """Add a call, a result or whatever else matters at a line."""
+        """Add a mark for a call, a result or other content of a line."""
         self.mark_lines.append(at)
         self.marks.append(mark)
         self.keys.append(hash(key) if key else 0)
 
     def calls(self, at: int) -> list[tuple[int, int]] | None:
-        """Return the marks and keys of the calls at a line; None where it is no message of the assistant."""
+        """Return the marks and keys of the calls at a line; None if the line is not a message of the assistant."""
         begin, end = bisect_left(self.mark_lines, at), bisect_right(self.mark_lines, at)
         if begin == end or self.marks[begin] not in (FRAME, SKIPPED):
             return None
         return list(zip(self.marks[begin + 1 : end], self.keys[begin + 1 : end], strict=True))
 
     def path(self, tip: int) -> bytearray:
-        """Return a 1 for each line on the way from `tip` to the root, a 0 for every other."""
+        """Return a 1 for each line on the path from `tip` to the root, a 0 for every other line."""
         parents = self.parents
         on = bytearray(len(self.kinds))
         at = tip
@@ -85,7 +84,7 @@ class Index:
         return on
 
     def find(self, own: int, before: int) -> int:
-        """Return the last line with this id above a line, or, where a parent was written later, anywhere; or -1."""
+        """Return the last line with this id before a line; if the parent was written later, any line with it; or -1."""
         ids = self.ids
         for at in range(before - 1, -1, -1):
             if ids[at] == own:
@@ -103,9 +102,9 @@ class Index:
         held: Collection[str] = (),
         is_synthesised: Callable[[int], bool],
     ) -> dict[int, Findings]:
-        """Pair calls and results, each chain for itself; `labels` names the chain of each line, 0 for none.
+        """Pair calls and results, each chain separately; `labels` has the chain of each line, 0 for none.
 
-        `held` are the keys, as marked, of calls that somebody owns.
+        `held` are the keys, as marked, of calls that will be answered.
         """
         owned = {hash(key) for key in held}
         pairings: dict[int, Pairing] = {}

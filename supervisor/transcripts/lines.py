@@ -1,15 +1,15 @@
 """Lines of a JSONL file as bytes: reading them in little memory, and changing one value of one line.
 
-Theory: a log may be larger than memory and a line larger than any buffer, so lines are views into one buffer that is
-made exactly as long as the longest line needs. What JavaScript can read counts as read, whatever we think of it:
-the makers' programs decide what is in a session, and a line that we alone cannot read would look like a lost result.
+Theory: a log may be larger than memory and a line larger than any buffer, so lines are views into one buffer, which is
+made exactly as long as the longest line needs. A line that JavaScript can read counts as readable: the makers' programs
+decide what is in a session, and a line that only we cannot read would look like a lost result.
 
 Rules:
-- Lines end at a line feed, and at nothing else (a U+2028 inside a string is text).
-- A line that is longer than the buffer and has a NUL in it is no JSON: it comes as a single NUL, so that a hole that a
+- Lines end at a line feed only (a U+2028 inside a string is text).
+- A line that is longer than the buffer and contains a NUL is not JSON: it becomes a single NUL, so that a hole that a
   power cut leaves in a file takes no memory.
-- A view is valid until the next line is asked for; whoever keeps one keeps the buffer.
-- Changing a value leaves every other byte of its line as it was.
+- A view is valid until the next line is requested; a caller that keeps a view keeps the buffer.
+- Changing a value leaves every other byte of its line unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUL: Final = b"\0"
 
 
 def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield where each line of the first `size` bytes begins, and the line without its line feed."""
+    """Yield the offset of each line of the first `size` bytes, and the line without its line feed."""
     buffer = bytearray(BLOCK)
     view = memoryview(buffer)
     offset = filled = 0
@@ -53,7 +53,7 @@ def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]
                 file.seek(offset)
                 continue
             file.seek(offset)
-            view = memoryview(b"")  # the old buffer goes before the new one comes: what was in it is read again
+            view = memoryview(b"")  # we release the old buffer before we make the new one: its content is read again
             buffer = bytearray()
             buffer = bytearray(length + 1)
             view = memoryview(buffer)
@@ -65,7 +65,7 @@ def read_lines(file: io.RawIOBase, size: int) -> Iterator[tuple[int, memoryview]
 
 
 def _measure(file: io.RawIOBase, limit: int) -> tuple[int, bool]:
-    """Return how long the line is that begins here, and whether it has a NUL in it."""
+    """Return the length of the line that begins here, and whether it contains a NUL."""
     seen = 0
     has_nul = False
     while seen < limit and (block := file.read(min(BLOCK, limit - seen))):
@@ -79,17 +79,17 @@ def _measure(file: io.RawIOBase, limit: int) -> tuple[int, bool]:
 
 
 class TooDeepError(ValueError):
-    """A line is nested more deeply than can be judged here; its maker's program may still read it."""
+    """A line is nested more deeply than we can judge; its maker's program may still read it."""
 
 
 def as_javascript_reads_it(line: memoryview) -> bytes | None:
     """Return strict JSON for a line that JSON.parse accepts and a strict decoder does not; None if neither does.
 
-    Node writes half surrogate pairs as escapes and replaces what is not UTF-8 when it reads; a number that is too
-    large for it is, here, the largest.
+    Node writes half surrogate pairs as escapes and, when it reads, replaces bytes that are not UTF-8; a number that is
+    too large for it becomes the largest number here.
     """
     if bytes(line[-64:]).rstrip(b" \t\r")[-1:] not in (b"}", b"]"):
-        return None  # torn, or blank: no need to copy what may be a very long line
+        return None  # torn, or blank: we need not copy what may be a very long line
     try:
         value = javascript_value(str(line, "utf-8", "replace"))
     except TooDeepError:
@@ -100,7 +100,7 @@ def as_javascript_reads_it(line: memoryview) -> bytes | None:
 
 
 def javascript_value(text: str) -> Any:
-    """Return what JSON.parse makes of a text; half a surrogate pair stays one."""
+    """Return the value that JSON.parse reads from a text; half a surrogate pair is kept."""
     try:
         return json.loads(text, parse_constant=_refuse, parse_int=_number, parse_float=_finite, strict=True)
     except RecursionError:
@@ -123,7 +123,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
 
 
 def value_span(line: bytes, key: str) -> tuple[int, int] | None:
-    """Find where the value of a top-level key stands in a line; the last one, as JSON.parse takes it."""
+    """Return the span of a top-level key's value in a line: the last one, as JSON.parse takes it."""
     name = b'"' + key.encode() + b'"'
     depth = 0
     key_seen = begin = -1
@@ -150,7 +150,7 @@ def value_span(line: bytes, key: str) -> tuple[int, int] | None:
 
 
 def with_value(line: bytes, key: str, value: Any) -> bytes:
-    """Return the line with another value for a top-level key, every other byte as it was."""
+    """Return the line with another value for a top-level key, and every other byte unchanged."""
     span = value_span(line, key)
     if span is None:
         raise KeyError(key)

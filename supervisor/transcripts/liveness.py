@@ -1,20 +1,20 @@
-"""Whether somebody may still be writing a session.
+"""Whether a process may still be writing a session.
 
-Theory: a call without a result is only dangling if nobody is working on it. No maker says so in the file, so the living
-are looked for, and named:
+Theory: a call without a result is dangling only if no program is working on it. No maker says so in the file, so we
+look for living processes, and name them:
 
-1. a lock file beside the session (`<file>.lock`, as OpenClaw writes it) whose process lives;
-2. a process that holds the file open for writing (Codex does);
-3. for makers that open, append and close (pi, Claude Code): one of their programs running in the session's folder.
+1. a lock file next to the session (`<file>.lock`, as OpenClaw writes it) whose process is alive;
+2. a process that has the file open for writing (Codex does);
+3. for makers that open, append and close (pi, Claude Code): one of their programs that runs in the session's folder.
 
-What this cannot see: processes of other users or machines, and containers. `repair --watch` therefore also waits for a
-quiet period; a single repair trusts the person who asked for it, and checks again right before it replaces the file.
+We cannot see processes of other users or machines, or in containers. `repair --watch` therefore also waits for a quiet
+period; a single repair trusts the person who asked for it, and checks again just before it replaces the file.
 
 Rules:
-- A lock of a process that is gone, or whose number belongs to a younger process, is stale. A lock that names nobody is
+- A lock is stale if its process is gone, or if its pid belongs to a younger process. A lock that names no process is
   honoured until a person removes it.
-- Whoever only reads (`tail -f`, an editor, a backup) does not count.
-- A person may vouch that the programs of rule 3 do not use the session; locks and open files are never overruled.
+- A program that only reads (`tail -f`, an editor, a backup) does not count.
+- A person may say that the programs of rule 3 do not use the session; locks and open files are never overruled.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Process(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """What a lock file says; `pid` is None where it names nobody."""
+    """The content of a lock file; `pid` is None if it names no process."""
 
     path: Path
     pid: int | None
@@ -58,13 +58,15 @@ def lock_path(file: Path) -> Path:
 
 
 def read_lock(path: Path) -> Lock | None:
-    """Read a lock file, OpenClaw's JSON or a bare process number; None if there is none."""
+    """Read a lock file, OpenClaw's JSON or a bare pid; return None if there is none."""
     try:
         raw = path.read_bytes()[:4096]
     except FileNotFoundError:
         return None
     said: Any = None
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # naming nobody is an answer
+    with suppress(
+        msgspec.MsgspecError, UnicodeDecodeError, RecursionError
+    ):  # a lock that names no process is a valid answer
         said = msgspec.json.decode(raw)
     pid = said.get("pid") if isinstance(said, dict) else said
     starttime = said.get("starttime") if isinstance(said, dict) else None
@@ -80,13 +82,13 @@ def is_stale(lock: Lock) -> bool:
 
 
 def is_alive(pid: int, starttime: int | None = None) -> bool:
-    """Say whether a process lives, and is the one that started then, where both are known."""
+    """Return whether a process is alive, and started at that time if both times are known."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's, and alive
+        pass  # alive, and another user's
     state, started = _stat(pid)
     if state in ("Z", "X"):
         return False
@@ -98,7 +100,7 @@ def own_starttime() -> int | None:
 
 
 def _stat(pid: int) -> tuple[str, int | None]:
-    """Return a process's state and its start in clock ticks since boot, where the platform has them."""
+    """Return a process's state and its start in clock ticks since boot; None on a platform without them."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])
@@ -107,10 +109,10 @@ def _stat(pid: int) -> tuple[str, int | None]:
 
 
 class Processes:
-    """This machine's processes at one moment, for many sessions: reading them takes as long for one as for a thousand.
+    """This machine's processes at one moment, for many sessions: reading them costs the same for one or a thousand.
 
-    Who was found is looked at again, and may be gone. Who came later is not found, so whoever is about to write looks
-    with a new one.
+    A process that was found is checked again, and may be gone. A process that started later is not found, so a caller
+    that is about to write uses a new object.
     """
 
     def __init__(self) -> None:
@@ -119,7 +121,7 @@ class Processes:
         self._is_read = False
 
     def writers(self, real: Path) -> Iterator[Process]:
-        """Yield who holds a file open for writing."""
+        """Yield the processes that have a file open for writing."""
         if not _has_proc():
             yield from _lsof_writers(real)
             return
@@ -131,7 +133,7 @@ class Processes:
                     yield Process(pid, _name(pid))
 
     def programs(self, maker: str, cwd: str) -> Iterator[Process]:
-        """Yield a maker's programs that run in a folder."""
+        """Yield the processes of a maker's programs that run in a folder."""
         names = next((names for known, names in _PROGRAMS.items() if maker.startswith(known)), ())
         if not names:
             return
@@ -157,11 +159,11 @@ class Processes:
             return
         self._is_read = True
         for pid in _pids():
-            with suppress(OSError):  # it ended meanwhile, or is another user's: see the theory
+            with suppress(OSError):  # it ended meanwhile, or belongs to another user: see the theory
                 self._folders.setdefault(_folder_of(pid), []).append(pid)
             with suppress(OSError):
                 for fd in (_PROC / str(pid) / "fd").iterdir():
-                    with suppress(OSError):  # closed meanwhile; the next one is not
+                    with suppress(OSError):  # this one was closed meanwhile; go on with the next one
                         self._files.setdefault(_file_of(pid, fd.name), []).append((pid, fd.name))
 
 
@@ -175,11 +177,11 @@ def find_holder(
     own_lock: bool = False,
     processes: Processes | None = None,
 ) -> str | None:
-    """Return in words who may be writing this session, or None.
+    """Return text that names a process that may be writing this session, or None.
 
-    `maker` is the format's name, `cwd` the folder that the session says it works in. `vouched` means that a person
-    says that the maker's programs in that folder do not use this session; `own_lock`, that the caller holds the
-    session's lock; `processes` are those of an earlier look, which is good enough for whoever does not write.
+    `maker` is the format's name, `cwd` the folder in which the session says that it works. `vouched`: a person says
+    that the maker's programs in that folder do not use this session. `own_lock`: the caller holds the session's lock.
+    `processes` are those of an earlier look, which is good enough for a caller that does not write.
     """
     processes = processes or Processes()
     for lock in filter(None, (read_lock(lock_path(file)) for file in dict.fromkeys((path, real)))):
@@ -193,9 +195,9 @@ def find_holder(
         try:
             folder = os.path.realpath(cwd)
         except ValueError:
-            return None  # no folder can have this name, so nothing runs in it
+            return None  # no folder can have this name, so no program runs in it
         for process in processes.programs(maker, folder):
-            return f"{process} is running in {cwd}; end it, or say --not-running if it uses another session"
+            return f"{process} is running in {cwd}; end it, or pass --not-running if it uses another session"
     return None
 
 
@@ -231,14 +233,14 @@ def _is_for_writing(pid: int, fd: str) -> bool:
 
 
 def _program(argument: str) -> str:
-    """Name the program that an argument names, be it a path into a package or a script."""
+    """Return the name of the program that an argument names: a path into a package, or a script."""
     parts = Path(argument).parts
     packages = [part for part in parts if part in ("pi-coding-agent", "claude-code", "openclaw")]
     return packages[0] if packages else Path(argument).name.removesuffix(".js").removesuffix(".mjs")
 
 
 def _lsof(*arguments: str) -> Iterator[tuple[Process, str, str]]:
-    """Yield the process, the access and the name of each open file that lsof lists; nothing where there is no lsof."""
+    """Yield the process, the access and the name of each open file that lsof lists; nothing without lsof."""
     lsof = shutil.which("lsof")
     if lsof is None:
         return

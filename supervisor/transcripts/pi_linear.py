@@ -1,12 +1,12 @@
 """pi's first session format: lines in the order of the conversation, without ids.
 
-Theory: the file is the conversation. pi rewrites it as a tree when it opens it, numbering the lines it can read from 0,
-the header included; a compaction names the first entry that it kept by that number.
+Theory: the file is the conversation. pi rewrites it as a tree when it opens it, and numbers the lines that it can read
+from 0, including the header. A compaction names the first entry that it kept by that number.
 
 Rules:
-- A result is inserted behind its frame, or appended where nothing that a model is sent follows.
-- Whatever is inserted, or dropped, before an entry that a compaction names moves that number with the entry. It is the
-  one change to a line that was there before.
+- A result is inserted after its frame, or appended if no content for a model follows.
+- If a line before an entry that a compaction names is inserted or dropped, the number in the compaction changes, too.
+  This is the only change to an existing line.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PiLinear:
         pointers = [at for at, kind in enumerate(index.kinds) if kind & POINTER]
         if not pointers:
             return {}
-        # By how much the count of entries changes behind each line that something is done to.
+        # How much the number of entries changes after each line where a line is inserted or dropped.
         steps = [(a.after, 1) for a in additions if a.after is not None] + [(at, -1) for at in drops]
         changes = {}
         for pointer in pointers:
@@ -79,7 +79,7 @@ class PiLinear:
 
 
 def _line_of(index: Index, entry_number: int) -> int:
-    """Return the line of the n-th entry that can be read; blank and torn lines have no number."""
+    """Return the line of the n-th readable entry; blank and torn lines have no number."""
     seen = -1
     for at, kind in enumerate(index.kinds):
         seen += kind & ENTRY

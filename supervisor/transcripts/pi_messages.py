@@ -1,8 +1,8 @@
 """pi's messages, which all its session formats share.
 
-Theory: `toolCall` blocks of an assistant's message are answered by `toolResult` messages. pi leaves a message that
-ended in an error, or was aborted, out of every request, but not the results that refer to it. What it sends of an
-entry, a later `context_edit` on the same branch may replace, or omit; the latest of several wins.
+Theory: `toolResult` messages answer the `toolCall` blocks of an assistant's message. pi leaves a message that ended in
+an error, or was aborted, out of every request, but not the results that refer to it. A later `context_edit` on the
+same branch may replace or omit what pi sends of an entry; of several edits the latest counts.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Replacement(msgspec.Struct):
 
 
 class Edit(NamedTuple):
-    """What a `context_edit` makes of another entry."""
+    """The effect of a `context_edit` on another entry."""
 
     at: int
     target: int
     """The hash of the entry's id."""
     calls: list[tuple[int, int]] | None
-    """Marks and keys of the calls that an assistant's message has then; None where the entry is omitted."""
+    """Marks and keys of the calls that the assistant's message has then; None if the entry is omitted."""
 
 
 ENTRIES = msgspec.json.Decoder(PiEntry)
@@ -63,7 +63,7 @@ _SENT = frozenset({"compaction", "branch_summary", "custom_message", "reset"})
 
 
 def mark_entry(entry: PiEntry, at: int, index: Index) -> None:
-    """Mark the calls and the result of an entry, and whether a model is sent anything of it."""
+    """Mark the calls and the result of an entry, and whether any of its content is sent to a model."""
     message = entry.message
     if entry.type != "message":
         if entry.type in _SENT:

@@ -1,13 +1,13 @@
 """pi's session formats 2 and 3, which OpenClaw writes too: a tree of entries with 8-digit ids.
 
-Theory: the tip is the last entry of the file, of whatever type, so that whatever is appended becomes the tip, and has
-to name the old one as its parent. Dangling calls on abandoned branches are never sent and stay as they are.
+Theory: the tip is the last entry of the file, of whatever type. So an appended entry becomes the tip, and must name the
+old tip as its parent. Dangling calls on abandoned branches are never sent, and are left as they are.
 
 Rules:
-- The header is not part of the tree, and pi takes a file without it for an empty one: line 1 is never touched.
-- Entries that are not sent (labels, model changes) may stand between a frame and its appended result.
-- An entry that a `context_edit` on the path omits is none of the conversation. One that gives a message other calls
-  than it had refuses the file: nobody could say where their results belong.
+- The header is not part of the tree, and pi treats a file without a header as empty: line 1 never changes.
+- Entries that are not sent (labels, model changes) may be between a frame and its appended result.
+- An entry that a `context_edit` on the path omits is not part of the conversation. A file with an edit that gives a
+  message other calls than it had is refused: the place of their results would be unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PiTree:
     writes_copy = False
     needs_utf8 = False
     key_prefixes: tuple[str, ...] = ("",)
-    unique_ids = False  # some models count their calls anew in each reply
+    unique_ids = False  # some models number their calls from the start in each reply
     speaking, spoken = pi_messages.SPEAKING, pi_messages.SPOKEN
     decoder = pi_messages.ENTRIES
 
@@ -102,7 +102,7 @@ class PiTree:
         return Plan(graft.additions, graft.changes(), drops, notes)
 
     def _keep_tip(self, index: Index, found: dict[int, Findings], drops: set[int]) -> list[str]:
-        """Keep an orphaned result at the tip where the entry that is last without it is on another branch."""
+        """Keep an orphaned result at the tip if the entry that is last without it is on another branch."""
         tip = index.notes.get("tip", -1)
         if tip not in drops or any(call.is_tail for findings in found.values() for call in findings.dangling):
             return []

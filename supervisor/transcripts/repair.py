@@ -1,13 +1,13 @@
-"""Repairing sessions: which files, what each lacks, and the report of it.
+"""Repairing sessions: which files, what each lacks, and the report on it.
 
-Theory: examining and repairing are one act that ends early where the person only looks. Whatever happens to a file ends
-in a report of it, an error of our own included, and no file keeps another from being reported.
+Theory: examining and repairing are one procedure, which ends early if the person only looks. Each file gets a report,
+also if our own code fails, and no file prevents the report on another.
 
 Rules:
-- What is judged for writing is judged under the lock, so that the report is of the file that was written.
-- Somebody who may be writing is looked for only where there is something to add: a clean file may be live. One look
-  serves all files of a run, but before a file is written there is another.
-- A Codex rollout gets a repaired copy, unless the person insists on the file itself; a copy that is newer than its
+- A file that is to be written is judged under the lock, so that the report is about the file that was written.
+- We look for a process that may be writing only if there is something to add: a clean file may be live. One look serves
+  all files of a run, but before a file is written we look again.
+- A Codex rollout gets a repaired copy, unless the person asks for the file itself. A copy that is newer than its
   rollout and lacks nothing is not written again.
 """
 
@@ -37,11 +37,11 @@ from supervisor.transcripts.session import (
 from supervisor.transcripts.write import check_writable, copy_path, locked, write_plan
 
 TEXT = f"{LOST}\n{MAY_HAVE_RUN}"
-"""What a synthesised result says, unless the person wants other words."""
+"""The content of a synthesised result, unless the person gives another text."""
 
 
 class Options(NamedTuple):
-    """What a person asked for."""
+    """What a person asks for."""
 
     write: bool = False
     text: str = TEXT
@@ -49,9 +49,9 @@ class Options(NamedTuple):
     in_place: bool = False
     """Append to a Codex rollout itself instead of writing a repaired copy."""
     not_running: bool = False
-    """No program that runs in a session's folder uses the session: the person vouches for it."""
+    """The person says that no program that runs in a session's folder uses the session."""
     held: Collection[str] = ()
-    """Ids of calls that somebody will answer."""
+    """Ids of calls that will be answered."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A line that was there and names another line now; `at` counts from 1."""
+    """An existing line that now names another line; `at` counts from 1."""
 
     at: int
     line: str
@@ -76,7 +76,7 @@ class Orphan(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What was found in one file, and done about it."""
+    """What was found in one file, and what was done."""
 
     path: str
     state: Literal["clean", "found", "repaired", "refused", "unknown"]
@@ -99,7 +99,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def find_files(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
-    """Yield the files to look at, each once, and whether a person named it."""
+    """Yield each file to look at once, and whether a person named it."""
     seen: set[Path] = set()
     for path in paths:
         is_folder = path.is_dir()
@@ -119,11 +119,11 @@ def _in_folder(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders.sort()
         yield from (Path(parent, name) for name in sorted(names) if is_transcript_name(name) or is_database_name(name))
-    yield from (Path(error.filename) for error in closed)  # to be reported like a file that cannot be read
+    yield from (Path(error.filename) for error in closed)  # reported like a file that cannot be read
 
 
 def repair(path: Path, now: datetime, options: Options, processes: Processes | None = None) -> Report:
-    """Examine a file and, where that was asked for, repair it; give all files of a run the same `processes`."""
+    """Examine a file and, if the options say so, repair it; give all files of a run the same `processes`."""
     report = Report(path=printable(str(path)), state="refused")
     try:
         with judging(path):
@@ -162,7 +162,7 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
         raise RefusedError(f"{session.path} is compressed and cannot be appended to; leave out --in-place")
     if as_copy and _is_done(session, options):
         report.state, report.written = "repaired", printable(str(copy_path(session)))
-        report.notes.append("the repaired copy was there already")
+        report.notes.append("the repaired copy already exists")
         return
     check_writable(session)
     with locked(session.real, now):
@@ -172,7 +172,7 @@ def _write(report: Report, session: Session, now: datetime, options: Options) ->
         plan = _plan(session, now, options)
         _tell_plan(report, session, plan, options)
         if plan.is_empty:
-            report.state = "clean"  # somebody else repaired it between our two looks
+            report.state = "clean"  # another process repaired it between our two looks
             return
         written = write_plan(session, plan, now, as_copy=as_copy)
     report.state = "repaired"
@@ -202,8 +202,8 @@ def _refuse_live(session: Session, options: Options, processes: Processes, *, is
     cwd = entry.get("cwd") or session.first.get("cwd")
     if cwd is not None and not isinstance(cwd, str) and not options.not_running:
         raise RefusedError(
-            f"{session.path}: the folder that it works in is no text, so programs that use it cannot be found; "
-            "say --not-running if there are none"
+            f"{session.path}: its working folder is not a text, so programs that use it cannot be found; "
+            "pass --not-running if there are none"
         )
     holder = find_holder(
         session.path,
@@ -252,7 +252,7 @@ def _tell_plan(report: Report, session: Session, plan: Plan, options: Options) -
     report.notes += plan.notes
     others = session.real.stat().st_nlink - 1
     if session.format.writes_copy and not options.in_place:
-        report.notes.append("a repaired copy is written beside it; --in-place appends to the rollout itself")
+        report.notes.append("a repaired copy is written next to it; --in-place appends to the rollout itself")
     elif others:
         report.notes.append(
             f"the file has {others} more name{'s' * (others > 1)} (hard links); only {session.real} leads to the "

@@ -1,13 +1,13 @@
-"""A session of another maker, read and judged: what is in the file and what it lacks.
+"""A session of another maker, read and judged: what the file contains and what it lacks.
 
-Theory: one pass over the file gives the index and the findings; the few lines that matter for a repair are read again.
-What is found holds for the file as it was; `Session.stamp` is how a writer tells that it has changed since.
+Theory: one pass over the file gives the index and the findings; the few lines that a repair needs are read again.
+The findings are valid for the file as it was; by `Session.stamp` a writer detects that it has changed since.
 
 Rules:
-- Nothing here writes, and nothing is kept open.
-- A file that cannot be judged is refused with the reason, and what the person can do about it.
-- A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do. A line that JSON can read
-  and the format cannot refuses its file.
+- This module writes nothing, and keeps nothing open.
+- A file that cannot be judged is refused with the reason, and with what the person can do about it.
+- A torn line (neither JSON nor blank) is counted and left out, as the makers' own readers do. A file with a line that
+  is JSON and that its format does not understand is refused.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from supervisor.transcripts.lines import BOM, TooDeepError, as_javascript_reads_
 from supervisor.transcripts.pi_linear import PiLinear
 from supervisor.transcripts.pi_tree import PiTree
 
-_PACKED: Final = 1 << 13  # of what is unpacked at once, which may be thousands of times as long
+_PACKED: Final = 1 << 13  # compressed bytes that are unpacked at once; the result may be thousands of times as long
 _UNPACKED_AT_LEAST: Final = 64 << 20
 _UNPACKED_AT_MOST: Final = 8 << 30
-_RATIO: Final = 1000  # of no session that was seen; of a bomb, 30,000
+_RATIO: Final = 1000  # no known session is compressed as much; a bomb has 30,000
 _SQLITE = b"SQLite format 3\0"
 FORMATS: tuple[Format, ...] = (PiLinear(), PiTree(2), PiTree(3), Codex(), ClaudeCode())
 
 
 class RefusedError(Exception):
-    """A file is left as it is; the message says why and what can be done."""
+    """A file is left unchanged; the message says why and what can be done."""
 
     format: str | None = None
-    """What it is in, where that is known."""
+    """The format of the file, if it is known."""
 
 
 class DatabaseError(RefusedError):
@@ -55,15 +55,15 @@ class DatabaseError(RefusedError):
 
 
 class UnknownFormatError(RefusedError):
-    """No format recognises the file, or there is nothing in it."""
+    """No format recognises the file, or the file is empty."""
 
 
 class ChangedError(RefusedError):
-    """The file is not the one that was judged."""
+    """The file is no longer the one that was judged."""
 
 
 class Stamp(NamedTuple):
-    """What tells one state of a file from another."""
+    """Identifies one state of a file."""
 
     device: int
     inode: int
@@ -76,7 +76,7 @@ class Stamp(NamedTuple):
 
 
 class Session:
-    """One file, judged. `path` is what the person named, `real` what it leads to."""
+    """One file, judged. `path` is what the person named, `real` the file to which it leads."""
 
     def __init__(self, path: Path, real: Path, stamp: Stamp, text_format: Format, index: Index, size: int) -> None:
         self.path = path
@@ -85,7 +85,7 @@ class Session:
         self.format = text_format
         self.index = index
         self.size = size
-        """Bytes of text; more than the file's where that is compressed."""
+        """Bytes of text; more than the file's size if the file is compressed."""
         self.found: dict[int, Findings] = {}
         self.torn: list[int] = []
         self.first: dict[str, Any] = {}
@@ -119,7 +119,7 @@ class Session:
 
     @contextmanager
     def open(self) -> Iterator[Reader]:
-        """Open the file again to read single lines; refuses if it has changed since it was judged."""
+        """Open the file again to read single lines; refuse if it has changed since it was judged."""
         with open_text(self.real) as (file, _, stamp):
             if stamp != self.stamp:
                 raise ChangedError(f"{self.path} changed while it was being read; run the repair again")
@@ -134,7 +134,7 @@ class Reader:
         self._session = session
 
     def end(self, at: int) -> int:
-        """Return where the line after line `at` begins."""
+        """Return the offset of the line after line `at`."""
         starts = self._session.index.starts
         return starts[at + 1] if at + 1 < len(starts) else self._session.size
 
@@ -155,7 +155,7 @@ class Reader:
 
 @contextmanager
 def judging(path: Path) -> Iterator[None]:
-    """Refuse a file over which our own code stumbles, too: it says so, and no other file suffers from it."""
+    """Refuse a file on which our own code fails, too: the report says so, and no other file is affected."""
     try:
         yield
     except (RefusedError, OSError):
@@ -169,8 +169,9 @@ def judging(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
-    """Open a file's text with its size and the file's stamp; a compressed one is unpacked beside memory, on disk."""
-    if not stat.S_ISREG(real.stat().st_mode):  # asked first, because opening a pipe would wait for ever
+    """Open a file's text; yield it with its size and the file's stamp. A compressed file is unpacked to disk, not to
+    memory."""
+    if not stat.S_ISREG(real.stat().st_mode):  # checked first, because opening a pipe would wait for ever
         raise UnknownFormatError(f"{real} is not a regular file")
     with io.FileIO(real) as file:
         stamp = Stamp.of(os.fstat(file.fileno()))
@@ -181,7 +182,7 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
             import zstandard
         except ImportError:
             raise RefusedError(
-                f"{real} is compressed; install the extra that reads it: pip install zstandard"
+                f"{real} is compressed; install the package that reads it: pip install zstandard"
             ) from None
         with tempfile.TemporaryFile(buffering=0) as unpacked:
             try:
@@ -190,7 +191,7 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
             except zstandard.ZstdError as error:
                 raise RefusedError(f"{real} cannot be unpacked ({error}); it may be damaged") from None
             if not is_whole:
-                raise RefusedError(f"{real} is cut off: what it ends in cannot be unpacked; restore it from a copy")
+                raise RefusedError(f"{real} is cut off: its end cannot be unpacked; restore it from a copy")
             size = unpacked.tell()
             unpacked.seek(0)
             with io.FileIO(os.dup(unpacked.fileno())) as text:
@@ -200,7 +201,7 @@ def open_text(real: Path) -> Iterator[tuple[io.FileIO, int, Stamp]]:
 def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any, limit: int) -> bool:
     """Unpack all frames of a file, up to a limit in bytes.
 
-    False where the last one is cut off, which zstandard's own streams do not tell.
+    Returns False if the last frame is cut off, which zstandard's own streams do not report.
     """
     frame = None
     while packed := file.read(_PACKED):
@@ -210,7 +211,7 @@ def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any, limit: int) -> b
             if into.tell() > limit:
                 raise RefusedError(
                     f"{file.name} unpacks to more than {limit >> 20} MiB, which no session of its size does; if you "
-                    "trust it, unpack it (zstd -d) and name what comes out"
+                    "trust it, unpack it (zstd -d) and name the unpacked file"
                 )
             packed = frame.unused_data
             if frame.eof:
@@ -219,21 +220,21 @@ def _unpack(file: io.FileIO, into: BinaryIO, decompressor: Any, limit: int) -> b
 
 
 def is_database_name(name: str) -> bool:
-    """Say whether a file in a folder may be a database with OpenClaw's sessions."""
+    """Return whether a file in a folder may be a database with OpenClaw's sessions."""
     return name.startswith("openclaw") and name.endswith(".sqlite")
 
 
 def _refuse_database(path: Path, real: Path) -> RefusedError:
     if not _has_sessions(real):
-        return UnknownFormatError(f"{path} is a SQLite database, and none with sessions of OpenClaw")
+        return UnknownFormatError(f"{path} is a SQLite database without OpenClaw's sessions")
     return DatabaseError(
-        f"{path} is OpenClaw's database: since 2026.7.2 its sessions are in there, and those cannot be repaired yet; "
-        "only earlier ones, which are .jsonl files. It is left alone. In OpenClaw, /new begins another session"
+        f"{path} is OpenClaw's database: since 2026.7.2 it contains the sessions, which cannot be repaired yet; "
+        "only earlier sessions, in .jsonl files, can. The file is left alone. In OpenClaw, /new begins another session"
     )
 
 
 def _has_sessions(real: Path) -> bool:
-    """Look for OpenClaw's table without a lock, a log or any other file beside the database."""
+    """Look for OpenClaw's table without creating a lock, a log or any other file next to the database."""
     try:
         with closing(sqlite3.connect(f"{real.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
             found = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'transcript_events'").fetchone()
@@ -243,8 +244,8 @@ def _has_sessions(real: Path) -> bool:
 
 
 def read_session(path: Path, held: Collection[str] = ()) -> Session:
-    """Read and judge one file; `held` are the ids of calls that somebody will answer."""
-    real = Path(os.path.realpath(path))  # of a link that leads to itself, itself
+    """Read and judge one file; `held` are the ids of calls that will be answered."""
+    real = Path(os.path.realpath(path))  # for a link that leads to itself, the link
     with open_text(real) as (file, size, stamp):
         if file.read(len(_SQLITE)) == _SQLITE:
             raise _refuse_database(path, real)
@@ -273,20 +274,20 @@ def read_session(path: Path, held: Collection[str] = ()) -> Session:
 
 
 def _refuse_answered_elsewhere(session: Session, labels: Sequence[int]) -> None:
-    """Refuse a file in which the result of a dangling call is in none of the conversations, or in another."""
+    """Refuse a file in which the result of a dangling call is in no conversation, or in another one."""
     dangling = {call.key: label for label, found in session.found.items() for call in found.dangling}
     index = session.index
     for at, mark, key in zip(index.mark_lines, index.marks, index.keys, strict=True) if dangling else ():
         if mark == RESULT and labels[at] != dangling.get(key, labels[at]):
             raise RefusedError(
-                f"{session.path} line {at + 1} holds the result of a call that lacks one, outside of the call's "
+                f"{session.path} line {at + 1} has the result of a dangling call, outside of the call's "
                 "conversation; the file is left alone"
             )
 
 
 def _unknown_shape(path: Path, number: int, error: ShapeError) -> RefusedError:
     return RefusedError(
-        f"{path} line {number} has a shape that is not known ({error}), so a result in it could be overlooked; the "
+        f"{path} line {number} has an unknown shape ({error}), so a result in it could be overlooked; the "
         "file is left alone. If a newer program wrote it, update supervisor"
     )
 
@@ -308,7 +309,7 @@ def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> S
             else:
                 read(entry, index)
                 del entry
-            del line  # whoever keeps a view keeps the buffer, and there may be need of a longer one
+            del line  # a reference to a view keeps the buffer, and a longer one may be needed
     except RecursionError:
         raise _too_deep(path, len(starts)) from None
     except ShapeError as error:
@@ -320,7 +321,7 @@ def _scan(path: Path, real: Path, file: io.FileIO, size: int, stamp: Stamp) -> S
 
 
 def _begin(path: Path, real: Path, size: int, stamp: Stamp, lines: Iterator[tuple[int, memoryview]]) -> Session:
-    """Read up to the first line that can be read, which decides the format."""
+    """Read up to the first readable line, which decides the format."""
     index = Index()
     left_out: list[bytes] = []
     for start, line in lines:
@@ -354,7 +355,7 @@ def _too_deep(path: Path, number: int) -> RefusedError:
 
 
 def _index_otherwise(line: memoryview, text_format: Format, index: Index) -> bool:
-    """Add a line that was not decoded at the first try; False if it is no JSON at all."""
+    """Add a line that the format's decoder refused; return False if the line is not JSON."""
     try:
         value = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):

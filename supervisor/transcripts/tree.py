@@ -1,12 +1,12 @@
 """Adding results to a file whose lines name their parents.
 
-Theory: such a file is a tree of which one path, from the tip to the root, is the conversation. A line in the middle of
-the path can only be added by giving the line behind it another parent; every other branch stays as it was.
+Theory: such a file is a tree in which one path, from the tip to the root, is the conversation. To add a line in the
+middle of the path, the line after it must get another parent; every other branch stays unchanged.
 
 Rules:
-- At the tip: append. In the middle: insert behind the frame and re-parent the one successor on the path.
-- Dropping a line hands its children to the nearest ancestor that stays, on every branch.
-- Of a line that is re-parented only the bytes of its parent's id change.
+- At the tip: append. In the middle: insert after the frame, and give the one successor on the path a new parent.
+- When a line is dropped, its children on every branch get the nearest ancestor that stays as their parent.
+- In a line that gets a new parent only the bytes of the parent's id change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from supervisor.transcripts.lines import with_value
 
 
 class Keys(NamedTuple):
-    """What a format calls a line's id and its parent's."""
+    """A format's names for a line's id and for its parent's id."""
 
     own: str
     parent: str
@@ -35,7 +35,7 @@ class Result(NamedTuple):
 
 
 class Graft:
-    """Collect the additions and the changed parents for one file."""
+    """Collects the additions and the changed parents for one file."""
 
     def __init__(self, index: Index, lines: Lines, keys: Keys, drops: set[int]) -> None:
         self.additions: list[Addition] = []
@@ -43,7 +43,7 @@ class Graft:
         self._lines = lines
         self._keys = keys
         self._drops = drops
-        self._parents: dict[int, str | None] = {}  # the new parents of lines that were there before
+        self._parents: dict[int, str | None] = {}  # the new parents of existing lines
         for drop in sorted(drops):
             own = index.ids[drop]
             for child, parent in enumerate(index.parents):
@@ -51,7 +51,7 @@ class Graft:
                     self._parents[child] = self._staying(drop)
 
     def add(self, dangling: list[Dangling], tip: int, write: Callable[[Dangling, str | None], Result]) -> None:
-        """Add a result for each dangling call of the path that ends at `tip`; `write` is told the parent."""
+        """Add a result for each dangling call of the path that ends at `tip`; `write` gets call and parent."""
         on_path = self._index.path(tip)
         for (after, is_tail), calls in by_place(dangling):
             parent = self._staying(tip if is_tail else after)
@@ -66,7 +66,7 @@ class Graft:
                     self._parents[successor] = parent
 
     def changes(self) -> dict[int, bytes]:
-        """Return the lines with a new parent, each with only that changed."""
+        """Return the lines with a new parent; nothing else in them changes."""
         changed = {}
         for at, parent in self._parents.items():
             changed[at] = with_value(self._lines.raw(at), self._keys.parent, parent)

@@ -1,14 +1,14 @@
-"""Repairing sessions as their writers go.
+"""Repairing sessions when their writers are gone.
 
-Theory: nobody announces that a writer is gone. A session is looked at when its file has been quiet for a while, and
-then repaired only if nobody can be found who may still be writing it (`liveness.py`); else it is left for another
-quiet period. A tool that runs for an hour keeps a file quiet while its writer lives, which is why quiet is not enough;
-a writer on another machine cannot be found, which is why finding nobody is not enough either.
+Theory: no writer announces that it is gone. We look at a session when its file has been quiet for a while, and repair
+it only if we find no process that may still be writing it (`liveness.py`); else we leave it for another quiet period.
+A tool that runs for an hour keeps a file quiet while its writer is alive, so a quiet file is not enough. A writer on
+another machine cannot be found, so that we found none is not enough either.
 
 Rules:
-- A file whose modification is younger than the quiet period is never touched.
-- A refusal is reported once for each reason, and the file is looked at again after each quiet period.
-- A repair is a change too: its file is looked at once more, and found clean.
+- A file that changed within the quiet period is never touched.
+- A refusal is reported once for each reason, and we look at the file again after each quiet period.
+- A repair is a change, too: its file is looked at once more, and found clean.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from supervisor.transcripts.session import is_database_name
 
 
 class QuietFiles:
-    """Which files have been quiet for long enough, on a clock that the caller reads."""
+    """The files that have been quiet for long enough, on a clock that the caller reads."""
 
     def __init__(self, quiet: float) -> None:
         self._quiet = quiet
@@ -37,7 +37,7 @@ class QuietFiles:
         self._changed_at[path] = at
 
     def take_due(self, at: float) -> list[Path]:
-        """Return the files that are due, which are then forgotten until they are noticed again."""
+        """Return the files that are due, and forget them until the next `notice`."""
         due = sorted(path for path, changed in self._changed_at.items() if at - changed >= self._quiet)
         for path in due:
             del self._changed_at[path]
@@ -52,7 +52,7 @@ def watch(
     now: Callable[[], datetime],
     monotonic: Callable[[], float],
 ) -> Iterator[Report]:
-    """Repair the sessions below a folder as they come to rest, until interrupted; yield what was done or refused."""
+    """Repair the sessions below a folder as they become quiet, until interrupted; yield what was done or refused."""
     files = QuietFiles(quiet)
     refused: dict[str, str | None] = {}
     for path, _ in find_files([folder]):
@@ -66,7 +66,7 @@ def watch(
             if not os.path.lexists(path):
                 continue
             age = _age(path, now())
-            if age < quiet:  # a change that has not been heard of yet
+            if age < quiet:  # a change that was not announced yet
                 files.notice(path, monotonic() - age)
                 continue
             report = repair(path, now(), options._replace(write=True))
@@ -77,10 +77,10 @@ def watch(
 
 
 def _sessions_at(changed: Path) -> Iterator[Path]:
-    """Yield the sessions that a change is about; what was in a folder before it was watched is not announced."""
+    """Yield the sessions that a change may concern; files in a new folder are not announced one by one."""
     if is_transcript_name(changed.name) or is_database_name(changed.name):
         yield changed
-    elif os.path.isdir(changed):  # noqa: PTH112 - which says no where it may not look, and does not raise
+    elif os.path.isdir(changed):  # noqa: PTH112 - returns False where it may not look, and does not raise
         yield from (path for path, _ in find_files([changed]))
 
 
@@ -93,8 +93,8 @@ def _is_news(report: Report, refused: dict[str, str | None]) -> bool:
 
 
 def _age(path: Path, now: datetime) -> float:
-    """Return for how long a file has been as it is; a time in the future counts as this moment."""
+    """Return the seconds since a file changed; a time in the future counts as now."""
     try:
         return max(0.0, now.timestamp() - path.stat().st_mtime)
     except OSError:
-        return 0.0 if not os.path.lexists(path) else math.inf  # a repair will say why it cannot be read
+        return 0.0 if not os.path.lexists(path) else math.inf  # a repair will say why the file cannot be read

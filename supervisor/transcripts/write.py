@@ -1,16 +1,18 @@
-"""Replacing a session by its repaired self.
+"""Replacing a session by its repaired version.
 
-Theory: at every instant the file's name leads to the old file or to the new one, whole. The new one is written under
-another name, synced, and renamed over the old; the old one stays beside it under a third name, which costs no copy.
+Theory: at every instant the file's name leads to the whole old file or to the whole new one. The new file is written
+under another name, synced, and renamed over the old one. The old one stays next to it under a third name, which costs
+no copy.
 
 Rules:
-- Under a lock that other writers know (OpenClaw's), taken before the file is judged and let go in every case. It dies
-  with its process: one whose process is gone is taken over.
-- The lines that were there come from the file, byte by byte, never from what was decoded.
-- Nothing is replaced that changed since it was judged.
-- Mode and owner are kept; a link is followed, and what it leads to replaced; a file that says read-only is left alone.
-- What a crash leaves: the temporary file, which the next repair overwrites; a lock that is stale, and perhaps its
-  second name, which the next repair removes; a spare backup.
+- We hold a lock that other writers know (OpenClaw's). We take it before we judge the file, and release it in every
+  case. It dies with its process: the lock of a process that is gone is taken over.
+- Existing lines are copied from the file, byte by byte, never from decoded values.
+- A file that changed since it was judged is not replaced.
+- Mode and owner are kept. A link is followed, and the file to which it leads is replaced. A read-only file is left
+  alone.
+- A crash may leave: the temporary file, which the next repair overwrites; a stale lock, and perhaps its second name,
+  which the next repair removes; an extra backup.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ _BLOCK = 1 << 18
 class Written(NamedTuple):
     target: Path
     backup: Path | None
-    """Where the file as it was lies; None where a copy was written and the file left alone."""
+    """The path of the old file; None if a copy was written and the file itself was left alone."""
     torn: Path | None
-    """Where a torn tail was moved to that the file's maker could not have read past."""
+    """The path to which a torn tail was moved that would have stopped the maker's reader."""
 
 
 @contextmanager
 def locked(real: Path, now: datetime) -> Iterator[None]:
-    """Hold the lock beside a session, or refuse with the name of its holder."""
+    """Hold the lock next to a session, or refuse with the name of its holder."""
     lock = lock_path(real)
     own = real.with_name(f"{real.name}.lock-{os.getpid()}")
     try:
         _sweep(lock)
-        own.unlink(missing_ok=True)  # of a killed process with our number: it may be the lock by another name
+        own.unlink(missing_ok=True)  # of a killed process with our pid: it may be a second name of the lock
         said = {"pid": os.getpid(), "createdAt": iso(now), "starttime": own_starttime()}
         try:
             own.write_bytes(msgspec.json.encode(said))
@@ -66,7 +68,7 @@ def locked(real: Path, now: datetime) -> Iterator[None]:
 
 
 def _sweep(lock: Path) -> None:
-    """Remove the second names that processes gave this lock and died before they took them back."""
+    """Remove the second names of this lock whose processes died before they could."""
     second_name = re.compile(re.escape(lock.name) + r"-(\d{1,9})(?:-stale)?")
     for file in lock.parent.iterdir():
         if (named := second_name.fullmatch(file.name)) and (pid := int(named[1])):
@@ -78,7 +80,7 @@ def _sweep(lock: Path) -> None:
 def _take(own: Path, lock: Path) -> None:
     for _ in range(3):
         try:
-            os.link(own, lock)  # with its content, in one step
+            os.link(own, lock)  # creates the lock with its content, in one step
         except FileExistsError:
             pass
         else:
@@ -91,11 +93,11 @@ def _take(own: Path, lock: Path) -> None:
         with suppress(FileNotFoundError):
             lock.rename(aside)
             taken = read_lock(aside)
-            if taken is not None and not is_stale(taken):  # somebody else was faster, and this is theirs
+            if taken is not None and not is_stale(taken):  # another process was faster, and this lock is its own
                 aside.rename(lock)
             else:
                 aside.unlink()
-    raise RefusedError(f"{lock} changes hands too quickly; try again")
+    raise RefusedError(f"{lock} is taken by other processes again and again; try again")
 
 
 def check_writable(session: Session) -> None:
@@ -104,11 +106,13 @@ def check_writable(session: Session) -> None:
     if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(session.real, os.W_OK):
         raise RefusedError(f"{session.path} is read-only; allow writing (chmod u+w) if it is to be repaired")
     if not os.access(session.real.parent, os.W_OK | os.X_OK):
-        raise RefusedError(f"{session.real.parent} is read-only, so nothing can be written beside the session")
+        raise RefusedError(
+            f"{session.real.parent} is read-only, but the repair writes next to the session; allow it (chmod u+w)"
+        )
 
 
 def copy_path(session: Session) -> Path:
-    """Name the repaired copy so that neither its maker nor a later repair takes it for a session."""
+    """Return the path of the repaired copy: a name that neither its maker nor a later repair takes for a session."""
     name = session.real.name
     if session.is_compressed:
         return session.real.with_name(name.removesuffix(".zst") + ".repaired.zst")
@@ -232,7 +236,7 @@ def _compress(content: Iterator[bytes], file: Any) -> None:
 
 
 def _add(path: Path, data: bytes) -> None:
-    """Append to a file, unless it was done before by a repair that did not come to its end."""
+    """Append to a file, unless an earlier repair that was interrupted did so."""
     if path.exists() and path.read_bytes().endswith(data):
         return
     with open(path, "ab", opener=_privately) as file:
@@ -242,7 +246,7 @@ def _add(path: Path, data: bytes) -> None:
 
 
 def _keep_backup(session: Session, now: datetime) -> Path:
-    """Give the file as it is a second name; where links are not to be had, copy it."""
+    """Give the file as it is a second name; where links are not possible, copy it."""
     stem = f"{session.real.name}.{now:%Y%m%dT%H%M%SZ}.bak"
     for number in range(1000):
         backup = session.real.with_name(stem if not number else f"{stem}{number}")
@@ -256,7 +260,7 @@ def _keep_backup(session: Session, now: datetime) -> Path:
             _copy(session.real, backup)
         _sync_folder(backup.parent)
         return backup
-    raise RefusedError(f"{session.real.parent} holds too many backups of this session; remove some")
+    raise RefusedError(f"{session.real.parent} has too many backups of this session; remove some")
 
 
 def _copy(source: Path, target: Path) -> None:
