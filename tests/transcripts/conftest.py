@@ -1,4 +1,4 @@
-"""A moment to repair at, and ways to repair a file and to read it again."""
+"""A moment of repair, and ways to repair a file and to read it again."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
 @pytest.fixture
 def session(tmp_path):
-    """Copy a file of the corpus to where it may be written."""
+    """Copy a file of the corpus to a folder that may be written."""
 
     def copy(name):
         return Path(shutil.copy(CORPUS / f"{name}.jsonl", tmp_path))
@@ -25,7 +25,7 @@ def session(tmp_path):
 
 @pytest.fixture
 def mend():
-    """Repair a file, in place whatever its format, and report."""
+    """Repair a file in place, whatever its format; return the report."""
 
     def mend(path, **options):
         return repair(path, NOW, Options(**{"write": True, "in_place": True, **options}))

@@ -1,4 +1,4 @@
-"""Sessions that hypothesis makes up, and how many calls dangle in them, counted the plainest way."""
+"""Sessions that hypothesis generates, and a simple count of the dangling calls in them."""
 
 import json
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Made(NamedTuple):
 
 
 def pi_message(step):
-    """Return the message of a step, or None where it is no message."""
+    """Return the message of a step; None if the step is not a message."""
     if step[0] == "user":
         return {"role": "user", "content": "words", "timestamp": 1}
     if step[0] == "result":
@@ -135,7 +135,7 @@ def claude_sessions(draw):
 
 
 def dangling_in_frames(steps):
-    """Count the calls without a result between their message and the next of the assistant."""
+    """Count the calls without a result between their message and the assistant's next one."""
     dangling, frame = 0, []
     for step in [*steps, ("assistant", [], "toolUse")]:
         if step[0] == "assistant" and step[2] == "toolUse":
@@ -147,7 +147,7 @@ def dangling_in_frames(steps):
 
 
 def dangling_anywhere(steps):
-    """Count the calls without a result behind them."""
+    """Count the calls without a result after them."""
     waiting = []
     for step in steps:
         if step[0] == "assistant":

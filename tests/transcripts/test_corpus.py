@@ -1,4 +1,4 @@
-"""Each file of the corpus is one edge case, named after it: what is found there, and that repairing it is gentle."""
+"""Each file of the corpus is one edge case, named after it: what is found in it, and that its repair is careful."""
 
 import os
 import shutil
@@ -85,13 +85,13 @@ UNKNOWN = sorted(path.stem for path in (CORPUS / "unknown").glob("*.jsonl"))
 
 
 def test_every_file_of_the_corpus_has_its_expectation():
-    """A file that nobody judges proves nothing."""
+    """A file without an expectation proves nothing."""
     files = {f"{path.parent.name}/{path.stem}" for path in CORPUS.rglob("*.jsonl")}
     assert files - {f"unknown/{name}" for name in UNKNOWN} == FOUND.keys()
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_the_edge_case_is_found_as_it_is(name):
+def test_the_edge_case_is_found(name):
     """Calls, dangling calls, orphaned results, unanswerable calls and torn lines are counted."""
     found = read_session(CORPUS / f"{name}.jsonl")
     assert (found.calls, found.dangling, found.orphaned, found.unanswerable, len(found.torn)) == FOUND[name]
@@ -99,7 +99,7 @@ def test_the_edge_case_is_found_as_it_is(name):
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_second_repair_changes_nothing(name, session, mend):
-    """One repair answers every dangling call; the next one finds nothing to do and leaves each byte."""
+    """One repair answers every dangling call; the next one finds nothing to do and changes no byte."""
     path = session(name)
     first = mend(path)
     assert first.state == ("repaired" if FOUND[name][1] else "clean")
@@ -111,8 +111,8 @@ def test_a_second_repair_changes_nothing(name, session, mend):
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_every_line_that_was_there_is_there_unchanged_but_for_what_it_points_to(name, session, mend):
-    """The lines that were there come out in their order, byte by byte; only announced pointers differ."""
+def test_every_existing_line_is_unchanged_but_for_its_pointer(name, session, mend):
+    """The existing lines come out in their order, byte by byte; only announced pointers differ."""
     path = session(name)
     before = path.read_bytes().split(b"\n")
     report = mend(path)
@@ -126,7 +126,7 @@ def test_every_line_that_was_there_is_there_unchanged_but_for_what_it_points_to(
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_looking_changes_nothing_and_says_what_writing_would_do(name, session, mend):
+def test_a_dry_run_changes_nothing_and_says_what_a_repair_would_do(name, session, mend):
     """A dry run adds no file, changes no byte, and announces as many lines as a repair adds."""
     path = session(name)
     before = path.read_bytes()
@@ -140,7 +140,7 @@ def test_looking_changes_nothing_and_says_what_writing_would_do(name, session, m
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_file_of_unknown_format_is_refused(name, session, mend):
-    """What no format recognises is left alone, with a reason."""
+    """A file that no format recognises is left alone, with a reason."""
     path = session(f"unknown/{name}")
     before = path.read_bytes()
     report = mend(path)

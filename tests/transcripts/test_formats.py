@@ -1,4 +1,4 @@
-"""Where each format wants a result: the rules that the makers' programs load by."""
+"""Where each format wants a result: the rules by which the makers' programs load a file."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 
 def test_pi_is_appended_to_with_the_leaf_as_parent(session, mend, read):
-    """pi takes the last entry for the leaf, so the result's parent is the leaf, even where that is a label."""
+    """pi treats the last entry as the leaf, so the result's parent is the leaf, even if that is a label."""
     path = session("pi_v3/label-behind-the-call")
     before = path.read_bytes()
     mend(path)
@@ -17,7 +17,7 @@ def test_pi_is_appended_to_with_the_leaf_as_parent(session, mend, read):
     assert (result["message"]["toolCallId"], result["message"]["isError"]) == ("c1", True)
 
 
-def test_what_the_model_is_sent_behind_the_call_comes_behind_the_result(session, mend, read):
+def test_content_for_the_model_after_the_call_comes_after_the_result(session, mend, read):
     """A custom message is sent, so the result is inserted before it, and it becomes the result's child."""
     path = session("pi_v3/custom-message-behind-the-call")
     mend(path)
@@ -27,7 +27,7 @@ def test_what_the_model_is_sent_behind_the_call_comes_behind_the_result(session,
 
 
 def test_only_the_successor_on_the_active_branch_is_re_parented(session, mend, read):
-    """Another branch from the same frame stays as it was."""
+    """Another branch from the same frame stays unchanged."""
     path = session("pi_v3/two-branches-from-the-frame")
     left = read(path)[3]
     report = mend(path)
@@ -38,7 +38,7 @@ def test_only_the_successor_on_the_active_branch_is_re_parented(session, mend, r
 
 
 def test_results_of_parallel_calls_follow_their_siblings(session, mend, read):
-    """The result goes behind the last real result of its frame, before the person's words."""
+    """The result is inserted after the last real result of its frame, before the person's message."""
     path = session("pi_v3/dangling-in-the-middle")
     mend(path)
     messages = [entry["message"] for entry in read(path)[1:]]
@@ -53,7 +53,7 @@ def test_results_of_parallel_calls_follow_their_siblings(session, mend, read):
 
 
 def test_a_real_result_takes_the_place_of_a_synthesised_one_only_on_request(session, mend, read):
-    """Without the flag both stay; with it the synthesised one goes and its children move to its parent."""
+    """Without the flag both stay; with it the synthesised one is dropped and its children move to its parent."""
     path = session("pi_v3/real-result-after-a-synthesised-one")
     assert mend(path).state == "clean"
     report = mend(path, drop_orphaned=True)
@@ -71,7 +71,7 @@ def test_a_real_result_takes_the_place_of_a_synthesised_one_only_on_request(sess
     ],
 )
 def test_a_compaction_of_pi_v1_keeps_naming_the_same_entry(name, named, session, mend, read):
-    """pi counts the entries that it can read, so a number behind the inserted line grows with it."""
+    """pi counts the readable entries, so a number after the inserted line grows with it."""
     path = session(f"pi_v1/{name}")
     mend(path)
     entries = read(path)
@@ -94,7 +94,7 @@ def test_each_result_of_claude_code_names_its_own_call_line(session, mend, read)
 
 @pytest.mark.parametrize("name", ["dangling-at-the-end", "tip-with-a-clock-that-was-ahead"])
 def test_a_result_at_the_tip_of_claude_code_is_the_newest_line(name, session, mend, read):
-    """The newest message is the tip, whatever the clock of the session said."""
+    """The newest message is the tip, whatever the session's clock said."""
     path = session(f"claude_code/{name}")
     mend(path)
     *earlier, result = read(path)
@@ -110,7 +110,7 @@ def test_a_result_in_the_middle_of_claude_code_is_not_the_newest_line(session, m
     assert max(result["timestamp"], tip["timestamp"]) == tip["timestamp"]
 
 
-def test_codex_is_only_appended_to_in_place_with_the_next_ordinal(session, mend, read):
+def test_in_place_codex_gets_only_appended_lines_with_the_next_ordinals(session, mend, read):
     """A repeated ordinal or a shifted byte would freeze the thread."""
     path = session("codex/lines-with-ordinals")
     before = path.read_bytes()
@@ -128,8 +128,8 @@ def test_each_class_of_codex_tools_has_its_own_output(session, mend, read):
     assert outputs == ["custom_tool_call_output", "function_call_output", "tool_search_output"]
 
 
-def test_a_repaired_copy_of_a_rollout_has_the_output_behind_its_call(session, mend, read):
-    """By default the rollout is left alone, and its copy is not written twice."""
+def test_a_repaired_copy_of_a_rollout_has_the_output_after_its_call(session, mend, read):
+    """By default the rollout is left alone, and a second repair does not write its copy again."""
     path = session("codex/dangling-in-the-middle")
     before = path.read_bytes()
     report = mend(path, in_place=False)
@@ -143,7 +143,7 @@ def test_a_repaired_copy_of_a_rollout_has_the_output_behind_its_call(session, me
 
 
 def test_a_compressed_rollout_is_read_and_copied_compressed(session, mend):
-    """What Codex archived is repaired beside it; the archive itself cannot be appended to."""
+    """A rollout that Codex archived gets a copy next to it; lines cannot be appended to the archive itself."""
     zstandard = pytest.importorskip("zstandard")
     path = session("codex/dangling-at-the-end")
     packed = path.with_name("rollout.jsonl.zst")
@@ -159,8 +159,8 @@ def test_a_compressed_rollout_is_read_and_copied_compressed(session, mend):
 
 
 @pytest.mark.parametrize("frames", [1, 2])
-def test_a_compressed_rollout_that_is_cut_off_is_refused_and_one_of_several_frames_is_whole(session, mend, frames):
-    """What is left of it looks whole where it was cut between two blocks: a copy would drop the rest unsaid."""
+def test_a_cut_off_compressed_rollout_is_refused_and_several_frames_are_not(session, mend, frames):
+    """A file that was cut between two blocks looks whole: a copy would silently drop the rest."""
     zstandard = pytest.importorskip("zstandard")
     path = session("codex/dangling-at-the-end")
     packed = path.with_name("rollout.jsonl.zst")
@@ -175,8 +175,8 @@ def test_a_compressed_rollout_that_is_cut_off_is_refused_and_one_of_several_fram
     assert packed.read_bytes() == ended
 
 
-def test_a_torn_tail_that_codex_could_not_read_past_is_moved_whole(session, mend, read):
-    """Codex refuses a file with half a character in it: the line moves to a file beside it, and that is said."""
+def test_a_torn_tail_that_stops_codex_is_moved_whole(session, mend, read):
+    """Codex refuses a file with half a character in it: the line moves to a file next to it, and the report says so."""
     path = session("codex/torn-inside-a-character")
     tail = path.read_bytes().rpartition(b"\n")[2]
     report = mend(path)
@@ -187,8 +187,8 @@ def test_a_torn_tail_that_codex_could_not_read_past_is_moved_whole(session, mend
 
 
 @pytest.mark.parametrize("name", ["pi_v1", "pi_v3", "claude_code", "codex"])
-def test_a_result_says_that_the_command_may_have_run_or_what_the_person_wants(name, session, mend):
-    """The text is OpenClaw's and honest; a person's own words replace it."""
+def test_a_result_says_that_the_command_may_have_run_or_the_persons_text(name, session, mend):
+    """The default text is OpenClaw's, and true; a person's own text replaces it."""
     report = mend(session(f"{name}/dangling-at-the-end"), write=False)
     assert "[tool execution lost — session was interrupted]" in report.added[0].line
     assert "may have run" in report.added[0].line
@@ -198,15 +198,15 @@ def test_a_result_says_that_the_command_may_have_run_or_what_the_person_wants(na
 
 
 @pytest.mark.parametrize("name", ["pi_v1", "pi_v3", "claude_code", "codex"])
-def test_a_call_that_somebody_will_answer_is_left_open(name, session, mend):
-    """A pending approval's call is not dangling."""
+def test_a_call_that_will_be_answered_is_left_open(name, session, mend):
+    """The call of a pending approval is not dangling."""
     path = session(f"{name}/dangling-at-the-end")
     report = mend(path, held=("c1", "t1"))
     assert (report.state, report.dangling, report.held) == ("clean", 0, 1)
 
 
-def test_lines_that_are_added_end_as_the_file_s_lines_do(session, mend):
-    """A file with the line ends of Windows keeps them, and a last line without any gets one first."""
+def test_added_lines_end_as_the_files_lines_do(session, mend):
+    """A file with Windows line ends keeps them, and a last line without a line end gets one first."""
     windows = session("pi_v3/line-feeds-of-windows")
     mend(windows)
     assert windows.read_bytes().count(b"\n") == windows.read_bytes().count(b"\r\n") == 4
@@ -217,7 +217,7 @@ def test_lines_that_are_added_end_as_the_file_s_lines_do(session, mend):
 
 
 def test_an_orphaned_result_is_dropped_only_on_request(session, mend):
-    """Nothing is deleted unasked; asked, the line goes, and nothing else."""
+    """Nothing is deleted by default; on request the line is dropped, and only that line."""
     path = session("codex/output-whose-call-is-lost")
     before = path.read_bytes().splitlines()
     assert (mend(path).state, mend(path).orphaned) == ("clean", 1)
@@ -226,8 +226,8 @@ def test_an_orphaned_result_is_dropped_only_on_request(session, mend):
     assert Path(report.written).read_bytes().splitlines() == [before[0], before[2]]
 
 
-def test_the_children_of_a_dropped_line_go_to_its_parent(session, mend, read):
-    """A tree stays whole without the orphaned result, and a backup keeps what was dropped."""
+def test_the_children_of_a_dropped_line_move_to_its_parent(session, mend, read):
+    """The tree stays whole without the orphaned result, and a backup keeps the dropped line."""
     path = session("claude_code/result-whose-call-is-lost")
     before = path.read_bytes()
     first, _, last = read(path)
@@ -237,8 +237,8 @@ def test_the_children_of_a_dropped_line_go_to_its_parent(session, mend, read):
 
 
 @pytest.mark.parametrize("name", ["pi_v3", "claude_code"])
-def test_an_orphaned_result_at_the_tip_stays_where_another_branch_would_become_the_tip(name, session, mend):
-    """Removing it would show the person another conversation; that is said, and nothing is removed."""
+def test_an_orphaned_result_at_the_tip_stays_if_another_branch_would_become_the_tip(name, session, mend):
+    """Dropping it would show the person another conversation; the report says so, and nothing is dropped."""
     path = session(f"{name}/orphaned-at-the-tip-with-another-branch-before-it")
     before = path.read_bytes()
     report = mend(path, drop_orphaned=True)
@@ -246,8 +246,8 @@ def test_an_orphaned_result_at_the_tip_stays_where_another_branch_would_become_t
     assert "stays" in report.notes[0]
 
 
-def test_an_orphaned_result_at_the_tip_goes_where_there_is_no_other_branch(session, mend, read):
-    """The session ends with the message before it, as its maker will see it."""
+def test_an_orphaned_result_at_the_tip_is_dropped_if_there_is_no_other_branch(session, mend, read):
+    """The session then ends with the message before it, for its maker, too."""
     path = session("claude_code/orphaned-at-the-tip")
     first, _ = read(path)
     assert mend(path, drop_orphaned=True).state == "repaired"
@@ -255,8 +255,8 @@ def test_an_orphaned_result_at_the_tip_goes_where_there_is_no_other_branch(sessi
 
 
 @pytest.mark.parametrize(("mebibytes", "state"), [(1, "clean"), (100, "refused")])
-def test_a_small_file_that_unpacks_to_a_great_one_is_refused(mebibytes, state, session, mend):
-    """A bomb fills the disk and takes minutes: past a thousandfold, and so much that it hurts, we stop."""
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused(mebibytes, state, session, mend):
+    """A bomb fills the disk and takes minutes: we stop above a thousandfold and a minimum size."""
     zstandard = pytest.importorskip("zstandard")
     plain = session("codex/output-long-after-its-call")
     packed = plain.with_name("rollout.jsonl.zst")

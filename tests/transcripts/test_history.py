@@ -1,4 +1,4 @@
-"""What an import takes of a session: its messages in order, with lost results where a repair would put them."""
+"""An import reads a session's messages in order, with lost results where a repair would put them."""
 
 import json
 import os
@@ -58,14 +58,14 @@ TOLD = {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_messages_come_in_order_and_lost_results_stand_behind_their_frame(name):
-    """User and assistant, calls with their results; a dangling call is said to be lost."""
+def test_messages_come_in_order_and_lost_results_after_their_frame(name):
+    """Messages of user and assistant, calls with their results; a dangling call gets a lost result."""
     assert messages(CORPUS / f"{name}.jsonl") == TOLD[name]
 
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_as_many_results_are_lost_as_a_repair_would_add(name):
-    """In the conversation that is imported; a sub-agent's chain in the main file is not it."""
+    """Only in the conversation that is imported; a sub-agent's chain in the main file is not part of it."""
     path = CORPUS / f"{name}.jsonl"
     found, judged = messages(path), read_session(path)
     lost = [call for role, text, call in found if role == "result" and text == "lost"]
@@ -75,23 +75,23 @@ def test_as_many_results_are_lost_as_a_repair_would_add(name):
     assert all(answered[call] <= asked[call] for call in answered)
 
 
-def test_what_is_no_message_is_counted():
-    """A torn line and a result without a call are left out, and said to be."""
+def test_lines_that_are_left_out_are_counted():
+    """A torn line and a result without a call are left out, and counted."""
     for name in ("pi_v3/torn-last-line", "pi_v3/call-lost-result-kept", "codex/output-whose-call-is-lost"):
         with open_history(CORPUS / f"{name}.jsonl") as history:
             list(history.messages(NOW))
             assert history.left_out == 1
 
 
-def test_messages_keep_the_time_at_which_they_were_said():
-    """`at` is the import's; a time that nobody can understand is none."""
+def test_messages_keep_their_own_time():
+    """`at` is the time of the import; a time in an unknown form is left out."""
     with open_history(CORPUS / "claude_code" / "dangling-in-the-middle.jsonl") as history:
         first = next(history.messages(NOW))
     assert (first.at, first.said_at) == (NOW, datetime(2026, 1, 2, 3, 4, 1, tzinfo=UTC))
 
 
 def test_a_compressed_rollout_reads_like_the_plain_one(tmp_path):
-    """Codex compresses what is old."""
+    """Codex compresses old rollouts."""
     plain = CORPUS / "codex" / "dangling-in-the-middle.jsonl"
     packed = tmp_path / "rollout.jsonl.zst"
     packed.write_bytes(zstandard.compress(plain.read_bytes()))
@@ -100,8 +100,8 @@ def test_a_compressed_rollout_reads_like_the_plain_one(tmp_path):
         assert (one.source, one.cwd, one.digest()) == (other.source, other.cwd, other.digest())
 
 
-def test_text_that_is_hostile_or_no_text_comes_as_text(tmp_path):
-    """Half surrogate pairs, escape sequences, content of any shape: nothing raises, nothing is obeyed."""
+def test_hostile_or_odd_content_becomes_text(tmp_path):
+    """Half surrogate pairs, escape sequences, content of any shape: nothing raises, and nothing is executed."""
     strange = [None, 7, "\x1b[2J", ["x", 3, {"type": 5}, {"type": "text", "text": None}], {"type": "text"}]
     lines = [json.dumps({"type": "session", "version": 3, "id": "s\ud800", "cwd": 7})]
     for number, content in enumerate([*strange, [{"type": "text", "text": "\ud800 $(rm -rf ~) \x00"}]]):
@@ -115,8 +115,8 @@ def test_text_that_is_hostile_or_no_text_comes_as_text(tmp_path):
             text.encode()
 
 
-def test_no_call_is_said_to_be_lost_while_its_program_holds_the_session(tmp_path):
-    """As a repair would refuse it; what lacks nothing may be read while it is written."""
+def test_no_call_is_lost_while_its_program_holds_the_session(tmp_path):
+    """A repair would refuse it, too; a session without dangling calls may be read while it is written."""
     for name, is_refused in (("dangling-at-the-end", True), ("blank-lines", True), ("header-only", False)):
         path = Path(shutil.copy(CORPUS / "pi_v3" / f"{name}.jsonl", tmp_path))
         lock = {"pid": os.getppid(), "createdAt": "2026-01-02T03:04:05.000Z"}
@@ -125,16 +125,16 @@ def test_no_call_is_said_to_be_lost_while_its_program_holds_the_session(tmp_path
             pass
 
 
-def test_what_is_no_session_is_refused(tmp_path):
-    """Nothing is guessed of a file that no format recognises."""
+def test_a_file_of_unknown_format_is_not_imported(tmp_path):
+    """A file that no format recognises is refused, and nothing in it is guessed."""
     for path in [tmp_path, *(CORPUS / "unknown").glob("*.jsonl")]:
         with pytest.raises(RefusedError), open_history(path):
             pass
 
 
 @pytest.mark.skipif("SUPERVISOR_CORPUS" not in os.environ, reason="SUPERVISOR_CORPUS names no folder of real sessions")
-def test_a_real_session_is_told_whole(tmp_path):
-    """pi's own large session: every call, every result, nothing lost since nothing may be answered."""
+def test_a_real_session_is_imported_whole(tmp_path):
+    """pi's own large session: every call and every result; no call is lost, since none may be answered."""
     path = Path(shutil.copy(Path(os.environ["SUPERVISOR_CORPUS"]) / "pi-large-session.jsonl", tmp_path))
     found = messages(path)
     roles = Counter(role for role, _, _ in found)

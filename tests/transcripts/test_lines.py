@@ -1,4 +1,4 @@
-"""Lines as bytes: every line is seen once and whole, whatever its length, in no more memory than it needs."""
+"""Lines as bytes: every line is seen once and whole, whatever its length, in bounded memory."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from supervisor.transcripts.lines import as_javascript_reads_it, read_lines, val
 
 @given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")), max_size=12), st.booleans())
 def test_lines_come_out_as_they_are_in_the_file(parts, is_ended):
-    """Splitting is on line feeds alone, also where lines are longer than the buffer."""
+    """Lines are split at line feeds only, also if they are longer than the buffer."""
     data = b"\n".join(parts) + (b"\n" if is_ended else b"")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "BLOCK", 16)
@@ -30,8 +30,8 @@ def test_lines_come_out_as_they_are_in_the_file(parts, is_ended):
         start += len(wanted) + 1
 
 
-def test_a_file_is_read_only_as_far_as_it_was_when_it_was_opened():
-    """What a writer appends meanwhile belongs to the next look."""
+def test_a_file_is_read_up_to_its_size_when_it_was_opened():
+    """Lines that a writer appends meanwhile belong to the next look."""
     assert [bytes(line) for _, line in read_lines(io.BytesIO(b"a\nb\nc\n"), 3)] == [b"a", b"b"]
 
 
@@ -46,8 +46,8 @@ def test_a_file_is_read_only_as_far_as_it_was_when_it_was_opened():
         (b"", False),
     ],
 )
-def test_what_javascript_reads_counts_as_read(line, is_json):
-    """Half a surrogate pair and stray bytes are read by Node; torn and merged lines are not."""
+def test_a_line_that_javascript_reads_counts_as_readable(line, is_json):
+    """Node reads half a surrogate pair and stray bytes; it does not read torn and merged lines."""
     assert (as_javascript_reads_it(memoryview(line)) is not None) == is_json
 
 
@@ -61,7 +61,7 @@ def test_what_javascript_reads_counts_as_read(line, is_json):
     ],
 )
 def test_only_the_value_of_the_top_level_key_is_found(line, value):
-    """Not a key of the same name deeper down, nor its text in a string; of two the last, as JavaScript has it."""
+    """A deeper key of the same name, or its text in a string, does not count; of two values the last one does."""
     begin, end = value_span(line, "p")
     assert line[begin:end] == value
     assert with_value(line, "p", "new") == line[:begin] + b'"new"' + line[end:]
@@ -81,7 +81,7 @@ print(tracemalloc.get_traced_memory()[1], len(session.index))
 
 @pytest.mark.parametrize("longest", [100, 8_000_000])
 def test_memory_is_bounded_by_the_longest_line_and_200_bytes_a_line(longest, tmp_path):
-    """Two long lines and many short ones, with a call or a result in each, take no more than that."""
+    """Measured with two long lines and many short ones, with a call or a result in each."""
     head = b'{"type":"session","version":3,"id":"s","cwd":"/nowhere"}\n'
     entry = b'{"type":"message","id":"%08x","parentId":"%08x","message":%s}\n'
     call = b'{"role":"assistant","stopReason":"toolUse","content":[{"type":"toolCall","id":"c%d","arguments":{}}]}'
@@ -102,7 +102,7 @@ def test_memory_is_bounded_by_the_longest_line_and_200_bytes_a_line(longest, tmp
 
 @pytest.mark.parametrize("beginning", [b"", b'{"type":"mess', b'{"type":"message","id":"' + b"x" * 100_000])
 def test_a_hole_at_the_end_takes_no_memory(beginning, tmp_path):
-    """A power cut leaves NULs: they are one torn line, of which nothing is kept."""
+    """A power cut leaves NULs: they are one torn line, and none of it is kept."""
     path, warm = tmp_path / "hole.jsonl", tmp_path / "short.jsonl"
     warm.write_bytes(b'{"type":"session","version":3,"id":"s","cwd":"/nowhere"}\n')
     path.write_bytes(warm.read_bytes() + beginning)
@@ -113,7 +113,7 @@ def test_a_hole_at_the_end_takes_no_memory(beginning, tmp_path):
     assert peak < 1 << 20
 
 
-def test_what_follows_a_hole_is_read():
+def test_lines_after_a_hole_are_read():
     """The line feed after a long run of NULs ends it, and the lines after it are seen."""
     data = b"a\n" + b"\0" * 200_000 + b"\nb\nc"
     assert [(start, bytes(line)) for start, line in read_lines(io.BytesIO(data), len(data))] == [

@@ -1,4 +1,4 @@
-"""A session whose writer may live is refused with the writer's name."""
+"""A session whose writer may be alive is refused with the writer's name."""
 
 import json
 import os
@@ -17,7 +17,7 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /
 
 @pytest.fixture
 def process():
-    """Run a program that says when it is ready, and ends when its input does."""
+    """Run a program that prints when it is ready, and ends when its input does."""
     started = []
 
     def start(*command, **options):
@@ -31,8 +31,8 @@ def process():
         process.communicate()
 
 
-def test_a_lock_of_a_living_process_is_honoured_and_its_holder_named(session, mend, process):
-    """OpenClaw's lock file: what it guards is not touched while its process lives."""
+def test_the_lock_of_a_living_process_is_honoured_and_its_holder_named(session, mend, process):
+    """OpenClaw's lock file: the session is not changed while the lock's process is alive."""
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
     holder = process(sys.executable, "-c", "print('ready', flush=True); input()")
@@ -48,8 +48,8 @@ def test_a_lock_of_a_living_process_is_honoured_and_its_holder_named(session, me
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid":-1}', '{"pid":true}'])
-def test_a_lock_that_names_nobody_is_honoured(content, session, mend):
-    """It may be a lock in the making; a person can tell, and delete it."""
+def test_a_lock_that_names_no_process_is_honoured(content, session, mend):
+    """Its process may be about to write it; a person can tell, and delete it."""
     path = session("pi_v3/dangling-at-the-end")
     path.with_name(path.name + ".lock").write_text(content)
     report = mend(path)
@@ -58,15 +58,15 @@ def test_a_lock_that_names_nobody_is_honoured(content, session, mend):
 
 
 def test_a_clean_file_may_be_locked(session, mend):
-    """Nothing is to be written, so nobody is in the way."""
+    """Nothing is written, so the lock does not matter."""
     path = session("pi_v3/header-only")
     path.with_name(path.name + ".lock").write_text(json.dumps({"pid": os.getppid()}))
     assert mend(path).state == "clean"
 
 
 @LINUX
-def test_a_younger_process_with_the_number_of_the_dead_holds_nothing(session, mend):
-    """Numbers of processes come again; the start time tells."""
+def test_a_younger_process_with_the_same_pid_does_not_hold_the_lock(session, mend):
+    """The kernel gives pids out again; the start time tells the processes apart."""
     path = session("pi_v3/dangling-at-the-end")
     lock = {"pid": os.getppid(), "starttime": 1}
     path.with_name(path.name + ".lock").write_text(json.dumps(lock))
@@ -76,8 +76,8 @@ def test_a_younger_process_with_the_number_of_the_dead_holds_nothing(session, me
 
 
 @pytest.mark.parametrize(("mode", "state"), [("ab", "refused"), ("rb", "repaired")])
-def test_who_holds_the_file_open_for_writing_is_alive_and_who_reads_is_not(mode, state, session, mend, process):
-    """Codex holds its rollout open; somebody else's `tail -f` does no harm."""
+def test_a_process_that_writes_the_file_counts_and_a_reader_does_not(mode, state, session, mend, process):
+    """Codex keeps its rollout open; a `tail -f` does no harm."""
     path = session("codex/dangling-at-the-end")
     script = f"file = open({str(path)!r}, {mode!r}); print('ready', flush=True); input()"
     holder = process(sys.executable, "-c", script)
@@ -89,8 +89,8 @@ def test_who_holds_the_file_open_for_writing_is_alive_and_who_reads_is_not(mode,
 
 @LINUX
 @pytest.mark.parametrize(("name", "program"), [("pi_v3", "pi"), ("claude_code", "claude")])
-def test_a_program_of_the_maker_in_the_session_s_folder_is_alive(name, program, session, mend, process, tmp_path):
-    """pi and Claude Code open, append and close: they are known by where they run, unless a person vouches."""
+def test_a_program_of_the_maker_in_the_sessions_folder_counts(name, program, session, mend, process, tmp_path):
+    """pi and Claude Code open, append and close: their folder shows them, unless a person passes --not-running."""
     path = session(f"{name}/dangling-at-the-end")
     folder = tmp_path / "project"
     folder.mkdir()
@@ -105,8 +105,8 @@ def test_a_program_of_the_maker_in_the_session_s_folder_is_alive(name, program, 
 
 
 @pytest.mark.skipif(shutil.which("lsof") is None, reason="there is no lsof")
-def test_where_there_is_no_proc_lsof_is_asked(session, process, monkeypatch):
-    """macOS has no /proc: the same answer comes from lsof."""
+def test_lsof_answers_where_there_is_no_proc(session, process, monkeypatch):
+    """macOS has no /proc: lsof gives the same answer."""
     path = session("codex/dangling-at-the-end")
     script = f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()"
     holder = process(sys.executable, "-c", script)
@@ -117,7 +117,7 @@ def test_where_there_is_no_proc_lsof_is_asked(session, process, monkeypatch):
 
 
 def test_a_writer_that_comes_between_the_look_and_the_lock_is_noticed(session, mend, process, monkeypatch):
-    """Who may be writing is asked again under the lock, right before the file is replaced."""
+    """Processes are looked for again under the lock, just before the file is replaced."""
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
     script = f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()"
@@ -135,7 +135,7 @@ def test_a_writer_that_comes_between_the_look_and_the_lock_is_noticed(session, m
 
 @LINUX
 def test_a_run_looks_for_processes_once(session, monkeypatch, capsys):
-    """Not once for each session that lacks a result: a folder may hold hundreds of them."""
+    """One look serves all sessions that lack a result: a folder may contain hundreds of them."""
     path = session("pi_v3/dangling-at-the-end")
     for number in range(5):
         shutil.copy(path, path.with_name(f"{number}.jsonl"))
@@ -148,8 +148,8 @@ def test_a_run_looks_for_processes_once(session, monkeypatch, capsys):
 
 
 @LINUX
-def test_a_process_found_early_in_a_run_may_be_gone_later_in_it(session, process, tmp_path):
-    """Whoever was found is looked at again before a session is refused because of them."""
+def test_a_process_that_was_found_early_in_a_run_may_be_gone_later(session, process, tmp_path):
+    """A process that was found is checked again before a session is refused because of it."""
     path = session("pi_v3/dangling-at-the-end")
     script = tmp_path / "pi"
     script.write_text(f"file = open({str(path)!r}, 'ab'); print('ready', flush=True); input()")

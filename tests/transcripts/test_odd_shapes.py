@@ -1,4 +1,4 @@
-"""A line that JSON can read and the format cannot is never overlooked: what it held might be the missing result."""
+"""A line that is JSON and that its format does not understand is never skipped: it could be the missing result."""
 
 import copy
 import itertools
@@ -22,12 +22,12 @@ MODELLED = {
 
 
 def is_written(key, was, by):
-    """Say whether makers write that, too: a text that holds no blocks, an id where there was none, no replacement."""
+    """Return whether makers write that, too: a text without blocks, an id where there was none, no replacement."""
     return (key, by) in (("content", "x"), ("replacement", None)) or (key == "call_id" and was is None)
 
 
 def places(value, path=()):
-    """Yield the way to each field that a format reads, however deep, and its value."""
+    """Yield the path to each field that a format reads, however deep, and its value."""
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             if key in MODELLED:
@@ -45,7 +45,7 @@ def replaced(entry, path, by):
 
 
 def odd_files(path):
-    """Yield the file with one field of one line replaced by a value of another type, for all of them."""
+    """Yield the file with one field of one line replaced by a value of another type, for each field."""
     lines = path.read_bytes().split(b"\n")
     for at, line in enumerate(lines):
         try:
@@ -68,7 +68,7 @@ def dangling(path):
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_field_of_another_type_never_adds_a_result(name, tmp_path):
-    """Whichever field of whichever line it is: the file is refused, or no more calls lack a result than without it."""
+    """For any field of any line, the file is refused, or no more calls dangle than without that line."""
     path = Path(shutil.copy(CORPUS / f"{name}.jsonl", tmp_path))
     most = dangling(path)
     grown = []
@@ -90,8 +90,8 @@ CLAUDE, PI = "claude_code/one-reply-over-several-lines", "pi_v3/dangling-in-the-
         (PI, '{"type":"message"}'),
     ],
 )
-def test_a_readable_line_that_is_no_entry_refuses_its_file_and_is_named(name, line, session, mend):
-    """Its maker's program may know what it is."""
+def test_a_file_with_a_line_of_unknown_shape_is_refused_and_the_line_named(name, line, session, mend):
+    """Its maker's program may understand the line."""
     path = session(name)
     first, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([first, line.encode() + b"\n", *rest]))
@@ -103,8 +103,8 @@ def test_a_readable_line_that_is_no_entry_refuses_its_file_and_is_named(name, li
 @pytest.mark.parametrize(
     "odd", ['"ordinal":46,"payload":[]', '"ordinal":46,"payload":"x"', '"ordinal":46,"payload":{"call_id":5}']
 )
-def test_a_line_of_a_rollout_counts_whatever_its_payload_is(odd, session, mend, read):
-    """Only what is said and called is read of a rollout; the next ordinal follows the highest of all lines."""
+def test_a_line_of_a_rollout_counts_whatever_its_payload(odd, session, mend, read):
+    """Only messages and calls are read from a rollout; the next ordinal follows the highest of all lines."""
     path = session("codex/lines-with-ordinals")
     with path.open("a") as file:
         file.write(f'{{"type":"world_state",{odd}}}\n')
@@ -113,7 +113,7 @@ def test_a_line_of_a_rollout_counts_whatever_its_payload_is(odd, session, mend, 
 
 
 @pytest.mark.parametrize("ordinal", ['"46"', "2.0", "null", "-1", "18446744073709551615", "1e400", "9" * 30])
-def test_an_ordinal_that_cannot_be_followed_refuses_its_rollout(ordinal, session, mend):
+def test_a_rollout_whose_ordinals_cannot_go_on_is_refused(ordinal, session, mend):
     """A repeated ordinal would freeze the thread for good."""
     path = session("codex/lines-with-ordinals")
     with path.open("a") as file:
@@ -121,7 +121,7 @@ def test_an_ordinal_that_cannot_be_followed_refuses_its_rollout(ordinal, session
     assert mend(path).state == "refused"
 
 
-# What no decoder expects, at the place of a value that is copied, compared or looked up.
+# Values that no decoder expects, in place of a value that is copied, compared or looked up.
 ODD = {
     "a folder that cannot be": ("pi_v3/dangling-at-the-end", '"cwd":"/project"', r'"cwd":"/a\u0000b"'),
     "a folder of half a character": ("pi_v3/dangling-at-the-end", '"cwd":"/project"', r'"cwd":"/\ud800"'),
@@ -137,7 +137,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_odd_value_beside_what_matters_is_no_hindrance(odd, session, mend):
+def test_an_odd_value_that_does_not_matter_is_ignored(odd, session, mend):
     """The call is answered, and the next look finds nothing to do."""
     name, old, new = ODD[odd]
     path = session(name)
@@ -151,8 +151,8 @@ def test_an_odd_value_beside_what_matters_is_no_hindrance(odd, session, mend):
 
 
 @pytest.mark.parametrize("cwd", ["7", "{}"])
-def test_a_folder_that_is_no_text_refuses_the_file_unless_somebody_vouches(cwd, session, mend):
-    """A program that runs there could not be found."""
+def test_a_file_with_an_odd_working_folder_is_refused_unless_a_person_vouches(cwd, session, mend):
+    """A program that runs in such a folder could not be found."""
     path = session("pi_v3/dangling-at-the-end")
     path.write_text(path.read_text().replace('"cwd":"/project"', f'"cwd":{cwd}'))
     assert mend(path).state == "refused"
@@ -170,8 +170,8 @@ def test_a_folder_that_is_no_text_refuses_the_file_unless_somebody_vouches(cwd, 
         ("null", "clean"),
     ],
 )
-def test_an_edit_that_leaves_other_calls_refuses_its_session(replacement, state, session, mend):
-    """Which calls the model is sent, and where their results belong, is then not what the message says."""
+def test_a_session_with_an_edit_that_changes_calls_is_refused(replacement, state, session, mend):
+    """The message no longer says which calls the model is sent, and where their results belong."""
     path = session("pi_v3/edit-omits-the-call")
     path.write_text(path.read_text().replace('"replacement":null', f'"replacement":{replacement}'))
     assert mend(path).state == state

@@ -1,4 +1,4 @@
-"""What a repair must have, whatever the session looks like."""
+"""Properties of every repair, whatever the session looks like."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ quickly = settings(max_examples=80, deadline=None, suppress_health_check=[Health
 
 
 def mended(data, **options):
-    """Repair bytes in a folder of their own; return the report, and the bytes then."""
+    """Repair bytes in a new folder; return the report, and the repaired bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.jsonl"
         path.write_bytes(data)
@@ -38,7 +38,7 @@ def judged(data, held=()):
 
 
 def without(report, data):
-    """Return the lines of a repaired file without those that were added."""
+    """Return the lines of a repaired file without the added ones."""
     added = Counter(line.line.encode() for line in report.added)
     kept = []
     for line in data.split(b"\n"):
@@ -53,28 +53,28 @@ def without(report, data):
 @quickly
 @given(st.one_of(pi_trees(), pi_lists()))
 def test_pi_s_dangling_calls_are_found_by_occurrence_in_their_frames(made):
-    """A reused id, a result too early or one too many never masks a dangling call."""
+    """A reused id, an early result or an extra one never hides a dangling call."""
     assert judged(made.data).dangling == dangling_in_frames(made.steps)
 
 
 @quickly
 @given(codex_rollouts())
 def test_codex_s_dangling_calls_are_found_by_occurrence_in_the_whole_file(made):
-    """Codex does not care where an output stands, if it is behind its call."""
+    """For Codex an output may be anywhere after its call."""
     assert judged(made.data).dangling == dangling_anywhere(made.steps)
 
 
 @quickly
 @given(claude_sessions())
 def test_claude_code_s_dangling_calls_are_found_on_every_line_of_a_reply(made):
-    """A walk from the tip would miss the siblings."""
+    """A walk from the tip would miss the sibling lines."""
     assert judged(made.data).dangling == sum(made.steps)
 
 
 @quickly
 @given(ANY)
 def test_one_repair_answers_every_dangling_call_once_and_the_next_changes_nothing(made):
-    """Idempotent: as many results are added as calls dangled, and then nothing is left to do."""
+    """Idempotent: a repair adds one result for each dangling call, and the next repair has nothing to do."""
     before = judged(made.data)
     report, once = mended(made.data)
     assert len(report.added) == before.dangling
@@ -86,7 +86,7 @@ def test_one_repair_answers_every_dangling_call_once_and_the_next_changes_nothin
 @quickly
 @given(ANY)
 def test_every_line_is_preserved_but_for_announced_pointers(made):
-    """Byte-preserving: what is not added is what was there, in its order; of a changed line only one value differs."""
+    """All lines but the added ones are the old lines in their order; in a changed line only one value differs."""
     report, after = mended(made.data)
     changed = {change.at - 1: change.line.encode() for change in report.changed}
     lines = made.data.split(b"\n")
@@ -100,7 +100,7 @@ def test_every_line_is_preserved_but_for_announced_pointers(made):
 @quickly
 @given(st.one_of(pi_trees(), claude_sessions()))
 def test_the_conversation_keeps_every_line_that_it_had(made):
-    """A repair in the middle of a tree cuts nothing off: what was on the path is on it still."""
+    """A repair in the middle of a tree cuts nothing off: each line on the path stays on it."""
 
     def conversation(data):
         session = judged(data)
@@ -117,7 +117,7 @@ def test_the_conversation_keeps_every_line_that_it_had(made):
 @quickly
 @given(pi_lists())
 def test_a_compaction_names_the_same_entry_afterwards(made):
-    """The one number that an inserted line shifts is shifted with it."""
+    """The one number that an inserted line shifts is adjusted."""
 
     def named(data):
         entries = []
@@ -135,7 +135,7 @@ def test_a_compaction_names_the_same_entry_afterwards(made):
 @quickly
 @given(ANY)
 def test_a_repair_is_deterministic_but_for_ids_and_time(made):
-    """Given the same ids and the same moment, the same bytes come out."""
+    """The same ids and the same time give the same bytes."""
 
     def repaired_with(numbers):
         with pytest.MonkeyPatch.context() as patch:
@@ -147,8 +147,8 @@ def test_a_repair_is_deterministic_but_for_ids_and_time(made):
 
 @quickly
 @given(ANY, st.sets(st.sampled_from(["c1", "c2", "ta0.0", "ta1.1"])))
-def test_a_call_that_somebody_owns_is_never_answered(made, held):
-    """Pending approvals and living runs answer their calls themselves; every other is answered as ever."""
+def test_a_held_call_is_never_answered(made, held):
+    """Pending approvals and living runs answer their calls themselves; all other calls are answered as usual."""
     report, after = mended(made.data, held=tuple(held))
     assert not {line.call_id for line in report.added} & held
     assert judged(after, held).dangling == 0
@@ -158,7 +158,7 @@ def test_a_call_that_somebody_owns_is_never_answered(made, held):
 @quickly
 @given(st.one_of(pi_trees(), pi_lists()))
 def test_calls_that_were_cut_off_or_failed_are_never_answered(made):
-    """Nobody can say what they were; they are counted, before as after."""
+    """Such a call is not known whole; it is counted, before and after."""
     report, after = mended(made.data)
     assert judged(after).unanswerable == judged(made.data).unanswerable
     whole = {own for step in made.steps if step[0] == "assistant" and step[2] == "toolUse" for own, ok in step[1] if ok}
@@ -167,8 +167,8 @@ def test_calls_that_were_cut_off_or_failed_are_never_answered(made):
 
 @quickly
 @given(st.one_of(pi_trees(), pi_lists()))
-def test_orphaned_results_go_only_when_that_was_asked_for(made):
-    """Without the flag each stays; with it only one at the tip may, which is said; no other line is gone."""
+def test_orphaned_results_are_dropped_only_on_request(made):
+    """Without the flag each stays; with it only one at the tip may stay, with a note; no other line is dropped."""
     before = judged(made.data)
     assert mended(made.data)[0].dropped == []
     report, after = mended(made.data, drop_orphaned=True)
@@ -182,7 +182,7 @@ def test_orphaned_results_go_only_when_that_was_asked_for(made):
 @quickly
 @given(ANY, st.data())
 def test_a_file_that_ends_anywhere_is_repaired_without_losing_a_byte(made, data):
-    """A crash may cut the last line at any byte; that line stays, ended, or is whole."""
+    """A crash may cut the last line at any byte; that line stays and gets a line end, or is whole."""
     cut = made.data[: data.draw(st.integers(0, len(made.data)))]
     report, after = mended(cut)
     assert report.state in ("clean", "repaired", "unknown")
@@ -195,7 +195,7 @@ def test_a_file_that_ends_anywhere_is_repaired_without_losing_a_byte(made, data)
 @quickly
 @given(ANY, st.binary(max_size=60), st.data())
 def test_bad_bytes_end_in_a_report_and_never_in_a_traceback(made, junk, data):
-    """Whatever is in the middle of a file, it is judged or refused."""
+    """Whatever bytes are in the middle of a file, the file is judged or refused."""
     at = data.draw(st.integers(0, len(made.data)))
     report, _ = mended(made.data[:at] + junk + made.data[at:])
     assert report.state in ("clean", "repaired", "unknown", "refused")

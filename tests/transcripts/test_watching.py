@@ -29,7 +29,7 @@ for report in reports:
 
 @pytest.fixture
 def watcher(tmp_path):
-    """Watch a folder in a process of its own; its lines are what it did."""
+    """Watch a folder in another process, whose output lines say what it did."""
     process = subprocess.Popen([sys.executable, "-c", WATCHING, tmp_path], stdout=subprocess.PIPE, bufsize=0)
 
     def next_line():
@@ -42,8 +42,8 @@ def watcher(tmp_path):
     process.communicate()
 
 
-def test_a_file_is_due_when_it_has_been_quiet_and_then_no_more():
-    """Each change begins the quiet period anew."""
+def test_a_file_is_due_once_after_each_quiet_period():
+    """Each change starts the quiet period again."""
     files = QuietFiles(60)
     files.notice("a", 0)
     files.notice("b", 0)
@@ -54,8 +54,8 @@ def test_a_file_is_due_when_it_has_been_quiet_and_then_no_more():
     assert files.take_due(1000) == []
 
 
-def test_a_session_is_repaired_when_its_lock_s_holder_is_gone(session, watcher, tmp_path):
-    """While the holder lives the session is refused with its name; when it dies the session is repaired."""
+def test_a_session_is_repaired_when_its_locks_holder_is_gone(session, watcher, tmp_path):
+    """While the holder is alive, the session is refused with its name; when it dies, the session is repaired."""
     holder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     (tmp_path / "dangling-at-the-end.jsonl.lock").write_text(json.dumps({"pid": holder.pid}))
     path = session("pi_v3/dangling-at-the-end")
@@ -70,7 +70,7 @@ def test_a_session_is_repaired_when_its_lock_s_holder_is_gone(session, watcher, 
 
 
 def test_a_session_that_appears_later_is_repaired_too(watcher, session, tmp_path):
-    """A folder is watched as it grows, with the folders in it."""
+    """The watch covers new files and new folders."""
     first = session("pi_v3/dangling-at-the-end")
     assert watcher().startswith(f"repaired {first.name}")
     later = tmp_path / "project"
@@ -80,7 +80,7 @@ def test_a_session_that_appears_later_is_repaired_too(watcher, session, tmp_path
 
 
 def test_a_file_younger_than_the_quiet_period_is_left(session, tmp_path):
-    """Whatever the watcher's own clock says, as after a suspended machine: the file's age decides."""
+    """The file's age decides, whatever the watcher's own clock says, as after a suspended machine."""
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
     fresh, old = datetime.now(UTC).timestamp(), datetime.now(UTC).timestamp() - 3600

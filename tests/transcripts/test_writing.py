@@ -1,4 +1,4 @@
-"""Whatever happens while a session is written, its name leads to the old file or to the new one, whole."""
+"""At each instant of a write, the session's name leads to the whole old file or to the whole new one."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from supervisor.transcripts.repair import find_files
 from supervisor.transcripts.session import ChangedError, RefusedError, read_session
 from supervisor.transcripts.write import locked, write_plan
 
-# Repairs a file and kills its own process at the n-th step: right before or right after the n-th call into the system
-# that can change something. Prints the number of steps where it was not killed.
+# Repairs a file and kills its own process at the n-th step: just before or after the n-th system call that can change
+# something. If it was not killed, it prints the number of steps.
 KILLED_AT = """
 import os, signal, sys
 from datetime import UTC, datetime
@@ -56,7 +56,7 @@ def crash(path, step):
 
 @pytest.mark.slow
 def test_a_process_killed_at_any_step_leaves_the_old_file_or_the_new_one(session, mend):
-    """For every step of the writing: the session is whole, and the next repair finishes what was begun."""
+    """At every step of the write the session is whole, and the next repair finishes the work."""
     path = session("pi_v3/dangling-in-the-middle")
     old = path.read_bytes()
     steps = int(crash(path, 0).stdout)
@@ -84,8 +84,8 @@ def test_a_process_killed_at_any_step_leaves_the_old_file_or_the_new_one(session
     assert left_new
 
 
-def test_a_backup_is_the_file_as_it_was(session, mend):
-    """Beside the repaired file lies the old one, under another name."""
+def test_a_backup_is_the_old_file(session, mend):
+    """The old file is next to the repaired one, under another name."""
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
     report = mend(path)
@@ -94,7 +94,7 @@ def test_a_backup_is_the_file_as_it_was(session, mend):
 
 
 def test_a_second_backup_does_not_replace_the_first(session, mend):
-    """Two repairs in one second keep both old files."""
+    """After two repairs in one second both old files are kept."""
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
     first = mend(path).backup
@@ -103,8 +103,8 @@ def test_a_second_backup_does_not_replace_the_first(session, mend):
     assert Path(first).read_bytes() == before
 
 
-def test_where_there_are_no_links_the_backup_is_a_copy(session, mend, monkeypatch):
-    """Some file systems have no hard links; the lock was taken before."""
+def test_the_backup_is_a_copy_where_links_are_not_possible(session, mend, monkeypatch):
+    """Some file systems have no hard links; the test takes the lock first, which needs one."""
     path = session("pi_v3/dangling-at-the-end")
     before = path.read_bytes()
     link = os.link
@@ -119,7 +119,7 @@ def test_where_there_are_no_links_the_backup_is_a_copy(session, mend, monkeypatc
 
 
 def test_mode_and_owner_are_kept(session, mend):
-    """The new file is as private as the old one, and belongs to the same person."""
+    """The new file has the old one's permissions and owner."""
     path = session("pi_v3/dangling-at-the-end")
     path.chmod(0o640)
     if os.geteuid() == 0:
@@ -132,7 +132,7 @@ def test_mode_and_owner_are_kept(session, mend):
 
 
 def test_a_link_is_followed_and_stays_a_link(session, mend, tmp_path):
-    """What the link leads to is repaired, and backed up beside itself."""
+    """The file to which the link leads is repaired, and its backup is next to it."""
     real = session("pi_v3/dangling-at-the-end")
     link = tmp_path / "elsewhere" / "link.jsonl"
     link.parent.mkdir()
@@ -145,7 +145,7 @@ def test_a_link_is_followed_and_stays_a_link(session, mend, tmp_path):
 
 
 def test_a_read_only_file_is_reported_and_left(session, mend):
-    """Replacing a file would get around its protection."""
+    """To replace the file would evade its protection."""
     path = session("pi_v3/dangling-at-the-end")
     path.chmod(0o444)
     before = path.read_bytes()
@@ -156,7 +156,7 @@ def test_a_read_only_file_is_reported_and_left(session, mend):
 
 
 def test_a_file_that_changed_since_it_was_judged_is_not_replaced(session, mend):
-    """The writer came back between the judgement and the repair: its line must not be lost."""
+    """The writer came back between judgement and repair: its line must not be lost."""
     path = session("pi_v3/dangling-at-the-end")
     judged = read_session(path)
     with judged.open() as lines:
@@ -170,8 +170,8 @@ def test_a_file_that_changed_since_it_was_judged_is_not_replaced(session, mend):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_that_changes_under_the_writer_is_not_replaced(session, monkeypatch):
-    """A line that arrives while the new file is being synced is seen before the names change."""
+def test_a_file_that_changes_during_the_write_is_not_replaced(session, monkeypatch):
+    """A line that arrives while the new file is synced is noticed before the rename."""
     path = session("pi_v3/dangling-at-the-end")
     judged = read_session(path)
     with judged.open() as lines:
@@ -190,8 +190,8 @@ def test_a_file_that_changes_under_the_writer_is_not_replaced(session, monkeypat
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_lock_is_taken_from_the_dead_and_not_from_the_living(session):
-    """Our lock is OpenClaw's: its process's number in JSON; a holder that lives is named."""
+def test_a_lock_is_taken_over_from_a_dead_process_only(session):
+    """Our lock is OpenClaw's: JSON with the pid of its process. A holder that is alive is named."""
     path = session("pi_v3/dangling-at-the-end")
     lock = path.with_name(path.name + ".lock")
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -205,8 +205,8 @@ def test_a_lock_is_taken_from_the_dead_and_not_from_the_living(session):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_lock_that_a_killed_process_with_our_number_left_is_stale(session):
-    """Killed between its two steps, its lock has two names; what we write about ourselves must not get into it."""
+def test_a_lock_left_by_a_killed_process_with_our_pid_is_stale(session):
+    """If its process was killed between its two steps, the lock has two names; we must not write into it."""
     path = session("pi_v3/dangling-at-the-end")
     own, lock = (path.with_name(f"{path.name}.lock{end}") for end in (f"-{os.getpid()}", ""))
     own.write_text(json.dumps({"pid": os.getpid(), "starttime": 1}))
@@ -216,24 +216,24 @@ def test_a_lock_that_a_killed_process_with_our_number_left_is_stale(session):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_killed_processes_left_of_their_locks_goes_with_the_next_repair(session, mend):
-    """Both names that a lock has on its way go where their process is gone; a living process keeps its own."""
+def test_the_next_repair_removes_what_killed_processes_left_of_their_locks(session, mend):
+    """Both names of a lock are removed if its process is gone; a living process keeps its own."""
     path = session("pi_v3/dangling-at-the-end")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     for end in (f"{gone.pid}", f"{gone.pid}-stale", f"{os.getppid()}"):
         path.with_name(f"{path.name}.lock-{end}").touch()
-    reused = path.with_name(f"{path.name}.lock-1")  # the number of a process that lives and is younger
+    reused = path.with_name(f"{path.name}.lock-1")  # the pid of a living, younger process
     reused.write_text(json.dumps({"pid": 1, "starttime": -1}))
     assert mend(path).state == "repaired"
     assert [left.name for left in path.parent.glob("*.lock*")] == [f"{path.name}.lock-{os.getppid()}"]
 
 
-def test_a_lock_that_finds_no_room_leaves_nothing(session, mend):
-    """The disk is full as the lock is written: the session is refused, and no empty file stays."""
+def test_a_lock_on_a_full_disk_leaves_nothing(session, mend):
+    """If the disk is full when the lock is written, the session is refused, and no empty file stays."""
     path = session("pi_v3/dangling-at-the-end")
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # Python ignores the signal: writing fails
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # Python ignores the signal, so writing fails
     try:
         report = mend(path)
     finally:
@@ -244,8 +244,8 @@ def test_a_lock_that_finds_no_room_leaves_nothing(session, mend):
 
 @pytest.mark.parametrize("asked", [{"write": True}, {"write": False}])
 @pytest.mark.parametrize("names", [1, 2])
-def test_a_session_with_another_hard_link_is_told_of(names, asked, session, mend):
-    """Only the name that was given leads to the repaired session: the other keeps the old one."""
+def test_another_hard_link_of_a_session_is_reported(names, asked, session, mend):
+    """Only the given name leads to the repaired session: the other one keeps the old session."""
     path = session("pi_v3/dangling-at-the-end")
     other = path.with_name("other.jsonl")
     if names == 2:
@@ -255,8 +255,8 @@ def test_a_session_with_another_hard_link_is_told_of(names, asked, session, mend
     assert names == 1 or other.read_bytes() == before
 
 
-def test_a_torn_tail_is_moved_once_however_often_the_repair_begins(session, mend):
-    """A repair that was killed after it had moved the tail leaves the old file, and the next one moves it again."""
+def test_a_torn_tail_is_moved_once_even_if_the_repair_was_killed(session, mend):
+    """A repair that was killed after the move leaves the old file; the next one does not add the tail again."""
     path = session("codex/torn-inside-a-character")
     before = path.read_bytes()
     tail = Path(mend(path).torn_moved_to)
@@ -266,7 +266,7 @@ def test_a_torn_tail_is_moved_once_however_often_the_repair_begins(session, mend
     assert tail.read_bytes() == moved
 
 
-def test_a_link_that_leads_to_itself_keeps_no_other_file_from_being_found(session, mend):
+def test_a_link_that_leads_to_itself_hides_no_other_file(session, mend):
     """It is reported like a file that cannot be read."""
     path = session("pi_v3/dangling-at-the-end")
     loop = path.with_name("loop.jsonl")
