@@ -406,7 +406,8 @@ class Supervisor(ABC):
         """Say something to a session in any state; it is delivered, kept, or begins a turn, and the receipt says which.
         As with `decide`, a program that has declared the agent runs the session if nobody does (R2).
 
-        Raises NotFound; InvalidInput if it could never be heard.
+        Raises NotFound; InvalidInput if it could never be heard; NotEntitled, where people have roles, for somebody who
+        is no operator.
         """
 
     @abstractmethod

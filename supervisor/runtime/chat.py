@@ -11,6 +11,9 @@ Rules
 - "for session" allows these tools with any arguments in the tree, by rules that are listed and can be revoked; where
   people have roles, for whoever may grant that (core/people.py). Rules that deny or ask still do.
 - Where nothing waits for this person, yes and no are chat.
+- Where people have roles, only operators send a message. What others say is refused where nothing waits that they may
+  decide. The step that decides or sends asks that, so no word becomes a message because another person was faster. A
+  refused word is in the audit trail (A4, A15).
 """
 
 from collections.abc import Collection
@@ -18,6 +21,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from supervisor.core import events as e
+from supervisor.core.errors import NotEntitled
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.rules import Rule, make_rule
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
@@ -50,12 +54,17 @@ class Seen(NamedTuple):
 
 async def chat(supervisor: "LocalSupervisor", session: str, text: str, by: str, seen: Seen) -> ChatResult:
     """Decide, list, or send; see Supervisor.chat."""
-    word, where = read_word(text), seen.channel or "message"
+    word, where, people = read_word(text), seen.channel or "message", supervisor.people
     if word is None:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
     root = supervisor.reader.get_row(session).root
     here = supervisor.reader.find_approvals(session=session)
-    people = supervisor.people
+    if people is not None and (why := people.why_not_say(by, text, here)) is not None:
+        for each in here:
+            if word.approval in (None, each.id):
+                reason = people.why_not_decide(by, each) or why
+                await supervisor.note_refusal(each.id, by=by, reason=reason, channel=where)
+        raise NotEntitled(why)
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
         may_allow = people is None or people.why_not_rule(by) is None

@@ -289,6 +289,8 @@ class LocalSupervisor(Supervisor):
         self.refuse_inside("sending")
         who = printable(check_identity(by if by is not None else self._runner.environment.user()))
         root = self.reader.get_row(session).root
+        if (why := self.people.why_not_say(who, text, ()) if self.people is not None else None) is not None:
+            raise NotEntitled(why)
         message = self._runner.environment.new_session_id()
 
         def plan(view: View) -> tuple[list[Entry], Literal["delivered", "kept", "begun"]]:

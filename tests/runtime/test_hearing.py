@@ -7,13 +7,14 @@ import pytest
 from scenes import deploy, effects, events, opened
 from watching import next_of
 
-from supervisor import Answer, Context, InvalidInput, MemoryStore, NotEntitled, agent
+from supervisor import Answer, Approve, Context, InvalidInput, MemoryStore, NotEntitled, agent
 from supervisor.channels import Channel
 from supervisor.core import events as e
 from supervisor.core.people import ApproverRule, People, Person
 
 pytestmark = pytest.mark.anyio
 EVER = datetime.max.replace(tzinfo=UTC)
+OLGA = Person(name="olga", roles=("operator",))
 
 
 @agent
@@ -201,9 +202,9 @@ async def test_what_waits_for_others_does_not_count():
         supervisor.people = People([ana, bob], [ApproverRule(approvers=("zoe",), agent="another")])
         run = await supervisor.start(deploys, ["a"], session="s", requester="zoe")
         (approval,) = await shown(supervisor, "s", 1)
-        assert (await supervisor.chat("s", "approve all", by="bob", shown_before=EVER)).results == ()
-        with pytest.raises(NotEntitled):
-            await supervisor.chat("s", f"yes {approval.id}", by="bob", shown_before=EVER)
+        for word in ("approve all", f"yes {approval.id}"):
+            with pytest.raises(NotEntitled):
+                await supervisor.chat("s", word, by="bob", shown_before=EVER)
         assert await supervisor.find_approvals() == [approval]
         heard = await supervisor.chat("s", "approve all for session", by="ana", shown_before=EVER)
         assert (heard.may_not_allow, heard.rules, await supervisor.find_rules()) == (True, (), [])
@@ -235,3 +236,34 @@ async def test_whoever_says_something_has_a_name():
         for text in ("yes", "hello"):
             with pytest.raises(InvalidInput):
                 await supervisor.chat("s", text, by=" ", shown_before=EVER)
+
+
+@pytest.mark.parametrize("text", ["yes", "no", "approve all", "because"])
+async def test_what_is_left_of_a_word_is_no_message_of_somebody_who_may_not_speak(text):
+    """A4, A12: whoever was slower than another person, or chats, is refused by the command itself; nothing is sent."""
+    store, bob = MemoryStore(), Person(name="bob", roles=("approver",))
+    async with opened(store, channels=[Wall()], people=People([OLGA, bob], [])) as supervisor:
+        run = await supervisor.start(deploys, ["a"], session="s", requester="olga")
+        (approval,) = await shown(supervisor, "s", 1)
+        await supervisor.decide(approval.id, Approve(by="olga"))
+        with pytest.raises(NotEntitled):
+            await supervisor.chat("s", text, by="bob", shown_before=EVER)
+        with pytest.raises(NotEntitled):
+            await supervisor.send("s", text, by="bob")
+        assert events(store, "s", e.MessageReceived) == []
+        assert await run.result() == ["ok"]
+
+
+async def test_a_word_of_somebody_who_may_not_decide_is_refused_and_in_the_audit_trail():
+    """A15: once, with the reason."""
+    store, bob = MemoryStore(), Person(name="bob", roles=("approver",))
+    people = People([OLGA, bob], [ApproverRule(approvers=("olga",), agent="deploys")])
+    async with opened(store, channels=[Wall()], people=people) as supervisor:
+        await supervisor.start(deploys, ["a"], session="s", requester="olga")
+        (approval,) = await shown(supervisor, "s", 1)
+        for _ in range(2):
+            with pytest.raises(NotEntitled):
+                await supervisor.chat("s", "yes", by="bob", shown_before=EVER)
+        (refused,) = events(store, "s", e.DecisionRefused)
+        assert (refused.approval, refused.by) == (approval.id, "bob")
+        await supervisor.cancel("s", by="olga")
