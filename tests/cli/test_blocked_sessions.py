@@ -1,25 +1,14 @@
 """A session that today's code cannot follow, as people at a terminal see it."""
 
-AGENT = """
-from supervisor import Context, agent, tool
-
-@tool
-async def deploy(target: str) -> str:
-    return target
-
-@agent
-async def release(ctx: Context, target: str) -> str:
-    {first}
-    return (await ctx.call(deploy, target)).content
-"""
+from changed_agents import RELEASE
 
 
 def test_it_is_said_where_the_code_parts_and_that_nothing_is_lost(supervisor):
     """Exit 7; `sessions`, `show` and the answer to a decision say so; the old code goes on."""
     file = supervisor.folder / "release.py"
-    file.write_text(AGENT.format(first="await ctx.now()"))
+    file.write_text(RELEASE.format(first="await ctx.now()"))
     assert supervisor("run", f"{file}:release", '"prod"', "--session", "s").code == 3
-    file.write_text(AGENT.format(first="await ctx.random()"))
+    file.write_text(RELEASE.format(first="await ctx.random()"))
     (asked,) = supervisor("approvals", "--json").json
     assert supervisor("approve", asked["id"]).code == 0
     answer = supervisor("resume", "s", "--json")
@@ -30,5 +19,5 @@ def test_it_is_said_where_the_code_parts_and_that_nothing_is_lost(supervisor):
     shown = supervisor("show", "s").out
     assert f"{file}:10" in shown
     assert "entry 4" in shown
-    file.write_text(AGENT.format(first="await ctx.now()"))
+    file.write_text(RELEASE.format(first="await ctx.now()"))
     assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "prod"

@@ -1,24 +1,8 @@
 """`fork`: an operator begins a session with a copy of another one."""
 
-AGENT = """
-from supervisor import Context, agent, tool
+from changed_agents import NOTES
 
-@tool(policy="allow")
-async def note(name: str) -> str:
-    with open("noted", "a") as file:
-        print(name, file=file)
-    return name
-
-@tool
-async def deploy(name: str) -> str:
-    return await note.fn(name)
-
-@agent
-async def works(ctx: Context) -> str:
-    noted = await ctx.call(note, "once")
-    asked = await ctx.call(deploy, "twice")
-    return f"{noted.content} {asked.kind}"
-"""
+ASKS = NOTES.format(then="return f\"{noted.content} {(await ctx.call(deploy, 'twice')).kind}\"")
 
 
 def entry_of(supervisor, session: str, kind: str) -> str:
@@ -30,7 +14,7 @@ def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
     """Each fork asks anew and waits (3); what had run does not run again; what may happen again is said; one line for
     an entry or a session that is not there, and for an id that is taken."""
     file = supervisor.folder / "works.py"
-    file.write_text(AGENT)
+    file.write_text(ASKS)
     assert supervisor("run", f"{file}:works", "--session", "s", "--unattended", "allow").code == 0
     before = entry_of(supervisor, "s", "ApprovalDecided")
     for name in ("f", "g"):

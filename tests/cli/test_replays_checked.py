@@ -1,24 +1,13 @@
 """`check-replay`: before a deploy, does the new code follow what waits?"""
 
-AGENT = """
-from supervisor import Context, agent, tool
-
-@tool
-async def deploy(target: str) -> str:
-    return target
-
-@agent
-async def release(ctx: Context, target: str) -> str:
-    {first}
-    return (await ctx.call(deploy, target)).content
-"""
+from changed_agents import RELEASE
 
 
 def test_a_change_is_checked_before_it_is_deployed(supervisor):
     """Exit 0 where all follow, 7 where one would be blocked, with the line; the store is left as it was."""
     old, new = supervisor.folder / "old.py", supervisor.folder / "new.py"
-    old.write_text(AGENT.format(first="await ctx.now()"))
-    new.write_text(AGENT.format(first="await ctx.random()"))
+    old.write_text(RELEASE.format(first="await ctx.now()"))
+    new.write_text(RELEASE.format(first="await ctx.random()"))
     assert supervisor("run", f"{old}:release", '"prod"', "--session", "s").code == 3
     before = supervisor("show", "s", "--json").json
     assert supervisor("check-replay", str(old)).code == 0
@@ -36,7 +25,7 @@ def test_a_change_is_checked_before_it_is_deployed(supervisor):
 def test_a_check_writes_nothing_to_the_store(supervisor):
     """It reads a copy: the file stays as it was, to the byte."""
     agents = supervisor.folder / "old.py"
-    agents.write_text(AGENT.format(first="await ctx.now()"))
+    agents.write_text(RELEASE.format(first="await ctx.now()"))
     assert supervisor("run", f"{agents}:release", '"prod"', "--session", "s").code == 3
     before = supervisor.store.read_bytes()
     assert supervisor("check-replay", str(agents)).code == 0

@@ -1,28 +1,14 @@
 """`retry`: an operator runs a session again that ended badly."""
 
-AGENT = """
-from supervisor import Context, agent, tool
-
-@tool(policy="allow")
-async def note(name: str) -> str:
-    with open("noted", "a") as file:
-        print(name, file=file)
-    return name
-
-@agent
-async def works(ctx: Context) -> str:
-    noted = await ctx.call(note, "once")
-    {then}
-    return noted.content
-"""
+from changed_agents import NOTES
 
 
 def test_a_session_that_failed_by_a_bug_goes_on_with_the_mended_code(supervisor):
     """Exit 1, then 0; what had run does not run again; the audit names who; a success is refused."""
     file = supervisor.folder / "works.py"
-    file.write_text(AGENT.format(then="raise KeyError('bug')"))
+    file.write_text(NOTES.format(then="raise KeyError('bug')"))
     assert supervisor("run", f"{file}:works", "--session", "s").code == 1
-    file.write_text(AGENT.format(then=""))
+    file.write_text(NOTES.format(then="return noted.content"))
     answer = supervisor("retry", "s", "--json")
     assert answer.code == 0, answer
     assert answer.json["outcome"]["value"] == "once"
