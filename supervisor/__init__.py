@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         JournalEntry,
         Owner,
         Run,
+        SessionImport,
+        StoreSupervisor,
         Supervisor,
         TaskGroup,
         Timer,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from supervisor.core.rules import Rule, allow, ask, deny
     from supervisor.core.tool_spec import ToolSpec, tool
     from supervisor.core.toolcontext import ToolContext
+    from supervisor.core.trees import KeptTree, Origin, PrunableTree, PruneResult
     from supervisor.core.values import (
         Answer,
         Approval,
@@ -105,6 +108,7 @@ __all__ = [
     "InvalidInput",
     "JobView",
     "JournalEntry",
+    "KeptTree",
     "LaterCall",
     "LimitExceeded",
     "MemoryStore",
@@ -113,11 +117,14 @@ __all__ = [
     "NotEntitled",
     "NotFound",
     "Option",
+    "Origin",
     "Outcome",
     "Owner",
     "People",
     "Person",
     "Policy",
+    "PrunableTree",
+    "PruneResult",
     "QuestionUnanswered",
     "Rule",
     "Run",
@@ -133,12 +140,14 @@ __all__ = [
     "ServerMismatch",
     "ServerUnavailable",
     "SessionConflict",
+    "SessionImport",
     "SessionView",
     "SqliteStore",
     "StepFailed",
     "StoreDied",
     "StoreError",
     "StoreRefused",
+    "StoreSupervisor",
     "StoreUnreadable",
     "Supervisor",
     "SupervisorError",
@@ -167,7 +176,8 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
         __name__,
         {
             "supervisor.abc": """
-                ActivityWatch ChildRun Context Counts JournalEntry Owner Run Supervisor TaskGroup Timer Watch
+                ActivityWatch ChildRun Context Counts JournalEntry Owner Run SessionImport StoreSupervisor Supervisor
+                TaskGroup Timer Watch
             """,
             "supervisor.app": "open_supervisor",
             "supervisor.core.activity": "Activity Doing",
@@ -183,6 +193,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.rules": "Rule allow ask deny",
             "supervisor.core.tool_spec": "ToolSpec tool",
             "supervisor.core.toolcontext": "ToolContext",
+            "supervisor.core.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
                 Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option Outcome
                 Policy SendResult SessionView ToolCall ToolResult

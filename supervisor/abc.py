@@ -17,10 +17,12 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.people import People
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow
 from supervisor.core.rules import Rule
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import ToolContext
+from supervisor.core.trees import Origin, PruneResult
 from supervisor.core.values import (
     Approval,
     Decision,
@@ -33,7 +35,7 @@ from supervisor.core.values import (
     ToolResult,
 )
 from supervisor.core.words import ChatResult
-from supervisor.handles import ActivityWatch, ChildRun, Run, TaskGroup, Timer, Watch
+from supervisor.handles import ActivityWatch, ChildRun, Run, SessionImport, TaskGroup, Timer, Watch
 from supervisor.storage import Store
 
 P = ParamSpec("P")
@@ -50,8 +52,10 @@ __all__ = [
     "JournalEntry",
     "Owner",
     "Run",
+    "SessionImport",
     "SessionRow",
     "Store",
+    "StoreSupervisor",
     "Supervisor",
     "TaskGroup",
     "Timer",
@@ -506,3 +510,40 @@ class Supervisor(ABC):
     @abstractmethod
     async def check(self) -> None:
         """Raise StoreError if the store cannot be read, or has died for this process."""
+
+
+class StoreSupervisor(Supervisor):
+    """A Supervisor in a process that has the store itself open: it can do more than one that is reached over HTTP."""
+
+    people: People | None
+    """Who may decide what; None: every process that can open the store may decide everything (A4)."""
+
+    @property
+    @abstractmethod
+    def refusals(self) -> Mapping[str, str]:
+        """Why sessions that this process was asked to run are not running, by their ids."""
+
+    @abstractmethod
+    def import_session(
+        self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
+    ) -> AbstractAsyncContextManager[SessionImport]:
+        """Import a session of another program in batches; a second import of it goes on where the first one ended.
+
+        `agent`: goes on with the session when a message comes. Raises InvalidInput for one that takes no text. Entering
+        raises SessionConflict if there is another session of this id, TreeOwned if another process imports it.
+        """
+
+    @abstractmethod
+    async def prune(
+        self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
+    ) -> PruneResult:
+        """Remove the trees that have ended and were silent since `before`, and the logs of their background jobs.
+
+        `only`: the ids of the roots that may be removed; None: every one. `dry_run`: find them, and remove nothing.
+        Also removes logs that an interrupted prune has left, and gives free space back to the disk. Raises NotEntitled
+        in a process that a supervised call started.
+        """
+
+    @abstractmethod
+    async def wait_until_broken(self) -> None:
+        """Wait until the store cannot be trusted any more in this process, then raise StoreDied."""

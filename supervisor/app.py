@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from supervisor.abc import Channel, Store
+from supervisor.abc import Channel, Store, StoreSupervisor
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.people import People
@@ -58,7 +58,7 @@ async def open_supervisor(
     adopt: bool = False,
     people: People | None = None,
     tune_interpreter: bool = False,
-) -> AsyncIterator[LocalSupervisor]:
+) -> AsyncIterator[StoreSupervisor]:
     """Open a store and supervise what is started or resumed on it. Opening runs and owns nothing.
 
     `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), by a path or a text as

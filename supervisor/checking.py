@@ -10,6 +10,8 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
 import anyio
@@ -27,6 +29,8 @@ from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.posting import Posting
 from supervisor.store.memory import MemoryStore
+from supervisor.store.sqlite.schema import check_header, copy_to
+from supervisor.store.sqlite.store import SqliteStore
 
 LONG: Final = 10.0  # seconds after which what has not been decided is undecided
 
@@ -49,8 +53,9 @@ async def check_replay(
 ) -> list[Checked]:
     """Replay the open sessions among these journal entries with agents of these names.
 
-    `entries`: whole journals, in order; those of a store, or of an export (`read_export`). `seconds`: how long to wait
-    for what is undecided. Raises StoreUnreadable for a journal that contradicts itself.
+    `entries`: whole journals, in order, of a store (`read_store`) or of an export (`read_export`).
+    `seconds`: how long to wait for agents whose own code takes long; after that they are undecided.
+    Raises StoreUnreadable for a journal that contradicts itself.
     """
     rows = [JournalEntry(number, row.session, row.event) for number, row in enumerate(entries, start=1)]
     states = _open_states(rows)
@@ -77,6 +82,26 @@ async def check_replay(
             await runner.attempts.wait_until(lambda: found.keys() >= states.keys())
         runner.attempts.suspend_all("the check is over")
     return [_checked(state, found) for state in states.values()]
+
+
+def read_store(path: Path) -> list[JournalEntry]:
+    """Return the entries of all open trees of a store, as they are now.
+
+    They are read from a copy. If the store has an older format, only the copy is upgraded. Raises StoreUnreadable.
+    """
+    check_header(path)
+    with TemporaryDirectory(prefix="supervisor-") as folder:
+        copy = Path(folder) / "copy.db"
+        copy_to(path, copy)
+        store = SqliteStore(copy, create=False)
+        store.open()
+        try:
+            roots = dict.fromkeys(row.root for row in store.find_sessions(is_open=True))
+            sessions = [row.id for root in roots for row in store.find_sessions(root=root)]
+            rows = [row for session in sessions for row in store.journal(session)]
+            return sorted(rows, key=lambda row: row.position)
+        finally:
+            store.close()
 
 
 def read_export(lines: Iterable[bytes]) -> list[JournalEntry]:

@@ -36,6 +36,7 @@ from supervisor.logs import FactLog
 from supervisor.platforms import make_channels
 from supervisor.store.sqlite.schema import NO_LINKS
 from supervisor.system.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
+from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 
 log = FactLog(__name__)
 
@@ -76,6 +77,7 @@ class Daemon:
     async def run(self, is_open: Callable[[], None] = lambda: None) -> None:
         """Serve until cancelled, then leave in good order (R8); `is_open` is called when the store is."""
         settings = self._settings
+        refuse_inside_call("serving")
         open_many_files()
         web = make_web(
             people=settings.people,
@@ -101,11 +103,11 @@ class Daemon:
             ) as supervisor,
             anyio.create_task_group() as tasks,
         ):
-            supervisor.refuse_inside("serving")
+            refuse_below_owner("serving", await supervisor.find_owners())
             if (why := why_not_ours(settings.store, OTHERS_USE)) is not None:
                 log.warning("store.open_to_others", problem=why)
             is_open()
-            tasks.start_soon(supervisor.wait_until_it_dies)
+            tasks.start_soon(supervisor.wait_until_broken)
             tasks.start_soon(web.wait_until_it_fails)
 
 

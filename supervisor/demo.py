@@ -15,21 +15,18 @@ the caretaker's input, so that a resumed session finds it again; the commands ar
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import msgspec
 
-from supervisor.abc import Context, Run
+from supervisor.abc import Context, Run, Supervisor
 from supervisor.core.agent_spec import agent
 from supervisor.core.events import RunStarted, SessionCreated
 from supervisor.core.tool_spec import tool
 from supervisor.core.toolcontext import ProcessToolContext
 from supervisor.core.values import Outcome, Policy, ToolResult, result_of
 from supervisor.tools.command import shell
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 SESSION: Final = "demo"
 READERS: Final = ("wc", "grep", "tail", "tar")
@@ -168,7 +165,7 @@ def make_project(folder: Path, *, only_if_gone: bool = False) -> None:
         file.write_text(text)
 
 
-async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
+async def start(supervisor: Supervisor) -> tuple[Run[Any], Path]:
     """Go on with the demonstration that a store holds unfinished, or start a new one; returns it and its folder."""
     known = {view.id: view for view in await supervisor.find_sessions() if view.parent is None}
     reference = f"{caretaker.__module__}:{caretaker.__qualname__}"
@@ -184,7 +181,7 @@ async def start(supervisor: "LocalSupervisor") -> tuple[Run[Any], Path]:
     return await supervisor.start(caretaker, str(folder), session=session), folder
 
 
-async def _input(supervisor: "LocalSupervisor", session: str, reference: str) -> msgspec.Raw | None:
+async def _input(supervisor: Supervisor, session: str, reference: str) -> msgspec.Raw | None:
     """Return what a session was begun with, None if another agent did."""
     match [row.event for row in (await supervisor.find_entries(session))[:2]]:
         case [SessionCreated(agent=agent), RunStarted(input=given)] if agent == reference:

@@ -1,12 +1,13 @@
 """What is handed out: a run, a task group, a timer, a watch. The other seams are in abc.py, which offers these, too."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from supervisor.core.activity import Activity
+from supervisor.core.events import MessageImported
 from supervisor.core.values import Approval, Outcome
 
 T_co = TypeVar("T_co", covariant=True)
@@ -108,3 +109,27 @@ class ActivityWatch(AbstractAsyncContextManager["ActivityWatch"], ABC):
 
         A look is bounded: of many sessions, some are known at a later one only. `wholly`: all of them now.
         """
+
+
+class SessionImport(ABC):
+    """An import under way: messages are added in their order, and `finish` says that there are no more."""
+
+    session: str
+    """The session's id in this store."""
+    present: int
+    """How many messages earlier imports have added: leave them out."""
+    is_finished: bool
+    """Whether an earlier import has added all of them."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many messages the store holds now."""
+
+    @abstractmethod
+    async def add(self, messages: Sequence[MessageImported]) -> None:
+        """Add the next messages: all of them or, if it raises, none."""
+
+    @abstractmethod
+    async def finish(self, left_out: int) -> None:
+        """Note that all messages were added. `left_out`: lines of the file that are none, or cannot be read."""

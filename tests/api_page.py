@@ -135,7 +135,8 @@ def _lines_of(app: App, called: str) -> Iterator[str]:
                 words = [f"{called} {name}"]
                 for argument in below.assemble_argument_collection(parse_docstring=False):
                     word = argument.name
-                    words.append(word if argument.required or word.startswith("-") else f"[{word}]")
+                    if word != "*":  # a class of several options, each of which follows
+                        words.append(word if argument.required or word.startswith("-") else f"[{word}]")
                 yield " ".join(words)
             yield from _lines_of(below, f"{called} {name}")
 

@@ -1,8 +1,7 @@
 """`check-replay`: whether the code of today follows what the open sessions of a store have done. Changes nothing."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import anyio
 from cyclopts import Parameter
@@ -10,13 +9,10 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import JsonOption, StoreOption, find_store
+from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.cli.reading import told_block
 from supervisor.core.errors import NotFound
 from supervisor.core.visible import visible
-
-if TYPE_CHECKING:
-    from supervisor.core.rows import JournalEntry
 
 
 def check_replay(
@@ -25,7 +21,7 @@ def check_replay(
     *,
     export: Annotated[Path | None, Parameter(help="An export to replay, instead of a store.")] = None,
     seconds: float = 10.0,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Replay the open sessions of a store with the agents of a file, in memory.
@@ -40,17 +36,16 @@ def check_replay(
     seconds
         How long to wait for agents whose own code takes long.
     """
-    from supervisor.checking import check_replay, read_export
+    from supervisor.checking import check_replay, read_export, read_store
     from supervisor.loading import load_agents
 
     agents = load_agents(file)
     if export is not None:
         rows = read_export(export.read_bytes().splitlines())
     else:
-        place = find_store(store)
-        if not place.path.exists():
+        if not place.exists:
             raise NotFound(f"there is no store at {place.path}")
-        rows = _read(place.path)
+        rows = read_store(place.path)
     found = anyio.run(lambda: check_replay(rows, agents, seconds=seconds))
     if json:
         answers.print_json(found)
@@ -64,24 +59,3 @@ def check_replay(
     if "blocked" in kinds:
         return Exit.BLOCKED
     return Exit.WAITING if "undecided" in kinds else Exit.DONE
-
-
-def _read(path: Path) -> "list[JournalEntry]":
-    """Return the entries of all open trees, as they are now. They are read from a copy, which alone is brought up to
-    date if its format is older."""
-    from supervisor.store.sqlite.schema import check_header, copy_to
-    from supervisor.store.sqlite.store import SqliteStore
-
-    check_header(path)
-    with TemporaryDirectory(prefix="supervisor-") as folder:
-        snapshot = Path(folder) / "snapshot.db"
-        copy_to(path, snapshot)
-        store = SqliteStore(snapshot, create=False)
-        store.open()
-        try:
-            roots = dict.fromkeys(row.root for row in store.find_sessions(is_open=True))
-            sessions = [row.id for root in roots for row in store.find_sessions(root=root)]
-            rows = [row for session in sessions for row in store.journal(session)]
-            return sorted(rows, key=lambda row: row.position)
-        finally:
-            store.close()

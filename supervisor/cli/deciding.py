@@ -7,16 +7,17 @@ it grants nothing.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
+from supervisor.abc import Supervisor
 from supervisor.channels.cards import told
 from supervisor.channels.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, find_store, parse_arguments
+from supervisor.cli.options import HERE, ByOption, JsonOption, Place, parse_arguments
 from supervisor.core.errors import NotFound
 from supervisor.core.questions import read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
@@ -24,9 +25,6 @@ from supervisor.core.visible import visible
 
 Decide = Callable[[str, Approval], Decision]
 """Makes a decision of somebody's name and what was asked."""
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 
 def approve(
@@ -43,7 +41,7 @@ def approve(
         str | None, Parameter(help="What a wider scope covers, of those offered. Default: exactly this call.")
     ] = None,
     by: ByOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Say yes to one call: it runs once. With a wider scope what its pattern covers is asked no more.
@@ -58,7 +56,7 @@ def approve(
         approval,
         lambda name, found: Approve(by=name, arguments=arguments, scope=scope, pattern=pattern),
         by,
-        find_store(store),
+        place,
         as_json=json,
     )
 
@@ -69,7 +67,7 @@ def deny(
     *,
     reason: Annotated[str | None, Parameter(help="The agent sees it as the call's result.")] = None,
     by: ByOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Say no to one call: nothing runs, and the agent is told so.
@@ -79,7 +77,7 @@ def deny(
     approval
         The approval's id, as `supervisor approvals` shows it.
     """
-    return _decide(approval, lambda name, found: Deny(by=name, reason=reason), by, find_store(store), as_json=json)
+    return _decide(approval, lambda name, found: Deny(by=name, reason=reason), by, place, as_json=json)
 
 
 def answer(
@@ -88,7 +86,7 @@ def answer(
     /,
     *,
     by: ByOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Answer a question that an agent asks.
@@ -105,7 +103,7 @@ def answer(
     def decision(name: str, found: Approval) -> Decision:
         return Answer(value=read_answer(found, value) if found.kind == "question" else value, by=name)
 
-    return _decide(approval, decision, by, find_store(store), as_json=json)
+    return _decide(approval, decision, by, place, as_json=json)
 
 
 def cancel(
@@ -114,7 +112,7 @@ def cancel(
     *,
     reason: Annotated[str | None, Parameter(help="Why; it is part of the outcome.")] = None,
     by: ByOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Cancel a session and every sub-agent below it; return when they have ended.
@@ -128,14 +126,10 @@ def cancel(
     from supervisor.cli.reading import get_session
     from supervisor.stopping import run_until_stopped
 
-    place = find_store(store)
-    _need_store(place, "session", session)
     views: list[SessionView] = []
 
     async def body() -> None:
-        from supervisor.app import open_supervisor
-
-        async with open_supervisor(place.path, create=False) as supervisor:
+        async with place.open(wanted=("session", session)) as supervisor:
             before = await get_session(supervisor, session)
             if before.outcome is None:
                 await supervisor.cancel(session, reason=reason, by=by if by is not None else login_name())
@@ -161,20 +155,15 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.system.inside import refuse_inside_call
 
-    refuse_inside_call("deciding")
-    _need_store(place, "approval", approval)
     name = by if by is not None else login_name()
 
     async def decide() -> tuple[DecisionResult, Approval]:
-        from supervisor.app import open_supervisor
-
-        async with open_supervisor(place.path, create=False) as supervisor:
-            supervisor.refuse_inside("deciding")
-            found = supervisor.store.get_approval(approval)
-            if found is None:
-                raise await _unknown(supervisor, approval)
+        async with place.open(wanted=("approval", approval), action="deciding") as supervisor:
+            try:
+                found = await supervisor.get_approval(approval)
+            except NotFound:
+                raise await _unknown(supervisor, approval) from None
             result = await supervisor.decide(approval, decision(name, found), channel="command line")
             return result, await supervisor.get_approval(approval)
 
@@ -192,15 +181,10 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 
-async def _unknown(supervisor: "LocalSupervisor", approval: str) -> NotFound:
+async def _unknown(supervisor: Supervisor, approval: str) -> NotFound:
     """Return what to say of an id that no approval has; a session's id is a common slip."""
     everything = await supervisor.find_approvals(pending=False)
     here = [other.id for other in everything if approval in (other.session, other.root_session)]
     if here:
         return NotFound(f"{visible(approval)} is a session, not an approval; it asked {', '.join(here)}")
     return not_found("approval", approval, [other.id for other in everything])
-
-
-def _need_store(place: Place, kind: str, name: str) -> None:
-    if not place.path.exists():
-        raise NotFound(f"no {kind} {visible(name)}: there is no store at {place.path}")

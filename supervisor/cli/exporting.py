@@ -20,9 +20,9 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import Place, StoreOption, find_store
-from supervisor.cli.reading import get_session, reading
-from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.cli.options import HERE, Place
+from supervisor.cli.reading import get_session
+from supervisor.core.errors import InvalidInput
 from supervisor.core.visible import visible
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def export(
     /,
     *,
     output: Annotated[Path | None, Parameter(help="A file, written whole or not at all, mode 0600; or a pipe.")] = None,
-    store: StoreOption = None,
+    place: Place = HERE,
 ) -> int:
     """Write the journals of a session's whole tree as JSON lines.
 
@@ -43,7 +43,6 @@ def export(
     session
         The id of a session, or of a sub-agent's.
     """
-    place = find_store(store)
     rows = anyio.run(_read, place, session)
     if output is None:
         for line in _lines(rows):
@@ -67,12 +66,10 @@ def export(
 
 
 async def _read(place: Place, session: str) -> "list[JournalEntry]":
-    async with reading(place) as supervisor:
-        if supervisor is None:
-            raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
+    async with place.open(wanted=("session", session)) as supervisor:
         root = (await get_session(supervisor, session)).root
-        end = supervisor.store.last_position()  # what is committed while we read is no part of it
-        tree = [view.id for view in await supervisor.find_sessions() if view.root == root]
+        end = await supervisor.last_position()  # what is committed while we read is no part of it
+        tree = [view.id for view in await supervisor.find_sessions(root=root)]
         rows = [row for each in tree for row in await supervisor.find_entries(each) if row.position <= end]
         return sorted(rows, key=lambda row: row.position)
 

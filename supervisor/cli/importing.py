@@ -19,7 +19,7 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, Refused
-from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.folders import known_folder
 from supervisor.core.ids import check_session_id
@@ -59,7 +59,7 @@ def import_(
     not_running: Annotated[
         bool, Parameter(negative=(), help="Say that no program running in the session's folder uses the session.")
     ] = False,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Bring a session of pi, OpenClaw, Claude Code or Codex in, to read and, with an agent, to go on with.
@@ -73,7 +73,6 @@ def import_(
     from supervisor.transcripts.history import open_history
     from supervisor.transcripts.session import RefusedError
 
-    place = find_store(store)
     if not file.exists():
         raise NotFound(f"{visible(str(file))}: no such file")
     if session is not None:
@@ -95,15 +94,17 @@ def import_(
 async def _import(
     history: "History", file: str, place: Place, session: str | None, spec: "AgentSpec[Any, Any] | None"
 ) -> Imported:
-    from supervisor.app import open_supervisor
-    from supervisor.runtime.trees.importing import Origin
+    from supervisor.core.trees import Origin
     from supervisor.system.identity import working_directory
 
     # A file that does not name its folder is gone on with where it was imported.
     folder = known_folder(history.cwd) or working_directory()
     origin = Origin(history.format, history.source, file, history.digest(), folder)
     own = session or _own_id(history.source)
-    async with open_supervisor(place.path) as supervisor, supervisor.importing(own, origin, spec) as importing:
+    async with (
+        place.open_store(create=True) as supervisor,
+        supervisor.import_session(own, origin, agent=spec) as importing,
+    ):
         left_out = None
         if not importing.is_finished:
             messages = history.messages(datetime.now(UTC))

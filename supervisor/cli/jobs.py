@@ -1,31 +1,27 @@
 """The command that lists background jobs: what calls began that outlives them, and how it is now."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import anyio
 import msgspec
 from cyclopts import Parameter
 
+from supervisor.abc import Supervisor
 from supervisor.channels.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
-from supervisor.cli.reading import reading
+from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.visible import visible
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 
 def jobs(
     *,
     all: Annotated[bool, Parameter(negative=(), help="Those that have ended, too.")] = False,  # noqa: A002 # --all
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """List background jobs, and how they are now."""
-    place = find_store(store)
     found = anyio.run(_find, place)
     shown = [job for job in found if all or job["state"] == "running"]
     if json:
@@ -34,16 +30,16 @@ def jobs(
         _print(shown)
     else:
         ended = f" ({len(found)} have ended: supervisor jobs --all{place.option})" if found else ""
-        say(f"No background jobs in {place.path}{ended}.")
+        say(f"No background jobs in {place.where}{ended}.")
     return Exit.DONE
 
 
 async def _find(place: Place) -> list[dict[str, Any]]:
-    async with reading(place) as supervisor:
-        return [] if supervisor is None else await _look_at_all(supervisor)
+    async with place.open() as supervisor:
+        return await _look_at_all(supervisor)
 
 
-async def _look_at_all(supervisor: "LocalSupervisor") -> list[dict[str, Any]]:
+async def _look_at_all(supervisor: Supervisor) -> list[dict[str, Any]]:
     from datetime import datetime
 
     from supervisor.core.events import JobEnded, JobStarted

@@ -19,9 +19,9 @@ from supervisor.channels.replies import send_text
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.documents import chat_document
-from supervisor.core.errors import InvalidInput, NotFound
+from supervisor.core.errors import InvalidInput
 from supervisor.core.values import SendResult
 from supervisor.core.visible import visible
 from supervisor.core.words import ChatResult
@@ -36,7 +36,7 @@ def send(
     /,
     *,
     by: Annotated[str | None, Parameter(name="--by", help="Who says it. Default: login name.")] = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Say something to a session: it is received, kept until it can be, or begins a turn.
@@ -53,14 +53,9 @@ def send(
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.system.inside import refuse_inside_call
 
-    refuse_inside_call("sending")
     if not text.strip():
         raise InvalidInput("there is nothing to say: give the text as one argument")
-    place = find_store(store)
-    if not place.path.exists():
-        raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
     heard, view = anyio.run(_hear, place, session, text, by if by is not None else login_name())
     receipt = heard.sent
     if json:
@@ -84,11 +79,9 @@ def _exit_of(heard: ChatResult) -> Exit:
 
 
 async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[ChatResult, SessionView]":
-    from supervisor.app import open_supervisor
     from supervisor.cli.reading import get_session
 
-    async with open_supervisor(place.path, create=False) as supervisor:
-        supervisor.refuse_inside("sending")
+    async with place.open(wanted=("session", session), action="sending") as supervisor:
         await get_session(supervisor, session)
         heard = await supervisor.chat(session, text, by=by, shown_before=datetime.now(UTC))
         return heard, await supervisor.get_session(session)

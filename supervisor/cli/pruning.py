@@ -4,18 +4,15 @@ Rules
 - It says what it will remove, and how much that is, before it removes anything. On a terminal it asks; elsewhere it
   wants to be told `--yes`.
 - Like a decision, it is a person's: from inside a supervised call it is refused (A4).
-- Logs of background jobs go after the commit that removed their session, also those that an earlier prune left behind
-  when it was killed in between.
 """
 
 import re
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import anyio
-import anyio.to_thread
 import msgspec
 from cyclopts import Parameter
 
@@ -23,28 +20,15 @@ from supervisor.channels.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
-from supervisor.cli.reading import reading
-from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.core.errors import InvalidInput
+from supervisor.core.trees import PruneResult
 from supervisor.core.visible import visible
-from supervisor.runtime.trees.prune import KeptTree, Prunable
 from supervisor.system.inside import refuse_inside_call
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LISTED: Final = 20
 """Trees that are shown by name; more of them are counted."""
-
-
-class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be removed, and what stays. Sizes are bytes."""
-
-    trees: list[Prunable]
-    kept: list[KeptTree]
-    logs: int = 0
-    log_bytes: int = 0
 
 
 def prune(
@@ -52,15 +36,15 @@ def prune(
     older_than: Annotated[str, Parameter(help="How long a tree must have been silent: 30d, 12h, 2w, 90m, 0s.")],
     dry_run: Annotated[bool, Parameter(negative=(), help="Say what it would remove, and remove nothing.")] = False,
     yes: Annotated[bool, Parameter(negative=(), help="Do not ask.")] = False,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Remove trees that have ended and were silent for long: their journals, approvals and job logs."""
-    place, before = find_store(store), _before(older_than)
+    place, before = place, _before(older_than)
     if json and not (yes or dry_run):
         raise InvalidInput("--json asks nobody: say --yes, or --dry-run to look only")
     if not dry_run:
-        refuse_inside_call("prune")
+        refuse_inside_call("pruning")
     forecast = anyio.run(_look, place, before)
     if not json:
         _tell(forecast, place)
@@ -73,7 +57,7 @@ def prune(
         removed = anyio.run(_remove, place, before, [tree.session for tree in forecast.trees])
         say(f"Removed {_many(len(removed), 'tree')}. {place.path} had {was}, and has {_size(place)}.")
     if json:
-        document: dict[str, Any] = {"dry_run": dry_run, "removed": removed, **msgspec.to_builtins(forecast)}
+        document: dict[str, Any] = {"dry_run": dry_run, "removed": removed, **_document(forecast)}
         answers.print_json(document)
     return Exit.DONE
 
@@ -106,53 +90,29 @@ def _agrees() -> bool:
         raise
 
 
-async def _look(place: Place, before: datetime) -> Forecast:
-    async with reading(place) as supervisor:
-        if supervisor is None:
-            return Forecast(trees=[], kept=[])
-        from supervisor.tools.job_logs import job_folders, size_of
-
-        trees, kept = supervisor.pruning(before).find()
-        roots = {tree.session for tree in trees}
-        root_of = {view.id: view.root for view in await supervisor.find_sessions()}
-        folders = [
-            folder
-            for session, folder in job_folders(supervisor.store.jobs_folder)
-            if root_of.get(session) in roots or session not in root_of
-        ]
-        return Forecast(trees=trees, kept=kept, logs=len(folders), log_bytes=sum(map(size_of, folders)))
+async def _look(place: Place, before: datetime) -> PruneResult:
+    async with place.open_store() as supervisor:
+        return await supervisor.prune(before, dry_run=True)
 
 
 async def _remove(place: Place, before: datetime, roots: list[str]) -> list[str]:
-    async with reading(place) as supervisor:
-        if supervisor is None:
-            return []
-        supervisor.refuse_inside("prune")
-        pruning = supervisor.pruning(before)
-        removed = []
-        for root in roots:
-            reason = await pruning.remove(root)
-            if reason is None:
-                removed.append(root)
-            else:
-                say(f"{root} stays: it {reason}")
-        await _tidy(supervisor)
-        return removed
+    """Remove the trees that were shown, and say which of them stay after all; return the roots of the others."""
+    async with place.open_store() as supervisor:
+        result = await supervisor.prune(before, only=roots)
+    for tree in result.kept:
+        say(f"{tree.session} stays: it {tree.reason}")
+    if result.compact_error is not None:
+        say(f"The space was not given back to the disk, but will be used again: {result.compact_error}")
+    return [tree.session for tree in result.trees]
 
 
-async def _tidy(supervisor: "LocalSupervisor") -> None:
-    """Remove the logs that belong to nobody, and give the space back."""
-    from supervisor.tools.job_logs import remove_left_over
-
-    store = supervisor.store
-    remove_left_over(store.jobs_folder, lambda session: store.get_session(session) is not None)
-    try:
-        await anyio.to_thread.run_sync(store.compact)
-    except StoreError as error:
-        say(f"The space was not given back to the disk, but will be used again: {error}")
+def _document(forecast: PruneResult) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(forecast)
+    del found["compact_error"]  # of what was removed
+    return found
 
 
-def _tell(forecast: Forecast, place: Place) -> None:
+def _tell(forecast: PruneResult, place: Place) -> None:
     now = datetime.now().astimezone()
     for tree in forecast.trees[:_LISTED]:
         print(

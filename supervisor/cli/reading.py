@@ -1,13 +1,13 @@
-"""Commands that only read: sessions, show, approvals, audit. They never create a store: none there is an empty list."""
+"""Commands that only read: sessions, show, approvals, audit. They never create a store."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
+from supervisor.abc import JournalEntry, Supervisor
 from supervisor.channels.cards import (
     GUTTER,
     ago,
@@ -23,26 +23,23 @@ from supervisor.channels.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
 from supervisor.core.values import Approval, SessionView
 from supervisor.core.visible import visible
 
-if TYPE_CHECKING:
-    from supervisor.abc import JournalEntry
-    from supervisor.runtime.local import LocalSupervisor
+T = TypeVar("T")
 
 
 def sessions(
     *,
     open: Annotated[bool, Parameter(negative=(), help="Only those that have not ended.")] = False,  # noqa: A002 # --open
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """List sessions and how they are."""
-    place = find_store(store)
-    views = _read(place, lambda supervisor: _sessions(supervisor, only_open=open), [])
+    views = _read(place, lambda supervisor: supervisor.find_sessions(is_open=True if open else None))
     if json:
         answers.print_json([answers.session_document(view) for view in views])
     elif views:
@@ -50,11 +47,11 @@ def sessions(
         waiting = any(view.pending_approvals for view in views)
         say(f"\nsupervisor {'approvals' if waiting else 'show SESSION'}{place.option}")
     else:
-        say(f"No {'open ' if open else ''}sessions in {place.path}. Try: supervisor demo{place.option}")
+        say(f"No {'open ' if open else ''}sessions in {place.where}. Try: supervisor demo{place.option}")
     return Exit.DONE
 
 
-def show(session: str, /, *, store: StoreOption = None, json: JsonOption = False) -> int:
+def show(session: str, /, *, place: Place = HERE, json: JsonOption = False) -> int:
     """Show what happened in a session, from its journal.
 
     Parameters
@@ -62,11 +59,7 @@ def show(session: str, /, *, store: StoreOption = None, json: JsonOption = False
     session
         The session's id.
     """
-    place = find_store(store)
-    found = _read(place, lambda supervisor: _show(supervisor, session), None)
-    if found is None:
-        raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
-    view, rows, children = found
+    view, rows, children = _read(place, lambda supervisor: _show(supervisor, session), wanted=("session", session))
     if json:
         timeline = [answers.event_document(row) for row in rows]
         answers.print_json({**answers.session_document(view), "timeline": timeline})
@@ -78,12 +71,11 @@ def show(session: str, /, *, store: StoreOption = None, json: JsonOption = False
 def approvals(
     *,
     all: Annotated[bool, Parameter(negative=(), help="Those that are decided, too.")] = False,  # noqa: A002 # --all
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """List what waits for a person, oldest first."""
-    place = find_store(store)
-    found = _read(place, lambda supervisor: _approvals(supervisor, pending=not all), [])
+    found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all))
     if json:
         answers.print_json([answers.approval_document(approval) for approval in found])
     elif found:
@@ -91,14 +83,13 @@ def approvals(
         if ways := answers.ways_to_decide(found, place.option):
             say(f"\n{ways}")
     else:
-        say(f"Nothing waits for a person in {place.path}.")
+        say(f"Nothing waits for a person in {place.where}.")
     return Exit.DONE
 
 
-def audit(*, store: StoreOption = None, json: JsonOption = False) -> int:
+def audit(*, place: Place = HERE, json: JsonOption = False) -> int:
     """List who asked, what was shown, who decided what, and what then ran."""
-    place = find_store(store)
-    rows, names = _read(place, _audit, ([], {}))
+    rows, names = _read(place, _audit)
     if json:
         answers.print_json([answers.event_document(row) for row in rows])
         return Exit.DONE
@@ -110,54 +101,34 @@ def audit(*, store: StoreOption = None, json: JsonOption = False) -> int:
     for row in rows:
         print(f"{row.event.at.astimezone():%Y-%m-%d %H:%M:%S}  {story.name(row.session)}  {story.tell(row, now)}")
     if not rows:
-        say(f"Nothing was asked or run yet in {place.path}.")
+        say(f"Nothing was asked or run yet in {place.where}.")
     return Exit.DONE
 
 
-def _read(place: Place, body: "Callable[[LocalSupervisor], Coroutine[Any, Any, Any]]", nothing: Any) -> Any:
-    """Open the store and read from it; `nothing` if there is none."""
+def _read(
+    place: Place, body: Callable[[Supervisor], Coroutine[Any, Any, T]], *, wanted: tuple[str, str] | None = None
+) -> T:
+    """Open the Supervisor and read from it."""
     import anyio
 
-    async def read() -> Any:
-        async with reading(place) as supervisor:
-            return nothing if supervisor is None else await body(supervisor)
+    async def read() -> T:
+        async with place.open(wanted=wanted) as supervisor:
+            return await body(supervisor)
 
     return anyio.run(read)
 
 
-@asynccontextmanager
-async def reading(place: Place) -> "AsyncIterator[LocalSupervisor | None]":
-    """Open a store that is there; give None if none is."""
-    if not place.path.exists():
-        yield None
-        return
-    from supervisor.app import open_supervisor
-
-    async with open_supervisor(place.path, create=False) as supervisor:
-        yield supervisor
-
-
-async def _sessions(supervisor: "LocalSupervisor", *, only_open: bool) -> list[SessionView]:
-    return await supervisor.find_sessions(is_open=True if only_open else None)
-
-
-async def _approvals(supervisor: "LocalSupervisor", *, pending: bool) -> list[Approval]:
-    return await supervisor.find_approvals(pending=pending)
-
-
-async def _audit(supervisor: "LocalSupervisor") -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
+async def _audit(supervisor: Supervisor) -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
     return await supervisor.find_audit(), {view.id: view.path for view in await supervisor.find_sessions()}
 
 
-async def _show(
-    supervisor: "LocalSupervisor", session: str
-) -> "tuple[SessionView, list[JournalEntry], list[SessionView]]":
+async def _show(supervisor: Supervisor, session: str) -> "tuple[SessionView, list[JournalEntry], list[SessionView]]":
     view = await get_session(supervisor, session)
-    every = await supervisor.find_sessions()
-    return view, await supervisor.find_entries(session), [other for other in every if other.parent == session]
+    tree = await supervisor.find_sessions(root=view.root)
+    return view, await supervisor.find_entries(session), [other for other in tree if other.parent == session]
 
 
-async def get_session(supervisor: "LocalSupervisor", session: str) -> SessionView:
+async def get_session(supervisor: Supervisor, session: str) -> SessionView:
     """Return a session, or raise NotFound with the closest ids there are."""
     try:
         return await supervisor.get_session(session)

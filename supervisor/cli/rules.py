@@ -5,40 +5,34 @@ Changing rules is a person's, like deciding: from inside a supervised call it is
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from supervisor.abc import Supervisor
 from supervisor.channels.cards import ago, at
 from supervisor.channels.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ByOption, JsonOption, Place, StoreOption, find_store
+from supervisor.cli.options import HERE, ByOption, JsonOption, Place
 from supervisor.core import rules as core
 from supervisor.core.errors import NotFound
 from supervisor.core.rules import Rule
 from supervisor.core.visible import visible
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 SessionOption = Annotated[
     str | None, Parameter(name="--session", help="Only in this session's tree. Default: in every session.")
 ]
 
 
-def rules(*, store: StoreOption = None, json: JsonOption = False) -> int:
+def rules(*, place: Place = HERE, json: JsonOption = False) -> int:
     """List the standing rules of the store, oldest first. Those in a program's code are not in it."""
     import anyio
 
-    from supervisor.cli.reading import reading
-
-    place = find_store(store)
-
     async def read() -> list[Rule]:
-        async with reading(place) as supervisor:
-            return [] if supervisor is None else await supervisor.find_rules()
+        async with place.open() as supervisor:
+            return await supervisor.find_rules()
 
     found = anyio.run(read)
     if json:
@@ -47,7 +41,7 @@ def rules(*, store: StoreOption = None, json: JsonOption = False) -> int:
         _print_rules(found)
         say(f"\nDeny beats ask beats allow. To take one back: supervisor rules revoke ID{place.option}")
     else:
-        say(f"No rules stand in {place.path}. To allow beforehand: supervisor rules allow TOOL PATTERN{place.option}")
+        say(f"No rules stand in {place.where}. To allow beforehand: supervisor rules allow TOOL PATTERN{place.option}")
     return Exit.DONE
 
 
@@ -61,7 +55,7 @@ def allow(
         bool, Parameter(negative=(), help="Also a prefix that nobody has reviewed: its further words may run anything.")
     ] = False,
     by: ByOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Allow calls of a tool from now on, without asking.
@@ -75,7 +69,7 @@ def allow(
         the folder. For other tools the JSON object of all arguments.
     """
     rule = core.make_rule("allow", tool, pattern, "command line", session, unreviewed=unreviewed)
-    return _add(rule, by, find_store(store), as_json=json)
+    return _add(rule, by, place, as_json=json)
 
 
 def ask(
@@ -85,7 +79,7 @@ def ask(
     *,
     session: SessionOption = None,
     by: ByOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Ask a person for calls of a tool from now on, whatever allows them.
@@ -99,7 +93,7 @@ def ask(
         tools a JSON object of some arguments.
     """
     rule = core.make_rule("ask", tool, pattern, "command line", session)
-    return _add(rule, by, find_store(store), as_json=json)
+    return _add(rule, by, place, as_json=json)
 
 
 def deny(
@@ -109,7 +103,7 @@ def deny(
     *,
     session: SessionOption = None,
     by: ByOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Deny calls of a tool from now on, whatever allows them and whoever approves them.
@@ -122,10 +116,10 @@ def deny(
         What it covers, as for `rules ask`.
     """
     rule = core.make_rule("deny", tool, pattern, "command line", session)
-    return _add(rule, by, find_store(store), as_json=json)
+    return _add(rule, by, place, as_json=json)
 
 
-def revoke(rule: str, /, *, by: ByOption = None, store: StoreOption = None, json: JsonOption = False) -> int:
+def revoke(rule: str, /, *, by: ByOption = None, place: Place = HERE, json: JsonOption = False) -> int:
     """Take a rule back: it does not cover what begins from now on.
 
     Parameters
@@ -133,18 +127,15 @@ def revoke(rule: str, /, *, by: ByOption = None, store: StoreOption = None, json
     rule
         The rule's id, as `supervisor rules` shows it.
     """
-    place = find_store(store)
-    if not place.path.exists():
-        raise NotFound(f"no rule {visible(rule)}: there is no store at {place.path}")
 
-    async def body(supervisor: "LocalSupervisor", name: str) -> Rule:
+    async def body(supervisor: Supervisor, name: str) -> Rule:
         try:
             return await supervisor.revoke_rule(rule, by=name)
         except NotFound:
             known = [each.id for each in await supervisor.find_rules() if each.id is not None]
             raise not_found("rule", rule, known) from None
 
-    taken = _change(place, by, body, create=False)
+    taken = _change(place, by, body, wanted=("rule", rule))
     if json:
         answers.print_json(answers.rule_document(taken))
     else:
@@ -153,10 +144,10 @@ def revoke(rule: str, /, *, by: ByOption = None, store: StoreOption = None, json
 
 
 def _add(rule: Rule, by: str | None, place: Place, *, as_json: bool) -> int:
-    async def body(supervisor: "LocalSupervisor", name: str) -> Rule:
+    async def body(supervisor: Supervisor, name: str) -> Rule:
         return await supervisor.add_rule(rule, by=name)
 
-    added = _change(place, by, body, create=True)
+    added = _change(place, by, body)
     if as_json:
         answers.print_json(answers.rule_document(added))
     else:
@@ -166,21 +157,20 @@ def _add(rule: Rule, by: str | None, place: Place, *, as_json: bool) -> int:
 
 
 def _change(
-    place: Place, by: str | None, body: "Callable[[LocalSupervisor, str], Awaitable[Any]]", *, create: bool
-) -> Any:
+    place: Place,
+    by: str | None,
+    body: Callable[[Supervisor, str], Awaitable[Rule]],
+    *,
+    wanted: tuple[str, str] | None = None,
+) -> Rule:
     import anyio
 
     from supervisor.channels.terminal import login_name
-    from supervisor.system.inside import refuse_inside_call
 
-    refuse_inside_call("changing rules")
     name = by if by is not None else login_name()
 
-    async def change() -> Any:
-        from supervisor.app import open_supervisor
-
-        async with open_supervisor(place.path, create=create) as supervisor:
-            supervisor.refuse_inside("changing rules")
+    async def change() -> Rule:
+        async with place.open(wanted=wanted, action="changing rules", create=wanted is None) as supervisor:
             return await body(supervisor, name)
 
     return anyio.run(change)

@@ -11,43 +11,32 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.abc import Run
+from supervisor.abc import Run, StoreSupervisor, Supervisor
 from supervisor.channels.cards import path_text, summary
 from supervisor.channels.terminal import Terminal
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import (
-    BackendOption,
-    JsonOption,
-    Place,
-    StoreOption,
-    UnattendedOption,
-    WaitOption,
-    find_store,
-)
+from supervisor.cli.options import HERE, BackendOption, JsonOption, Place, UnattendedOption, WaitOption
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import call_text, ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import NotFound, RunBlocked, SupervisorError
+from supervisor.core.errors import RunBlocked, SupervisorError
 from supervisor.core.values import Policy, SessionView
 from supervisor.core.visible import visible
 from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
 from supervisor.system.inside import has_marker, refuse_inside_call
 
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
-
 TOLD: Final = ("supervisor.runtime.lifecycle.restart", "supervisor.runtime.lifecycle.blocked")
 """Logs of what is told as part of the story."""
-Begin = Callable[["LocalSupervisor"], Awaitable[list[Run[Any]]]]
+Begin = Callable[[Supervisor], Awaitable[list[Run[Any]]]]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +60,7 @@ def run(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Run an agent, or go on with it.
@@ -83,13 +72,13 @@ def run(
     input
         Its input: JSON, or plain words for an agent that takes text. What is JSON and fits is read as JSON.
     """
-    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
+    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
 
     with answers.stdout_for_json(is_json=json):
         spec = load(agent)
     values = spec.decode_input(spec.default_input()) if input is None else spec.read_input(input)
 
-    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+    async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         return [await supervisor.start(spec, *values, session=session)]
 
     return _one(settings, begin)
@@ -102,7 +91,7 @@ def resume(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Go on with a session, or with every one that nobody runs.
@@ -112,13 +101,13 @@ def resume(
     session
         The id of a session, or of a sub-agent's; its whole tree goes on.
     """
-    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
-    if not settings.place.path.exists():
-        if session is not None:
-            raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
+    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    if session is not None:
+        place.need("session", session)
+    elif not place.exists:
         return _report(settings, [], as_list=True)
 
-    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+    async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         if session is None:
             return await supervisor.resume_all()
         await _check_agent(supervisor, (await get_session(supervisor, session)).root)
@@ -137,7 +126,7 @@ def retry(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Run a session again that failed, stalled or was abandoned: what led to its end is done again, all else stays.
@@ -147,11 +136,10 @@ def retry(
     session
         The id of a session that has no parent.
     """
-    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
-    if not settings.place.path.exists():
-        raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
+    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    place.need("session", session)
 
-    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+    async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         await _check_agent(supervisor, (await get_session(supervisor, session)).root)
         return [await supervisor.retry(session)]
 
@@ -168,7 +156,7 @@ def fork(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Begin a new session with a copy of another one, as it was before an entry of its journal, and run it.
@@ -180,11 +168,10 @@ def fork(
     session
         The session that the entry is of, or a sub-agent's; its whole tree is copied.
     """
-    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
-    if not settings.place.path.exists():
-        raise NotFound(f"no session {visible(session)}: there is no store at {settings.place.path}")
+    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    place.need("session", session)
 
-    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+    async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         await _load_agent_of(supervisor, (await get_session(supervisor, session)).root)
         made = await supervisor.fork(session, before=before, new=new, version=version)
         say(f"{made.session} is a fork of {visible(made.source)} before its entry {made.before}.")
@@ -202,13 +189,13 @@ def demo(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """See it work: sub-agents on a small real project, some of which ask you. Goes on where it was if it was killed."""
-    settings = Settings(place=find_store(store), backend=backend, unattended=unattended, wait=wait, as_json=json)
+    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
 
-    async def begin(supervisor: "LocalSupervisor") -> list[Run[Any]]:
+    async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         from supervisor.demo import start
 
         run, folder = await start(supervisor)
@@ -226,13 +213,13 @@ def load(agent: str) -> AgentSpec[Any, Any]:
     return load_agent(agent)
 
 
-async def _check_agent(supervisor: "LocalSupervisor", root: str) -> None:
+async def _check_agent(supervisor: Supervisor, root: str) -> None:
     """Raise UnknownAgent, before anything is taken up, if an open session's agent cannot be run here."""
     if (await supervisor.get_session(root)).outcome is None:
         await _load_agent_of(supervisor, root)
 
 
-async def _load_agent_of(supervisor: "LocalSupervisor", root: str) -> None:
+async def _load_agent_of(supervisor: Supervisor, root: str) -> None:
     from supervisor.core.events import SessionCreated
     from supervisor.loading import load_agent
 
@@ -254,7 +241,9 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     """Run what `begin` starts; returns the exit code of a signal, and the roots as they are afterwards."""
     if settings.unattended == "allow":
         refuse_inside_call("--unattended allow")
-    terminal = Terminal(store=settings.place.path if settings.place.is_named else None, interactive=not has_marker())
+    terminal = Terminal(
+        store=settings.place.path if settings.place.store is not None else None, interactive=not has_marker()
+    )
     is_asking = settings.unattended == "ask"
     stays = settings.wait or (is_asking and terminal.is_interactive)
     has_tree = terminal.can_show_tree
@@ -264,18 +253,14 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
     refused: dict[str, str] = {}
 
     async def body() -> None:
-        from supervisor.app import open_supervisor
-
         opened_at = datetime.now().astimezone()
         async with AsyncExitStack() as shown, anyio.create_task_group() as onlookers:
-            async with open_supervisor(
-                settings.place.path,
+            async with settings.place.open_store(
+                create=True,
                 channels=[terminal] if is_asking or has_tree else [],
                 unattended=settings.unattended,
                 tune_interpreter=True,
             ) as supervisor:
-                if settings.unattended == "allow":
-                    supervisor.refuse_inside("--unattended allow")
                 runs = await begin(supervisor)
                 roots.extend(run.session for run in runs)
                 if has_tree:
@@ -303,7 +288,7 @@ def _quieten(logs: Iterable[str]) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-async def _stay(supervisor: "LocalSupervisor", run: Run[Any]) -> None:
+async def _stay(supervisor: StoreSupervisor, run: Run[Any]) -> None:
     """Wait until a session is at rest; one that cannot run here keeps nobody, and ends no other: it is said in the
     report."""
     try:
@@ -323,9 +308,7 @@ def _look(settings: Settings, roots: list[str], refused: Mapping[str, str]) -> l
         return []
 
     async def look() -> list[SessionView]:
-        from supervisor.app import open_supervisor
-
-        async with open_supervisor(settings.place.path, create=False) as supervisor:
+        async with settings.place.open(wanted=("session", roots[0])) as supervisor:
             for session, reason in refused.items():
                 root = (await supervisor.get_session(session)).root
                 settings.refusals.setdefault(root, {})[session] = reason
@@ -341,7 +324,7 @@ def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> i
         answers.print_json(documents if as_list else documents[0])
     codes = [_report_one(settings, view, is_alone=not as_list) for view in views]
     if not views:
-        say(f"Nothing to go on with in {settings.place.path}.")
+        say(f"Nothing to go on with in {settings.place.where}.")
     order = (Exit.FAILED, Exit.REFUSED, Exit.BLOCKED, Exit.WAITING)
     return next((code for code in order if code in codes), Exit.DONE)
 

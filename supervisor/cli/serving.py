@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from supervisor.cli.answers import say
 from supervisor.cli.configuring import ConfigOption
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import BackendOption, StoreOption
+from supervisor.cli.options import HERE, BackendOption, Place
 from supervisor.cli.tokens import configured
 from supervisor.core.errors import InvalidInput
 from supervisor.system.access import OTHERS_USE, why_not_ours
@@ -36,7 +36,7 @@ def serve(
     host: Annotated[str | None, Parameter(help="The address to listen on. Default: 127.0.0.1.")] = None,
     port: Annotated[int | None, Parameter(help="The port to listen on; 0: any that is free. Default: 8787.")] = None,
     backend: BackendOption = "asyncio",
-    store: StoreOption = None,
+    place: Place = HERE,
 ) -> int:
     """Run a store's sessions, and let people answer from anywhere.
 
@@ -54,7 +54,7 @@ def serve(
 
     close_to_others()
     refuse_inside_call("serving")
-    configuration, place = configured(config, store)
+    configuration, place = configured(config, place)
     token = read_token(token_file)
     made = new_token() if token is None and not configuration.people else None
     operator = None

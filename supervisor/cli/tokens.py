@@ -4,6 +4,7 @@ A token is revoked for a store, in a file beside it (channels/web/revocations.py
 in with that token from then on, nor with a login that began with it; the next daemon neither.
 """
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.configuring import ConfigOption
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
+from supervisor.cli.options import HERE, JsonOption, Place
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.visible import visible
 
@@ -35,15 +36,15 @@ def token(
     /,
     *,
     config: ConfigOption = None,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Make a token for a person, and the hash of it for the configuration; list tokens; revoke one."""
     if (which is not None) != (action == "revoke"):
         raise InvalidInput("say which token: supervisor token revoke TOKEN, or its hash; make and list take none")
     if which is None:
-        return _make(as_json=json) if action == "make" else _list(config, store, as_json=json)
-    return _revoke(sys.stdin.readline() if which == "-" else which, config, store, as_json=json)
+        return _make(as_json=json) if action == "make" else _list(config, place, as_json=json)
+    return _revoke(sys.stdin.readline() if which == "-" else which, config, place, as_json=json)
 
 
 def _make(*, as_json: bool) -> int:
@@ -58,8 +59,8 @@ def _make(*, as_json: bool) -> int:
     return Exit.DONE
 
 
-def _list(config: Path | None, store: str | None, *, as_json: bool) -> int:
-    configuration, place = configured(config, store)
+def _list(config: Path | None, place: Place, *, as_json: bool) -> int:
+    configuration, place = configured(config, place)
     revocations, now = _revocations(place), datetime.now(UTC)
     found: list[dict[str, Any]] = []
     for person in configuration.persons():
@@ -76,7 +77,7 @@ def _list(config: Path | None, store: str | None, *, as_json: bool) -> int:
     return Exit.DONE
 
 
-def _revoke(shown: str, config: Path | None, store: str | None, *, as_json: bool) -> int:
+def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> int:
     from supervisor.channels.terminal import login_name
     from supervisor.channels.web.revocations import Revocation
     from supervisor.config import is_token_hash
@@ -88,8 +89,8 @@ def _revoke(shown: str, config: Path | None, store: str | None, *, as_json: bool
     if not shown or (shown.startswith(PREFIX) and not is_token_hash(shown)):
         raise InvalidInput(f"give the token, or its hash: {PREFIX} and 64 hexadecimal digits")
     hashed = shown if is_token_hash(shown) else hash_token(shown)
-    configuration, place = configured(config, store)
-    if not place.path.exists():
+    configuration, place = configured(config, place)
+    if not place.exists:
         raise NotFound(f"there is no store at {place.path}; name the one that is served with --config or --store")
     whose = [each.name for each in configuration.persons() if any(hashed == known.hash for known in each.tokens)]
     _revocations(place).add(Revocation(token=hashed, at=datetime.now(UTC), by=login_name()))
@@ -101,14 +102,14 @@ def _revoke(shown: str, config: Path | None, store: str | None, *, as_json: bool
     return Exit.DONE
 
 
-def configured(config: Path | None, store: str | None) -> "tuple[Configuration, Place]":
-    """Return the configuration that a command names, and the store that the command or else the configuration names."""
+def configured(config: Path | None, place: Place) -> "tuple[Configuration, Place]":
+    """Return the configuration that a command names, and the place that the command or else the configuration names."""
     from supervisor.config import Configuration, read_configuration
 
     configuration = Configuration() if config is None else read_configuration(config)
-    if store is None and (file := configuration.store_file) is not None:
-        return configuration, Place(file, is_named=True)
-    return configuration, find_store(store)
+    if place.store is None and (file := configuration.store_file) is not None:
+        return configuration, Place(os.fspath(file))
+    return configuration, place
 
 
 def _revocations(place: Place) -> "Revocations":

@@ -21,10 +21,8 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import JsonOption, Place, StoreOption, find_store
-from supervisor.cli.reading import get_session, reading
-from supervisor.core.errors import NotFound
-from supervisor.core.visible import visible
+from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.cli.reading import get_session
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -44,7 +42,7 @@ def top(
     /,
     *,
     once: Annotated[bool, Parameter(negative=(), help="Print one frame. Default where there is no terminal.")] = False,
-    store: StoreOption = None,
+    place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
     """Show what every run is doing, since when, and what it waits for; q ends it.
@@ -54,12 +52,13 @@ def top(
     session
         The id of a session: its whole tree. Default: every tree that has not ended.
     """
-    place = find_store(store)
-    if session is not None and not place.path.exists():
-        raise NotFound(f"no session {visible(session)}: there is no store at {place.path}")
-    if json or once or not _is_interactive():
+    if json or once or not _is_interactive() or (session is None and not place.exists):
         return _print(anyio.run(_look_once, place, session), place, as_json=json)
     return anyio.run(_Top(place, session).run)
+
+
+def _wanted(session: str | None) -> tuple[str, str] | None:
+    return None if session is None else ("session", session)
 
 
 def _is_interactive() -> bool:
@@ -70,9 +69,7 @@ def _is_interactive() -> bool:
 
 
 async def _look_once(place: Place, session: str | None) -> "list[Activity]":
-    async with reading(place) as supervisor:
-        if supervisor is None:
-            return []
+    async with place.open(wanted=_wanted(session)) as supervisor:
         if session is not None:
             await get_session(supervisor, session)  # it names the closest ids there are
         async with supervisor.watch_activity(session) as activities:
@@ -82,7 +79,7 @@ async def _look_once(place: Place, session: str | None) -> "list[Activity]":
 def _print(found: "list[Activity]", place: Place, *, as_json: bool) -> int:
     if as_json:
         sessions = [answers.activity_document(each) for each in found]
-        answers.print_json({"at": _now(), "store": str(place.path), "sessions": sessions})
+        answers.print_json({"at": _now(), "store": place.where, "sessions": sessions})
     elif found:
         from supervisor.channels.terminal.tree import draw_tree
 
@@ -91,7 +88,7 @@ def _print(found: "list[Activity]", place: Place, *, as_json: bool) -> int:
         for line in draw_tree(found, width, height, _now()):
             console.print(line)
     else:
-        say(f"Nothing runs or waits in {place.path}.")
+        say(f"Nothing runs or waits in {place.where}.")
     return Exit.DONE
 
 
@@ -110,9 +107,7 @@ class _Top:
     async def run(self) -> int:
         from supervisor.channels.terminal.keys import KeyMode
 
-        async with reading(self._place) as supervisor:
-            if supervisor is None:
-                return _print([], self._place, as_json=False)
+        async with self._place.open(wanted=_wanted(self._session)) as supervisor:
             if self._session is not None:
                 await get_session(supervisor, self._session)
             mode = KeyMode(sys.stdin.fileno())

@@ -17,7 +17,16 @@ from typing import Any, Literal, TypeVar, overload
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from supervisor.abc import ActivityWatch, Counts, JournalEntry, Owner, Run, Store, Supervisor, Watch
+from supervisor.abc import (
+    ActivityWatch,
+    Counts,
+    JournalEntry,
+    Owner,
+    Run,
+    Store,
+    StoreSupervisor,
+    Watch,
+)
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable, to_json
@@ -33,6 +42,7 @@ from supervisor.core.errors import (
 from supervisor.core.ids import check_session_id
 from supervisor.core.people import People
 from supervisor.core.rules import Rule, checked, inherit
+from supervisor.core.trees import Origin, PruneResult
 from supervisor.core.values import (
     Approval,
     Decision,
@@ -63,7 +73,7 @@ from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal
-from supervisor.runtime.trees.importing import Import, Origin
+from supervisor.runtime.trees.importing import LocalImport
 from supervisor.runtime.trees.prune import Pruning
 from supervisor.system.identity import attempt_started
 from supervisor.system.inside import Inside
@@ -74,7 +84,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class LocalSupervisor(Supervisor):
+class LocalSupervisor(StoreSupervisor):
     def __init__(
         self, runner: Runner, people: People | None = None, agents: Mapping[str, AgentSpec[..., Any]] | None = None
     ) -> None:
@@ -87,7 +97,6 @@ class LocalSupervisor(Supervisor):
         """The agents that are found by name."""
         self.audience = Audience()
         self.people = people
-        """Who may decide; None: whoever can open the store, which is its operator (A4)."""
         self._inside = Inside(self.store)
         self.decided: Counter[str] = Counter()
 
@@ -310,9 +319,18 @@ class LocalSupervisor(Supervisor):
         running = await self._take_up_declared(root)
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
 
-    def importing(self, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> Import:
-        """Return an import of a session that took place elsewhere, to be entered. Raises InvalidInput."""
-        return Import(self._runner, session, origin, agent)
+    def import_session(self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None) -> LocalImport:
+        return LocalImport(self._runner, session, origin, agent)
+
+    async def prune(
+        self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
+    ) -> PruneResult:
+        await checkpoint()
+        pruning = Pruning(self._runner, before, only)
+        if dry_run:
+            return pruning.find()
+        self.refuse_inside("pruning")
+        return await pruning.remove()
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
         who = self._name_of_ruler(by, "retrying")
@@ -365,11 +383,9 @@ class LocalSupervisor(Supervisor):
 
     @property
     def refusals(self) -> Mapping[str, str]:
-        """Why sessions that this process was asked to run are not running."""
         return self._runner.attempts.refusals
 
-    async def wait_until_it_dies(self) -> None:
-        """Wait for as long as the store can be trusted. Raises StoreDied."""
+    async def wait_until_broken(self) -> None:
         await self._runner.attempts.wait_until(lambda: self._runner.journal.death is not None)
         self.reader.check_running(None)
 
@@ -457,7 +473,3 @@ class LocalSupervisor(Supervisor):
 
     def watch_activity(self, session: str | None = None) -> ActivityWatch:
         return LocalActivityWatch(self._runner, session)
-
-    def pruning(self, before: datetime) -> Pruning:
-        """Return what finds and removes trees that have ended and were silent since an instant."""
-        return Pruning(self._runner, before)

@@ -4,8 +4,7 @@ A folder names its session. A folder whose session the store does not know (any 
 removed: the job was kept, or the remover died between the tree and its folders.
 """
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,11 +26,3 @@ def size_of(folder: Path) -> int:
             found = file.lstat()
             total += min(found.st_size, found.st_blocks * 512)
     return total
-
-
-def remove_left_over(parent: str | None, is_known: Callable[[str], bool]) -> int:
-    """Remove the folders of sessions that are not known; return how many."""
-    gone = [folder for session, folder in job_folders(parent) if not is_known(session)]
-    for folder in gone:
-        shutil.rmtree(folder, ignore_errors=True)
-    return len(gone)

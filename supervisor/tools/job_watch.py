@@ -14,8 +14,9 @@ Rules
 - Where the store dies with the process, so do its jobs, unless they are to be kept: no later process could find them.
 """
 
+import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ from supervisor.logs import FactLog
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.writer import Entry, Journal, View
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
-from supervisor.tools.job_logs import job_folders
+from supervisor.tools.job_logs import job_folders, size_of
 
 log = FactLog(__name__)
 
@@ -69,6 +70,13 @@ class JobWatch:
         if self._store.jobs_folder is not None and Path(self._store.jobs_folder).is_dir():
             self._taken.add(root)
             self._has_jobs.set()
+
+    def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
+        gone = [folder for session, folder in job_folders(self._store.jobs_folder) if is_gone(session)]
+        size = sum(map(size_of, gone))
+        for folder in gone if not dry_run else ():
+            shutil.rmtree(folder, ignore_errors=True)
+        return len(gone), size
 
     async def _take_up_trees(self) -> None:
         """Look through the folders once for all trees that were claimed meanwhile: there may be thousands of each."""

@@ -39,9 +39,7 @@ async def main() -> None:
         for name in "abc":
             await (await supervisor.start(parent, session=name)).result()
     async with open_supervisor(KillingStore("state.db")) as supervisor:
-        pruning = supervisor.pruning(datetime.now(UTC) + timedelta(seconds=1))
-        for tree in pruning.find()[0]:
-            assert await pruning.remove(tree.session) is None
+        assert len((await supervisor.prune(datetime.now(UTC) + timedelta(seconds=1))).trees) == 3
 
 anyio.run(main, backend=sys.argv[1])
 """

@@ -3,7 +3,7 @@
 The jobs themselves, processes and logs, are a tool's business, a floor above; this is the seam between.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from supervisor.core.events import JobStarted
@@ -21,6 +21,12 @@ class Jobs(Protocol):
 
     def take_up(self, root: str) -> None:
         """A tree has become ours: watch its jobs again."""
+
+    def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
+        """Remove the logs of jobs whose session is gone; return how many jobs they are of, and their bytes.
+
+        `dry_run`: count them, and remove nothing.
+        """
 
     async def run(self) -> None:
         """Watch the jobs until cancelled."""
@@ -43,6 +49,9 @@ class NoJobs:
 
     def take_up(self, root: str) -> None:
         pass
+
+    def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
+        return 0, 0
 
     async def run(self) -> None:
         pass

@@ -16,40 +16,28 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import printable
 from supervisor.core.errors import InvalidInput, SessionConflict
 from supervisor.core.ids import check_session_id
 from supervisor.core.session import SessionState
+from supervisor.core.trees import Origin
+from supervisor.handles import SessionImport
 from supervisor.loading import locate
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """Where a session comes from: the format, the file's own id of it, the file, and the digest of its bytes."""
-
-    format: str
-    source: str
-    file: str
-    digest: str
-    cwd: str
-
-
-class Import:
-    """One import under way; leave it to let go of the session."""
+class LocalImport(SessionImport):
+    """An import into the store of a runner. While it is entered, this process owns the session's tree."""
 
     def __init__(self, runner: Runner, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> None:
         if agent is not None and not agent.takes_text:
             raise InvalidInput(f"agent {agent.name} takes no text, so no message could go on with the session")
         self.session = check_session_id(session)
         self.present = 0
-        """How many of its messages are in the store already."""
         self.is_finished = False
-        """All of it is there already."""
         self._runner = runner
         self._origin = origin
         self._agent = agent
@@ -73,16 +61,12 @@ class Import:
 
     @property
     def count(self) -> int:
-        """How many of its messages are in the store now."""
         return self._runner.journal.states[self.session].imported
 
     async def add(self, messages: Sequence[e.MessageImported]) -> None:
-        """Bring in the next messages, all or none."""
         await self._runner.journal.append(lambda view: [(self.session, message) for message in messages])
 
     async def finish(self, left_out: int) -> None:
-        """Say that all of it is here."""
-
         def plan(view: View) -> list[Entry]:
             count = view.session(self.session).imported
             now = self._runner.clock.now()

@@ -6,83 +6,95 @@ Rules
   be seen to, and that was silent since an instant that the caller names, by its last entry and not by the index.
 - All of that is looked at again inside the transaction that removes it.
 - Rules that decisions made are in a journal of their own, and stay.
+- Logs of background jobs go after the commit that removed their session; so do those that an earlier prune left when it
+  was killed between the two.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import msgspec
+import anyio.to_thread
+from msgspec.structs import replace
 
 from supervisor.abc import SessionRow, Store
-from supervisor.core.errors import StoreUnreadable
+from supervisor.core.errors import StoreError, StoreUnreadable
 from supervisor.core.session import replay
+from supervisor.core.trees import KeptTree, PrunableTree, PruneResult
 from supervisor.runtime.journal.view import Entry, View
 
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
 
 
-class Prunable(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree that may be removed, and how much it is. `bytes` are those of its entries."""
-
-    session: str
-    agent: str
-    last_at: datetime
-    sessions: int
-    entries: int
-    bytes: int
-
-
-class KeptTree(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree that stays, and why."""
-
-    session: str
-    reason: str
-
-
 class Pruning:
-    """Finds and removes trees that have been silent since `before`."""
+    """Finds and removes trees that have been silent since `before`. `only`: the roots to look at; None: every one."""
 
-    def __init__(self, runner: "Runner", before: datetime) -> None:
+    def __init__(self, runner: "Runner", before: datetime, only: Collection[str] | None = None) -> None:
         self._runner = runner
         self._store = runner.journal.store
         self._before = before
+        self._only = only
 
-    def find(self) -> tuple[list[Prunable], list[KeptTree]]:
-        """Return what may be removed, and what stays."""
-        trees: dict[str, list[SessionRow]] = {}
-        for row in self._store.find_sessions():
-            trees.setdefault(row.root, []).append(row)
-        found, kept = list[Prunable](), list[KeptTree]()
-        for root, rows in trees.items():
-            last_at = max(row.last_at for row in rows)
-            reason = next(self._reasons(self._store, root, rows), None)
-            if reason is not None:
-                kept.append(KeptTree(session=root, reason=reason))
-                continue
-            entries, size = self._store.measure(root)
-            found.append(
-                Prunable(
-                    session=root, agent=rows[0].agent, last_at=last_at, sessions=len(rows), entries=entries, bytes=size
-                )
-            )
-        return found, kept
+    def find(self) -> PruneResult:
+        """Return what `remove` would remove now, and what it would keep."""
+        result = _sorted(self._judge(self._store, root, rows) for root, rows in self._trees().items())
+        found = {tree.session for tree in result.trees}
+        logs, size = self._runner.jobs.clear_logs(
+            lambda session: self._root_of(session) in {None, *found}, dry_run=True
+        )
+        return replace(result, logs=logs, log_bytes=size)
 
-    async def remove(self, root: str) -> str | None:
-        """Remove a tree; returns why not, where it may not be removed (any more)."""
+    async def remove(self) -> PruneResult:
+        """Remove what may be removed, tree by tree, with the logs of jobs whose sessions are gone."""
+        result = _sorted([await self._remove(root) for root in (self._trees() if self._only is None else self._only)])
+        logs, size = self._runner.jobs.clear_logs(lambda session: self._root_of(session) is None, dry_run=False)
+        return replace(result, logs=logs, log_bytes=size, compact_error=await self._compact())
 
-        def plan(view: View) -> tuple[list[Entry], str | None]:
+    async def _remove(self, root: str) -> PrunableTree | KeptTree:
+        def plan(view: View) -> tuple[list[Entry], PrunableTree | KeptTree]:
             rows = view.store.find_sessions(root=root)
-            reason = next(self._reasons(view.store, root, rows), None) if rows else "is gone already"
+            found = self._judge(view.store, root, rows)
             names = {row.id for row in rows}
-            if reason is None and any(row.session in names for row in view.rows):
-                reason = "was written to just now"
-            if reason is None:
+            if isinstance(found, PrunableTree) and any(row.session in names for row in view.rows):
+                found = KeptTree(session=root, reason="was written to just now")
+            if isinstance(found, PrunableTree):
                 view.remove(root)
-            return [], reason
+            return [], found
 
         return await self._runner.journal.append_with_answer(plan)
+
+    async def _compact(self) -> str | None:
+        """Give free space back to the disk; return why that failed."""
+        try:
+            if self._store.is_durable:
+                await anyio.to_thread.run_sync(self._store.compact)
+        except StoreError as error:
+            return str(error)
+        return None
+
+    def _trees(self) -> dict[str, list[SessionRow]]:
+        """Return the sessions of the trees to look at, by root."""
+        trees: dict[str, list[SessionRow]] = {}
+        for row in self._store.find_sessions():
+            if self._only is None or row.root in self._only:
+                trees.setdefault(row.root, []).append(row)
+        return trees
+
+    def _root_of(self, session: str) -> str | None:
+        row = self._store.get_session(session)
+        return None if row is None else row.root
+
+    def _judge(self, store: Store, root: str, rows: list[SessionRow]) -> PrunableTree | KeptTree:
+        """Return whether a tree may be removed, from one read of the store."""
+        reason = next(self._reasons(store, root, rows), None) if rows else "is gone already"
+        if reason is not None:
+            return KeptTree(session=root, reason=reason)
+        entries, size = store.measure(root)
+        last_at = max(row.last_at for row in rows)
+        return PrunableTree(
+            session=root, agent=rows[0].agent, last_at=last_at, sessions=len(rows), entries=entries, bytes=size
+        )
 
     def _reasons(self, store: Store, root: str, rows: list[SessionRow]) -> Iterator[str]:
         """Say what speaks against removing a tree; what is cheap to know comes first."""
@@ -107,3 +119,13 @@ class Pruning:
                 yield "has a message that nobody has acted upon"
             if any(job.ended is None for job in state.jobs.values()):
                 yield "has a background job whose end nobody has seen to; resume it"
+
+
+def _sorted(judged: Iterable[PrunableTree | KeptTree]) -> PruneResult:
+    trees, kept = list[PrunableTree](), list[KeptTree]()
+    for tree in judged:
+        if isinstance(tree, PrunableTree):
+            trees.append(tree)
+        else:
+            kept.append(tree)
+    return PruneResult(trees=trees, kept=kept)

@@ -7,7 +7,7 @@ from scenes import ForkingStore, events, fork, names, opened, replayed
 from supervisor import Context, InvalidInput, MemoryStore, SqliteStore, agent
 from supervisor.core import events as e
 from supervisor.core.errors import SessionConflict, TreeOwned
-from supervisor.runtime.trees.importing import Origin
+from supervisor.core.trees import Origin
 
 pytestmark = pytest.mark.anyio
 ORIGIN = Origin("pi v3", "its-own-id", "/there.jsonl", "digest", "/project")
@@ -36,7 +36,7 @@ def messages(now):
 
 async def bring_in(supervisor, spec=chats, origin=ORIGIN):
     """Import in batches of one, going on where an earlier import was."""
-    async with supervisor.importing("s", origin, spec) as importing:
+    async with supervisor.import_session("s", origin, agent=spec) as importing:
         if not importing.is_finished:
             for message in messages(supervisor._runner.clock.now())[importing.present :]:
                 await importing.add([message])
@@ -48,7 +48,7 @@ async def test_it_is_at_rest_from_the_first_entry_on_and_nothing_of_it_ran():
     """Completed, no run to resume, nothing pending, nothing in the audit trail; waiting for its outcome ends."""
     store = MemoryStore()
     async with opened(store) as supervisor:
-        async with supervisor.importing("s", ORIGIN, chats):
+        async with supervisor.import_session("s", ORIGIN, agent=chats):
             assert (await supervisor.get_session("s")).status == "completed"
             assert await supervisor.resume_all() == []
         await bring_in(supervisor)
@@ -125,7 +125,7 @@ async def test_one_process_imports_a_session_at_a_time(tmp_path):
     """A second one is told who does."""
     with anyio.fail_after(60):
         async with opened(SqliteStore(tmp_path / "s.db")) as one, opened(SqliteStore(tmp_path / "s.db")) as other:
-            async with one.importing("s", ORIGIN, chats):
+            async with one.import_session("s", ORIGIN, agent=chats):
                 with pytest.raises(TreeOwned):
                     await bring_in(other)
             await bring_in(one)

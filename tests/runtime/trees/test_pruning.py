@@ -49,17 +49,15 @@ async def test_only_what_is_over_and_old_is_removed():
         await anyio.sleep(1000)
         at = supervisor._runner.clock.now() - timedelta(seconds=500)
         await (await supervisor.start(parent, session="young")).result()
-        assert [tree.session for tree in supervisor.pruning(at).find()[0]] == []
+        assert (await supervisor.prune(at, dry_run=True)).trees == []  # this process still holds it
     async with opened(store) as supervisor:
-        pruning = supervisor.pruning(at)
-        found, kept = pruning.find()
-        assert [(tree.session, tree.sessions) for tree in found] == [("old", 2)]
-        assert {tree.session for tree in kept} == {"open", "young"}
-        assert len({tree.reason for tree in kept}) == 2
-        assert await pruning.remove("open") is not None
-        assert await pruning.remove("young") is not None
-        assert await pruning.remove("old") is None
-        assert await pruning.remove("old") is not None
+        found = await supervisor.prune(at, dry_run=True)
+        assert [(tree.session, tree.sessions) for tree in found.trees] == [("old", 2)]
+        assert {tree.session for tree in found.kept} == {"open", "young"}
+        assert len({tree.reason for tree in found.kept}) == 2
+        assert await supervisor.prune(at) == found
+        again = await supervisor.prune(at, only=["open", "young", "old"])
+        assert (again.trees, {tree.session for tree in again.kept}) == ([], {"open", "young", "old"})
         assert {view.root for view in await supervisor.find_sessions()} == {"open", "young"}
 
 
@@ -96,8 +94,8 @@ async def test_a_message_or_a_job_that_nobody_has_seen_to_keeps_a_tree():
         await supervisor.cancel("working")
     async with opened(store) as supervisor:
         later = supervisor._runner.clock.now() + timedelta(days=1)
-        found, kept = supervisor.pruning(later).find()
-        assert ([], {"told", "working"}) == (found, {tree.session for tree in kept})
+        found = await supervisor.prune(later)
+        assert (found.trees, {tree.session for tree in found.kept}) == ([], {"told", "working"})
 
 
 async def test_what_happens_between_looking_and_removing_counts():
@@ -106,8 +104,9 @@ async def test_what_happens_between_looking_and_removing_counts():
     async with opened(store) as supervisor:
         await (await supervisor.start(chats, "hello", session="s")).result()
     async with opened(store) as supervisor:
-        pruning = supervisor.pruning(supervisor._runner.clock.now() + timedelta(days=1))
-        assert [tree.session for tree in pruning.find()[0]] == ["s"]
-        await supervisor.send("s", "again", by="ann")
-        assert await pruning.remove("s") is not None
-        assert (await supervisor.get_session("s")).id == "s"
+        later = supervisor._runner.clock.now() + timedelta(days=1)
+        (found,) = (await supervisor.prune(later, dry_run=True)).trees
+        await supervisor.send("s", "wait", by="ann")
+        (kept,) = (await supervisor.prune(later, only=[found.session])).kept
+        assert kept.session == "s"
+        assert (await supervisor.get_session("s")).outcome is None
