@@ -329,16 +329,19 @@ class Supervisor(ABC):
         """
 
     @abstractmethod
-    async def resume(self, session: str) -> Run[Any]:
-        """Take up the tree of a session; returns its root's run. Raises NotFound, TreeOwned."""
+    async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
+        """Take up the tree of a session; returns its root's run. `by`: a person who asks for it.
+
+        Raises NotFound, TreeOwned; NotEntitled for somebody who is no operator.
+        """
 
     @abstractmethod
-    async def resume_all(self) -> list[Run[Any]]:
-        """Take up every open tree that nobody owns; returns their roots' runs."""
+    async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
+        """Take up every open tree that nobody owns; returns their roots' runs. `by`: as in `resume`."""
 
     @abstractmethod
-    async def get_run(self, session: str) -> Run[Any]:
-        """Return the latest run of a session. Raises NotFound."""
+    async def get_run(self, session: str, *, number: int | None = None) -> Run[Any]:
+        """Return the latest run of a session, or the one of a number, counted from 1. Raises NotFound."""
 
     @abstractmethod
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
@@ -396,9 +399,11 @@ class Supervisor(ABC):
         `before`: the number of the entry in the journal of `session`, from 1. `new`: the id of the new root. `version`:
         of the root's code; None: the current one. Sub-agents go on with their current versions.
 
+        The same fork again, by its id `new`, is the one that is there.
+
         Raises NotFound; InvalidInput for an entry that is not there, or before which nothing lies; SessionConflict if
-        there is a session `new`; UnknownAgent if the agent has no such version; NotEntitled for somebody who is no
-        operator.
+        there is another session `new`; UnknownAgent if the agent has no such version; NotEntitled for somebody who is
+        no operator.
         """
 
     @abstractmethod

@@ -81,7 +81,6 @@ class Daemon:
         open_many_files()
         web = make_web(
             people=settings.people,
-            agents=settings.agents,
             secret=store_secret(settings.store),
             listener=self._listener,
             hosts=[*_hosts(settings.host), *settings.hosts],
@@ -95,6 +94,7 @@ class Daemon:
         async with (
             open_supervisor(
                 settings.store,
+                agents=list(settings.agents.values()),
                 channels=channels,
                 rules=settings.rules,
                 adopt=True,

@@ -198,11 +198,15 @@ class LocalSupervisor(StoreSupervisor):
                 "choose another id, or the same input to go on"
             )
 
-    async def resume(self, session: str) -> Run[Any]:
+    async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
+        if by is not None:
+            self._name_of_ruler(by, "resuming")
         (root,) = await self._runner.claims.take([self.reader.get_row(session).root], only_one=True)
         return self._run(root)
 
-    async def resume_all(self) -> list[Run[Any]]:
+    async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
+        if by is not None:
+            self._name_of_ruler(by, "resuming")
         roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
         roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
         await self._runner.claims.take(self._runner.claims.find_with_jobs())
@@ -401,9 +405,12 @@ class LocalSupervisor(StoreSupervisor):
 
     # -- reading: one checkpoint, then one synchronous read -----------------------------------------------------------
 
-    async def get_run(self, session: str) -> Run[Any]:
+    async def get_run(self, session: str, *, number: int | None = None) -> Run[Any]:
         await checkpoint()
-        return self._run(session)
+        latest = self.reader.latest_run(session)
+        if number is not None and not 0 < number <= latest:
+            raise NotFound(f"session {session} has no run {number}: it has {latest}")
+        return LocalRun(self, session, None, number or latest)
 
     async def get_session(self, session: str) -> SessionView:
         await checkpoint()

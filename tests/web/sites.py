@@ -16,6 +16,7 @@ from supervisor.core.people import hash_token
 
 HOST = "127.0.0.1:8787"
 ORIGIN = f"http://{HOST}"
+AGENTS = [spec for spec in vars(served_agents).values() if hasattr(spec, "takes_text")]
 
 
 def person(name: str, *roles: str, until: datetime | None = None) -> Person:
@@ -64,10 +65,9 @@ class World:
 
 @asynccontextmanager
 async def world(people: People = EVERYBODY, **options) -> AsyncIterator[World]:
-    agents = {name: spec for name, spec in vars(served_agents).items() if hasattr(spec, "takes_text")}
     with anyio.fail_after(60):
-        async with open_supervisor(MemoryStore(), people=people, **options) as supervisor:
-            site = Site(Guard(people, b"s" * 32, None, "supervisor-8787"), agents, is_secure=False)
+        async with open_supervisor(MemoryStore(), agents=AGENTS, people=people, **options) as supervisor:
+            site = Site(Guard(people, b"s" * 32, None, "supervisor-8787"), is_secure=False)
             site.serving = supervisor
             yield World(supervisor, site, make_app(site, ["127.0.0.1", "localhost"], any_address=False))
             for view in await supervisor.find_sessions(is_open=True):

@@ -18,7 +18,10 @@ async def test_starting_is_idempotent_by_its_session():
     async with world() as here, here.client("olga") as client:
         body = {**NOTE, "session": "mine"}
         answers = [await client.post("/api/sessions", json=body) for _ in range(2)]
-        assert [(each.status_code, each.json()) for each in answers] == [(201, {"id": "mine"}), (200, {"id": "mine"})]
+        assert [(each.status_code, each.json()) for each in answers] == [
+            (201, {"id": "mine", "run": 1}),
+            (200, {"id": "mine", "run": 1}),
+        ]
         for changed, status in [({"input": {}}, 409), ({"agent": "chief"}, 409), ({"agent": "nobody"}, 422)]:
             assert (await client.post("/api/sessions", json={**body, **changed})).status_code == status
         view = (await client.get("/api/sessions/mine")).json()
@@ -157,7 +160,7 @@ async def test_who_approves_all_for_the_session_and_may_not_allow_is_told_both()
 async def test_a_question_is_answered_and_edited_arguments_are_checked():
     """An answer has a value that fits; arguments replace all of the call's (A8)."""
     async with world() as here, here.client("ana") as client:
-        run = await here.supervisor.start(here.site.agents["wondering"], ["tea", "coffee"])
+        run = await here.supervisor.start(here.supervisor.agents["wondering"], ["tea", "coffee"])
         question = await next_of(run.watch_approvals())
         path = f"/api/approvals/{question.id}/decision"
         for body, status in [
@@ -182,7 +185,7 @@ async def test_pages_hold_everything_once():
     async with world() as here, here.client("ana") as client:
         for number in range(5):
             await here.ask(text=f"{number}")
-        await here.supervisor.start(here.site.agents["chatting"], "hello")
+        await here.supervisor.start(here.supervisor.agents["chatting"], "hello")
 
         async def all_of(path, **filters):
             found, after = [], 0
@@ -210,7 +213,8 @@ async def test_rules_are_listed_added_and_revoked():
         added = await client.post("/api/rules", json={"kind": "allow", "tool": "note", "pattern": '{"text": "x"}'})
         assert (added.status_code, added.json()["by"]) == (201, "olga")
         assert (await client.get("/api/rules")).json()["items"] == [added.json()]
-        assert (await client.delete(f"/api/rules/{added.json()['id']}")).status_code == 204
+        revoked = await client.delete(f"/api/rules/{added.json()['id']}")
+        assert (revoked.status_code, revoked.json()) == (200, added.json())
         assert (await client.get("/api/rules")).json()["items"] == []
         assert (await client.delete(f"/api/rules/{added.json()['id']}")).status_code == 404
         assert (await client.post("/api/rules", json={"kind": "allow", "tool": "a*"})).status_code == 422

@@ -192,7 +192,7 @@ class TestAStream:
     async def test_what_another_process_revokes_ends_a_stream_soon(self, tmp_path):
         """It does not wait for the next event, nor for the next comment."""
         known, began = Revocations(tmp_path / "revoked"), anyio.current_time()
-        site = Site(Guard(None, b"", None, "x", known), {}, is_secure=False)
+        site = Site(Guard(None, b"", None, "x", known), is_secure=False)
 
         async def send(message):
             if message.get("more_body"):
@@ -207,6 +207,6 @@ class TestAStream:
 
     async def serve(self, news, send, receive=anyio.sleep_forever):
         self.began = anyio.current_time()
-        self.site = Site(Guard(None, b"", None, "x"), {}, is_secure=False)
+        self.site = Site(Guard(None, b"", None, "x"), is_secure=False)
         with anyio.fail_after(1000):
             await EventStream(news, self.site)({"type": "http"}, receive, send)

@@ -30,7 +30,7 @@ async def test_a_secret_is_on_no_page_and_in_no_answer(tmp_path):
     """The inbox, the card, the session, its journal and its talk have the mask."""
     ana = Person(name="ana", roles=("operator",), tokens=(TokenHash(hash_token("ana")),))
     with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(60):
-        web = make_web(people=People([ana]), agents={}, secret=b"x" * 32, listener=listener, hosts=["localhost"])
+        web = make_web(people=People([ana]), secret=b"x" * 32, listener=listener, hosts=["localhost"])
         async with open_supervisor(tmp_path / "state.db") as supervisor:
             web.site.serving = supervisor
             run = await supervisor.start(entering, "go", session="s", requester="ana")

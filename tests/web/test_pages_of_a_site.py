@@ -47,9 +47,10 @@ async def site(tmp_path):
         [Person(name=name, roles=roles, tokens=(TokenHash(hash_token(name)),)) for name, roles in names.items()]
     )
     with socket.create_server(("127.0.0.1", 0)) as listener, anyio.fail_after(60):
-        offered = {spec.name: spec for spec in (noting, chatting)}
-        web = make_web(people=people, agents=offered, secret=b"x" * 32, listener=listener, hosts=["localhost"])
-        async with open_supervisor(tmp_path / "state.db", channels=[web], people=people) as supervisor:
+        web = make_web(people=people, secret=b"x" * 32, listener=listener, hosts=["localhost"])
+        async with open_supervisor(
+            tmp_path / "state.db", agents=[noting, chatting], channels=[web], people=people
+        ) as supervisor:
 
             async def browser(name: str | None) -> Browser:
                 made = Browser(httpx.AsyncClient(transport=httpx.ASGITransport(web._app), base_url=ORIGIN))

@@ -70,6 +70,10 @@ async def test_only_operators_start_and_cancel_and_make_rules(who):
         for path, body in [
             ("/api/sessions", {"agent": "noting", "input": {}}),
             (f"/api/sessions/{asked.session}/cancel", {}),
+            (f"/api/sessions/{asked.session}/resume", {}),
+            (f"/api/sessions/{asked.session}/retry", {}),
+            (f"/api/sessions/{asked.session}/fork", {"before": 2}),
+            ("/api/resume", {}),
             ("/api/rules", rule),
         ]:
             assert (await client.post(path, json=body)).status_code == 403

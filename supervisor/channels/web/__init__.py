@@ -3,6 +3,7 @@
     server     hypercorn under our structured concurrency        border    outermost ASGI: Host, size, headers
     site       what is served, and what handlers share           endpoints one table: routes, checks, OpenAPI
     api        sessions, approvals, decisions                    events    server-sent events
+    runs_api   outcomes; resume, retry, fork                     rules_api rules
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
     problems   errors as RFC 9457                                pages     pages for browsers: models and routes
     bounds     how much at once                                  revocations  tokens and logins that ended early
@@ -20,9 +21,8 @@ How to add
 """
 
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from supervisor.abc import Channel
@@ -31,7 +31,6 @@ from supervisor.channels.web.channel import Web
 from supervisor.channels.web.revocations import Revocations
 from supervisor.channels.web.site import MAX_STREAMS, Site, make_app
 from supervisor.channels.web.webhooks import webhook_routes
-from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.people import People
 
 __all__ = ["Web", "make_web"]
@@ -40,7 +39,6 @@ __all__ = ["Web", "make_web"]
 def make_web(
     *,
     people: People,
-    agents: Mapping[str, AgentSpec[..., Any]],
     secret: bytes,
     listener: socket.socket,
     hosts: Iterable[str],
@@ -50,7 +48,7 @@ def make_web(
     max_streams: int = MAX_STREAMS,
     revoked: Path | None = None,
 ) -> Web:
-    """Return the channel, wired: who is known, what is offered, where it listens and by which names.
+    """Return the channel, wired: who is known, where it listens and by which names.
 
     `secret`: signs cookies. `public_url`: how browsers reach it, if not directly. `others`: channels whose webhooks are
     mounted here. `max_streams`: clients that may listen at once. `revoked`: the file that says which tokens and logins
@@ -62,6 +60,6 @@ def make_web(
     revocations.refresh()
     guard = Guard(people, secret, public_url, f"supervisor-{listener.getsockname()[1]}", revocations)
     is_secure = public_url is not None and public_url.startswith("https:")
-    site = Site(guard, agents, is_secure=is_secure, max_streams=max_streams)
+    site = Site(guard, is_secure=is_secure, max_streams=max_streams)
     app = make_app(site, known, any_address=any_address, more=webhook_routes(others))
     return Web(site, app, listener)

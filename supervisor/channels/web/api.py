@@ -32,7 +32,6 @@ from supervisor.channels.web.schemas import (
     Started,
     page_of,
 )
-from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.documents import (
     approval_document,
     chat_document,
@@ -40,9 +39,9 @@ from supervisor.core.documents import (
     event_document,
     session_document,
 )
-from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, NotFound, TreeOwned
+from supervisor.core.errors import NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny, SessionView
+from supervisor.core.words import ChatResult
 
 _STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
@@ -68,13 +67,12 @@ async def list_sessions(call: Call) -> Response:
 
 async def start_session(call: Call) -> Response:
     body: StartBody = call.body
-    agent = _agent(call, body.agent)
-    values = agent.check_input(agent.default_input() if body.input is None else to_json(body.input, "the input"))
+    given = () if body.input is msgspec.UNSET else (body.input,)
     try:
-        run = await call.supervisor.start(agent, *values, session=body.session, requester=call.person.name)
+        run = await call.supervisor.start(body.agent, *given, session=body.session, requester=call.person.name)
     except TreeOwned:  # the same, and it runs in another process
-        return document(Started(str(body.session)))
-    return document(Started(run.session), 201 if run.is_new else 200)
+        return document(Started(str(body.session), 1))
+    return document(Started(run.session, run.number), 201 if run.is_new else 200)
 
 
 async def get_session(call: Call) -> Response:
@@ -99,10 +97,15 @@ async def get_transcript(call: Call) -> Response:
 async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
-    pending = (await call.supervisor.get_session(session)).pending_approvals
+    view = await call.supervisor.get_session(session)
+    pending = view.pending_approvals if body.decides else ()
     refusal = await call.site.guard.refuse_to_hear(call.supervisor, call.person, body.text, pending)
     if refusal is not None:
         raise Problem(403, refusal)
+    if not body.decides:
+        sent = await call.supervisor.send(session, body.text, by=call.person.name)
+        call.show(*sent.waiting_for)
+        return document(chat_document(ChatResult(kind="sent", sent=sent)))
     seen_at, name = min(body.shown_before or now, now), call.person.name
     shown = call.site.shown.to(name) if body.shown_before is None else None
     heard = await call.supervisor.chat(session, body.text, by=name, shown_before=seen_at, shown=shown)
@@ -208,13 +211,6 @@ async def _is_asked_by(call: Call, approval: str, session: str) -> bool:
         return (await call.supervisor.get_approval(approval)).session == session
     except NotFound:
         return False
-
-
-def _agent(call: Call, name: str) -> AgentSpec[..., Any]:
-    agents = call.site.agents
-    if name not in agents:
-        raise InvalidInput(f"no agent {name!r} is offered here; there is {', '.join(sorted(agents)) or 'none'}")
-    return agents[name]
 
 
 def _page(items: list[Any], after: int, limit: int) -> Response:

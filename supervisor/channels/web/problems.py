@@ -20,6 +20,7 @@ from supervisor.core.errors import (
     NotAuthenticated,
     NotEntitled,
     NotFound,
+    RunBlocked,
     SessionConflict,
     StoreDied,
     StoreRefused,
@@ -38,6 +39,7 @@ _STATUS: Final[dict[type[SupervisorError], int]] = {
     NotFound: 404,
     SessionConflict: 409,
     TreeOwned: 409,
+    RunBlocked: 409,
     NotEntitled: 403,
     NotAuthenticated: 401,
     StoreRefused: 507,
@@ -101,6 +103,19 @@ def problem_of(error: Exception) -> Problem:
         return Problem(400, "the client went before it had said what it wanted")  # nobody reads it
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
-            return Problem(status, str(error), kind=type(error))
+            return Problem(status, str(error), kind=type(error), members=_members(error))
+    if type(error) is SupervisorError:  # as things are now; what to do about it is in its text
+        return Problem(409, str(error), kind=SupervisorError)
     log.error("request.failed", error=repr(error))
     return Problem(500, "this is a fault of the supervisor, and it is in its log; nothing was lost")
+
+
+def _members(error: Exception) -> dict[str, Any]:
+    """Return an exception's attributes, for programs."""
+    match error:
+        case TreeOwned():
+            return {"root": error.root, "owner": error.owner}
+        case RunBlocked():
+            return {"session": error.session, "block": msgspec.to_builtins(error.block)}
+        case _:
+            return {}

@@ -25,8 +25,7 @@ async def add_rule(call: Call) -> Response:
 
 
 async def revoke_rule(call: Call) -> Response:
-    await call.supervisor.revoke_rule(call.path("id"), by=call.person.name)
-    return Response(status_code=204)
+    return document(rule_document(await call.supervisor.revoke_rule(call.path("id"), by=call.person.name)))
 
 
 ENDPOINTS: Final = (
@@ -53,9 +52,9 @@ ENDPOINTS: Final = (
         method="DELETE",
         path="/api/rules/{id}",
         name="revokeRule",
-        summary="Take a rule of the store back",
+        summary="Take a rule of the store back; the answer is what it was",
         handle=revoke_rule,
         need="operator",
-        answers={204: None},
+        answers={200: RuleDocument},
     ),
 )

@@ -13,7 +13,9 @@ from supervisor.core.rules import Rule
 from supervisor.core.values import (
     Approval,
     DecisionResult,
+    Fork,
     Message,
+    OutcomeKind,
     Policy,
     Scope,
     SendResult,
@@ -32,22 +34,36 @@ class In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StartBody(In, frozen=True, kw_only=True):
-    """Start an agent. With `session`, again and again is once: 200 if that session was there."""
+    """Start an agent. With `session`, again and again is once: 200 if that session was there. `input`: left out, the
+    agent's default."""
 
     agent: str
-    input: Any = None
+    input: Any = msgspec.UNSET
     session: SessionId | None = None
 
 
 class Started(msgspec.Struct, frozen=True):
+    """A run of a session, counted from 1."""
+
     id: str
+    run: int
+
+
+class ForkBody(In, frozen=True, kw_only=True):
+    """`before`: the number of an entry in the journal of the session, from 1. `session`: the id of the new root; with
+    it, again and again is once. `version`: of the root's code; null: the current one."""
+
+    before: Annotated[int, Meta(ge=1, le=2**53)]
+    session: SessionId | None = None
+    version: str | None = None
 
 
 class MessageBody(In, frozen=True, kw_only=True):
     """Say something. A chat word decides, as the whole message; a bare one only what was shown before `shown_before`
-    (default: now), which is when the client last looked."""
+    (default: now), which is when the client last looked. `decides`: false: it is sent, whatever it says."""
 
     text: Annotated[str, Meta(min_length=1)]
+    decides: bool = True
     shown_before: Annotated[datetime, Meta(tz=True)] | None = None
 
 
@@ -162,6 +178,16 @@ ChatResultDocument = _document(
     not_shown=list_of(ApprovalDocument),
 )
 MessageDocument = _document(Message)
+ForkDocument = _document(Fork)
+OutcomeDocument: Any = msgspec.defstruct(
+    "Outcome",
+    [("kind", OutcomeKind), ("cause", str | None), ("partial", Any), ("value", Any)],
+    kw_only=True,
+    frozen=True,
+)
+RunDocument: Any = msgspec.defstruct(
+    "Run", [("session", str), ("run", int), ("outcome", OutcomeDocument | None)], kw_only=True, frozen=True
+)
 
 
 class EventDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 The order of a request: border (host, size) -> router -> who, role, CSRF -> query and body as types -> handler.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import anyio
@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from supervisor.abc import Supervisor
-from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api
+from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api, runs_api
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.border import Border
 from supervisor.channels.web.bounds import Bound
@@ -20,7 +20,6 @@ from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.shown import Shown
-from supervisor.core.agent_spec import AgentSpec
 
 MAX_STREAMS: Final = 500
 """Clients that may listen at once: with everything else, fewer than the 1024 files that a process may commonly open."""
@@ -34,13 +33,11 @@ class Site:
     def __init__(
         self,
         guard: Guard,
-        agents: Mapping[str, AgentSpec[..., Any]],
         *,
         is_secure: bool,
         max_streams: int = MAX_STREAMS,
     ) -> None:
         self.guard = guard
-        self.agents = agents
         self.is_secure = is_secure
         """Whether browsers reach us by https: then cookies travel by nothing else."""
         self.serving: Supervisor | None = None
@@ -83,7 +80,8 @@ DOCUMENT: Final = Endpoint(
 
 
 def endpoints() -> list[Endpoint]:
-    return [*api.ENDPOINTS, *rules_api.ENDPOINTS, *events.ENDPOINTS, *health.ENDPOINTS, *metrics.ENDPOINTS, DOCUMENT]
+    modules = (api, runs_api, rules_api, events, health, metrics)
+    return [*(endpoint for module in modules for endpoint in module.ENDPOINTS), DOCUMENT]
 
 
 def routes(site: Site) -> list[BaseRoute]:

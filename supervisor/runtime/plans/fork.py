@@ -27,12 +27,15 @@ class Forking:
         self.fork = Fork(session=fork, source=root, before=self._before[root], later_calls=calls)
 
     def events(self, view: View, by: str, version: str | None, now: datetime) -> Iterator[Entry]:
-        """Yield the copies of all sessions, what says where they are from, and what says so in the source.
+        """Yield the copies of all sessions, what says where they are from, and what says so in the source; nothing if
+        this very fork is there already.
 
-        Raises SessionConflict if the new session is there already; NotFound if the source is gone.
+        Raises SessionConflict if the new session is there and is another one; NotFound if the source is gone.
         """
         root, fork = self.fork.source, self.fork.session
-        if view.find_session(fork) is not None:
+        if (known := view.find_session(fork)) is not None:
+            if known.forked is not None and (known.forked.source, known.forked.before) == (root, self.fork.before):
+                return
             raise SessionConflict(f"there is a session {fork} already; choose another id for the fork")
         view.session(root)
         yield from self._entries

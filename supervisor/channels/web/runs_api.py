@@ -1,0 +1,140 @@
+"""Runs over HTTP: how one ended, and how one is begun again: resume, retry, fork (R10).
+
+A client that waits for an outcome asks again and again, each time for at most LONGEST seconds: an answer that takes
+longer is taken for lost by proxies. Such a wait counts as a stream, since it holds a connection as one does.
+"""
+
+from typing import Annotated, Any, Final
+
+import anyio
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from supervisor.abc import Run
+from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.schemas import ForkBody, ForkDocument, In, RunDocument, Started
+from supervisor.core.errors import RunBlocked
+from supervisor.core.values import Outcome
+
+LONGEST: Final = 30
+
+
+class RunQuery(In, frozen=True, kw_only=True):
+    """`wait`: seconds in which the run may end before this answers."""
+
+    wait: Annotated[int, Meta(ge=0, le=LONGEST)] = 0
+
+
+class RunsStarted(msgspec.Struct, frozen=True):
+    items: list[Started]
+
+
+async def get_run(call: Call) -> Response:
+    query: RunQuery = call.query
+    named = call.path("n")
+    if named != "latest" and not (named.isascii() and named.isdecimal() and 0 < len(named) < 10 and int(named)):
+        raise Problem(404, f"{named!r:.40} is no run: give its number, from 1, or `latest`")
+    number = None if named == "latest" else int(named)
+    run = await call.supervisor.get_run(call.path("id"), number=number)
+    outcome = await run.find_outcome()
+    if outcome is None and query.wait:
+        outcome = await _wait(call, run, query.wait)
+    shown = None if outcome is None else msgspec.to_builtins(outcome)
+    return document({"session": run.session, "run": run.number, "outcome": shown})
+
+
+async def _wait(call: Call, run: Run[Any], seconds: int) -> Outcome[Any] | None:
+    """Return the outcome if the run ends in time; None also if the server stops. Raises RunBlocked."""
+    found: Outcome[Any] | RunBlocked | None = None
+    with call.site.streams.held(), anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as tasks:
+
+            async def stop() -> None:
+                await call.site.until_stopped()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop)
+            try:
+                found = await run.outcome()
+            except RunBlocked as blocked:  # raised in the task group it would not be itself any more
+                found = blocked
+            tasks.cancel_scope.cancel()
+    if isinstance(found, RunBlocked):
+        raise found
+    return found
+
+
+async def resume(call: Call) -> Response:
+    run = await call.supervisor.resume(call.path("id"), by=call.person.name)
+    return document(Started(run.session, run.number))
+
+
+async def resume_all(call: Call) -> Response:
+    runs = await call.supervisor.resume_all(by=call.person.name)
+    return document(RunsStarted([Started(run.session, run.number) for run in runs]))
+
+
+async def retry(call: Call) -> Response:
+    run = await call.supervisor.retry(call.path("id"), by=call.person.name)
+    return document(Started(run.session, run.number), 201)
+
+
+async def fork(call: Call) -> Response:
+    body: ForkBody = call.body
+    by = call.person.name
+    made = await call.supervisor.fork(
+        call.path("id"), before=body.before, new=body.session, version=body.version, by=by
+    )
+    return document(msgspec.to_builtins(made), 201)
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api/sessions/{id}/runs/{n}",
+        name="getRun",
+        summary="A run of a session, by its number or `latest`, and how it ended; waits for that if told to",
+        handle=get_run,
+        query=RunQuery,
+        answers={200: RunDocument},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/resume",
+        name="resumeSession",
+        summary="Go on with the tree of a session, if no process runs it",
+        handle=resume,
+        need="operator",
+        answers={200: Started},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/resume",
+        name="resumeAll",
+        summary="Go on with every open tree that no process runs",
+        handle=resume_all,
+        need="operator",
+        answers={200: RunsStarted},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/retry",
+        name="retrySession",
+        summary="Run a session again that ended badly: what led to that is done again, all else stays",
+        handle=retry,
+        need="operator",
+        answers={201: Started},
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/sessions/{id}/fork",
+        name="forkSession",
+        summary="Begin a new tree with a copy of this one, as it was before an entry; once for each `session`",
+        handle=fork,
+        need="operator",
+        body=ForkBody,
+        answers={201: ForkDocument},
+    ),
+)
