@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Watch,
     )
     from supervisor.app import open_supervisor
+    from supervisor.client import open_remote
     from supervisor.core.activity import Activity, Doing
     from supervisor.core.agent_spec import AgentSpec, agent
     from supervisor.core.blocking import Block
@@ -167,6 +168,7 @@ __all__ = [
     "allow",
     "ask",
     "deny",
+    "open_remote",
     "open_supervisor",
     "tool",
 ]
@@ -180,6 +182,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 TaskGroup Timer Watch
             """,
             "supervisor.app": "open_supervisor",
+            "supervisor.client": "open_remote",
             "supervisor.core.activity": "Activity Doing",
             "supervisor.core.agent_spec": "AgentSpec agent",
             "supervisor.core.blocking": "Block",

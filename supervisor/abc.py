@@ -513,6 +513,10 @@ class Supervisor(ABC):
         """Return a cursor after everything that has happened so far, for `watch_inbox` and `watch_session`."""
 
     @abstractmethod
+    async def get_cursor(self) -> str:
+        """Return a cursor of now: it names the store, and everything that happens later is after it."""
+
+    @abstractmethod
     async def check(self) -> None:
         """Raise StoreError if the store cannot be read, or has died for this process."""
 

@@ -29,6 +29,7 @@ from supervisor.abc import (
 )
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.cursors import make_cursor
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
@@ -410,7 +411,7 @@ class LocalSupervisor(StoreSupervisor):
         latest = self.reader.latest_run(session)
         if number is not None and not 0 < number <= latest:
             raise NotFound(f"session {session} has no run {number}: it has {latest}")
-        return LocalRun(self, session, None, number or latest)
+        return self._run_of(session, number or latest)
 
     async def get_session(self, session: str) -> SessionView:
         await checkpoint()
@@ -461,6 +462,10 @@ class LocalSupervisor(StoreSupervisor):
     async def last_position(self) -> int:
         await checkpoint()
         return self.store.last_position()
+
+    async def get_cursor(self) -> str:
+        await checkpoint()
+        return make_cursor(self.store.id, self.store.last_position())
 
     async def check(self) -> None:
         await checkpoint()

@@ -14,7 +14,7 @@ from supervisor.channels.web.auth import Guard, Identity
 from supervisor.channels.web.endpoints import Call
 from supervisor.channels.web.events import BEAT, SLOW, EventStream, inbox_events, session_events
 from supervisor.channels.web.revocations import LOOK, Revocation, Revocations
-from supervisor.channels.web.schemas import StreamQuery
+from supervisor.channels.web.schemas import InboxQuery, StreamQuery
 from supervisor.channels.web.site import MAX_STREAMS, OTHERS, Site
 
 
@@ -184,8 +184,8 @@ class TestAStream:
                 {"type": "http", "headers": [], "path_params": {"id": (await here.supervisor.find_sessions())[0].id}}
             )
             identity = Identity(EVERYBODY.find("ana"), over, "")
-            for listen in (inbox_events, session_events):
-                stream = await listen(Call(here.site, request, identity, StreamQuery(), None))
+            for listen, query in ((inbox_events, InboxQuery()), (session_events, StreamQuery())):
+                stream = await listen(Call(here.site, request, identity, query, None))
                 await stream({"type": "http"}, anyio.sleep_forever, send)
         assert b"id: " not in b"".join(told)
 

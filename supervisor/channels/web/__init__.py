@@ -3,10 +3,11 @@
     server     hypercorn under our structured concurrency        border    outermost ASGI: Host, size, headers
     site       what is served, and what handlers share           endpoints one table: routes, checks, OpenAPI
     api        sessions, approvals, decisions                    events    server-sent events
-    runs_api   outcomes; resume, retry, fork                     rules_api rules
+    runs_api   outcomes; resume, retry, fork                     store_api who serves what; lists of the whole store
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
     problems   errors as RFC 9457                                pages     pages for browsers: models and routes
     bounds     how much at once                                  revocations  tokens and logins that ended early
+    looks      one look at what goes on, for all clients         rules_api rules
     rendering  templates/ and static/ become pages, harmless
 
 How to add

@@ -9,10 +9,13 @@ Rules
 - A comment every BEAT seconds tells both ends that the other one lives.
 - A stream ends when its client goes, when what the client has shown expires or is revoked, and when the server stops;
   nothing of it is left behind.
+- `end` says that nothing more can come: the run that was watched is over. A stream that stops without it goes on
+  later: the server stops, or its client was too slow.
 - There are at most `site.streams` of them: whoever comes beyond gets a 503 before anything has begun.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -20,11 +23,12 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.abc import Watch
+from supervisor.abc import Run, Watch
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
-from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, StreamQuery
+from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
 from supervisor.core.documents import approval_document, event_document
+from supervisor.core.events import RunFinished
 
 if TYPE_CHECKING:
     from supervisor.channels.web.site import Site
@@ -49,14 +53,17 @@ class EventStream(Response):
         site: "Site",
         still_counts: Callable[[], bool] = lambda: True,
         watch: Watch[Any] | None = None,
+        is_over: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
-        """`watch`: the one that `next_event` reads; it is open, and closed at the end."""
+        """`watch`: the one that `next_event` reads; it is open, and closed at the end. `is_over`: whether its end is
+        that of what it watches, not that of the supervisor; None: what it watches has none."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._watch = watch
         self._next = next_event
         self._site = site
         self._still_counts = still_counts
+        self._is_over = is_over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -86,6 +93,8 @@ class EventStream(Response):
                 await self._write(send, f"retry: {RETRY}\n\n".encode(), slow)
                 while (chunk := await self._next_chunk()) is not None and self._still_counts():
                     await self._write(send, chunk, slow)
+                if chunk is None and self._is_over is not None and await self._is_over():
+                    await self._write(send, b"event: end\ndata: {}\n\n", slow)
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(1, shield=True):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -110,7 +119,16 @@ class EventStream(Response):
 
 
 async def inbox_events(call: Call) -> Response:
-    watch = await call.supervisor.watch_inbox(after=_cursor(call)).__aenter__()
+    query: InboxQuery = call.query
+    if (query.session is None) != (query.run is None):
+        raise Problem(422, "`session` and `run` go together")
+    is_over: Callable[[], Awaitable[bool]] | None = None
+    if query.session is None:
+        watch = await call.supervisor.watch_inbox(after=_cursor(call)).__aenter__()
+    else:
+        run = await call.supervisor.get_run(query.session, number=query.run)
+        watch = await run.watch_approvals().__aenter__()
+        is_over = partial(_has_ended, run)
 
     async def next_event() -> tuple[str, int, Any] | None:
         approval = await anext(watch, None)
@@ -119,22 +137,36 @@ async def inbox_events(call: Call) -> Response:
         call.show(approval)
         return "approval", watch.cursor, approval_document(approval)
 
-    return EventStream(next_event, call.site, call.still_counts, watch)
+    return EventStream(next_event, call.site, call.still_counts, watch, is_over)
 
 
 async def session_events(call: Call) -> Response:
-    watch = await call.supervisor.watch_session(call.path("id"), after=_cursor(call) or 0, stay=True).__aenter__()
+    query: StreamQuery = call.query
+    session, latest = call.path("id"), list[Any]()
+    watch = await call.supervisor.watch_session(session, after=_cursor(call) or 0, stay=query.stay).__aenter__()
 
     async def next_event() -> tuple[str, int, Any] | None:
         row = await anext(watch, None)
-        return None if row is None else ("journal", row.position, event_document(row))
+        if row is None:
+            return None
+        latest[:] = [row.event]
+        return "journal", row.position, event_document(row)
 
-    return EventStream(next_event, call.site, call.still_counts, watch)
+    async def is_over() -> bool:
+        if any(isinstance(event, RunFinished) for event in latest):
+            return True
+        return await _has_ended(await call.supervisor.get_run(session))
+
+    return EventStream(next_event, call.site, call.still_counts, watch, None if query.stay else is_over)
+
+
+async def _has_ended(run: Run[Any]) -> bool:
+    return await run.find_outcome() is not None
 
 
 def _cursor(call: Call) -> int | None:
     """Where to go on: what the browser saw last counts before where its page began."""
-    query: StreamQuery = call.query
+    query: StreamQuery | InboxQuery = call.query
     seen = call.request.headers.get("last-event-id", "")
     if not seen:
         return query.after
@@ -150,7 +182,7 @@ ENDPOINTS: Final = (
         name="watchInbox",
         summary="Every approval that is pending, then every one that changes",
         handle=inbox_events,
-        query=StreamQuery,
+        query=InboxQuery,
         answers={200: ApprovalDocument},
         media_type="text/event-stream",
     ),

@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import fields
 
+from supervisor.core.activity import Activity, Doing
+from supervisor.core.rows import Counts, Owner
 from supervisor.core.rules import Rule
 from supervisor.core.values import (
     Approval,
@@ -128,10 +130,41 @@ class PageQuery(In, frozen=True, kw_only=True):
     after: Position = 0
 
 
-class StreamQuery(In, frozen=True, kw_only=True):
-    """`after`: as the header Last-Event-ID, for clients that cannot set one the first time."""
+class ActivityQuery(In, frozen=True, kw_only=True):
+    """`session`: of whose tree; without one, every open tree. `wholly`: all of it now, however much that is."""
+
+    session: str | None = None
+    limit: Limit = 1000
+    wholly: bool = False
+
+
+class InboxQuery(In, frozen=True, kw_only=True):
+    """`after`: as the header Last-Event-ID, for clients that cannot set one the first time. `session` and `run`: only
+    what this run asks while it lasts; then an event `end` comes."""
 
     after: Position | None = None
+    session: str | None = None
+    run: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+
+
+class StreamQuery(In, frozen=True, kw_only=True):
+    """`after`: as the header Last-Event-ID, for clients that cannot set one the first time. `stay`: false: an event
+    `end` comes when the run has ended."""
+
+    after: Position | None = None
+    stay: bool = True
+
+
+class Greeting(msgspec.Struct, frozen=True, kw_only=True):
+    """Who serves what to whom. `cursor`: of now; `now`: the server's time."""
+
+    api: int
+    version: str
+    store: str
+    person: str
+    roles: tuple[str, ...]
+    now: datetime
+    cursor: str
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -178,6 +211,10 @@ ChatResultDocument = _document(
     not_shown=list_of(ApprovalDocument),
 )
 MessageDocument = _document(Message)
+OwnerDocument = _document(Owner)
+CountsDocument = _document(Counts)
+DoingDocument = _document(Doing, approval=ApprovalDocument | None)
+ActivityDocument = _document(Activity, doing=list_of(DoingDocument))
 ForkDocument = _document(Fork)
 OutcomeDocument: Any = msgspec.defstruct(
     "Outcome",

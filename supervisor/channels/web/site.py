@@ -12,11 +12,12 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from supervisor.abc import Supervisor
-from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api, runs_api
+from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api, runs_api, store_api
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.border import Border
 from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
+from supervisor.channels.web.looks import Looks
 from supervisor.channels.web.openapi import openapi
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.shown import Shown
@@ -44,6 +45,7 @@ class Site:
         """Whom it talks to, from the moment that the channel is served."""
         self.tally = metrics.Tally()
         self.shown = Shown()
+        self.looks = Looks()
         self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
         self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
         """All that are under way, event streams too."""
@@ -80,7 +82,7 @@ DOCUMENT: Final = Endpoint(
 
 
 def endpoints() -> list[Endpoint]:
-    modules = (api, runs_api, rules_api, events, health, metrics)
+    modules = (store_api, api, runs_api, rules_api, events, health, metrics)
     return [*(endpoint for module in modules for endpoint in module.ENDPOINTS), DOCUMENT]
 
 

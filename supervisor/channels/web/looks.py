@@ -1,0 +1,45 @@
+"""One look at what goes on for all clients: each tree is watched once, however many draw it.
+
+A watch costs memory for each session that it knows, and nothing while nobody looks. What was not looked at for KEPT
+seconds is forgotten; the next look begins anew.
+"""
+
+from contextlib import AsyncExitStack
+from typing import Final
+
+import anyio
+
+from supervisor.abc import ActivityWatch, Supervisor
+from supervisor.core.activity import Activity
+
+KEPT: Final = 60.0
+
+
+class _Watched:
+    def __init__(self, watch: ActivityWatch, closing: AsyncExitStack) -> None:
+        self.watch = watch
+        self.closing = closing
+        self.looked_at = 0.0
+
+
+class Looks:
+    def __init__(self) -> None:
+        self._watched: dict[str | None, _Watched] = {}
+        """By session; None: every tree that is open."""
+        self._lock = anyio.Lock()
+
+    async def look(self, supervisor: Supervisor, session: str | None, *, wholly: bool) -> list[Activity]:
+        """Return what the sessions of a tree, or of all, are doing. Raises NotFound."""
+        async with self._lock:
+            await self._forget(anyio.current_time() - KEPT)
+            found = self._watched.get(session)
+            if found is None:
+                closing = AsyncExitStack()
+                watch = await closing.enter_async_context(supervisor.watch_activity(session))
+                found = self._watched[session] = _Watched(watch, closing)
+            found.looked_at = anyio.current_time()
+            return await found.watch.look(wholly=wholly)
+
+    async def _forget(self, before: float) -> None:
+        for session in [session for session, each in self._watched.items() if each.looked_at < before]:
+            await self._watched.pop(session).closing.aclose()

@@ -1,0 +1,105 @@
+"""What a client asks of the whole store: who serves it, agents, owners, jobs, counts, the audit trail, what goes on."""
+
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.schemas import (
+    ActivityDocument,
+    ActivityQuery,
+    CountsDocument,
+    EventDocument,
+    Greeting,
+    OwnerDocument,
+    PageQuery,
+    page_of,
+)
+from supervisor.core.documents import activity_document, event_document
+
+API: Final = 1
+"""The version of the API. A client of another version does not go on."""
+
+
+async def greet(call: Call) -> Response:
+    """Say who serves what to whom. Raises StoreError if the store cannot be used."""
+    await call.supervisor.check()
+    cursor = await call.supervisor.get_cursor()
+    person, now = call.person, datetime.now(UTC)
+    version = metadata.version("subagent-supervisor")
+    store = cursor.partition(".")[0]
+    return document(
+        Greeting(api=API, version=version, store=store, person=person.name, roles=person.roles, now=now, cursor=cursor)
+    )
+
+
+async def list_owners(call: Call) -> Response:
+    return document({"items": msgspec.to_builtins(await call.supervisor.find_owners()), "next": None})
+
+
+async def show_counts(call: Call) -> Response:
+    return document(msgspec.to_builtins(await call.supervisor.get_counts()))
+
+
+async def list_audit(call: Call) -> Response:
+    query: PageQuery = call.query
+    rows = [row for row in await call.supervisor.find_audit() if row.position > query.after]
+    more = rows[query.limit - 1].position if len(rows) > query.limit else None
+    return document({"items": [event_document(row) for row in rows[: query.limit]], "next": more})
+
+
+async def show_activity(call: Call) -> Response:
+    query: ActivityQuery = call.query
+    found = await call.site.looks.look(call.supervisor, query.session, wholly=query.wholly)
+    for activity in found:
+        call.show(*(doing.approval for doing in activity.doing if doing.approval is not None))
+    return document({"items": [activity_document(each) for each in found[: query.limit]], "next": None})
+
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/api",
+        name="greet",
+        summary="Which API, store and person this is, what time it is there, and a cursor of now",
+        handle=greet,
+        answers={200: Greeting},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/owners",
+        name="listOwners",
+        summary="The living processes that have run trees of this store",
+        handle=list_owners,
+        answers={200: page_of(OwnerDocument, "OwnerPage")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/counts",
+        name="getCounts",
+        summary="How much there is in the store",
+        handle=show_counts,
+        answers={200: CountsDocument},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/audit",
+        name="listAudit",
+        summary="Who asked, who decided what, and what then ran",
+        handle=list_audit,
+        query=PageQuery,
+        answers={200: page_of(EventDocument, "AuditPage")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/activity",
+        name="showActivity",
+        summary="What each session is doing now; of many sessions some are known at a later look only, unless `wholly`",
+        handle=show_activity,
+        query=ActivityQuery,
+        answers={200: page_of(ActivityDocument, "ActivityPage")},
+    ),
+)

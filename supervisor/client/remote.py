@@ -1,0 +1,321 @@
+"""The Supervisor of a daemon, over its HTTP API: each method is one request, and means what it means next to a store.
+
+Rules
+- A person is known by their token, and acts as nobody else: a decision by another name, and a `by` or `requester` that
+  is another's, is refused before anything is sent. None means the person of the token.
+- What may be done twice is asked for again after a broken connection: reads, decisions (the second answer is
+  `already`), cancels, rules that are added, starts and forks under an id that is made here. Messages, retries, resumes
+  and revoked rules are not: ServerUnavailable says that they may have been done.
+- Instants are sent in the server's time.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeVar, overload
+from urllib.parse import quote
+
+import msgspec
+
+from supervisor.abc import (
+    ActivityWatch,
+    Counts,
+    JournalEntry,
+    Owner,
+    Run,
+    Supervisor,
+    Watch,
+)
+from supervisor.client.answers import error_of
+from supervisor.client.connection import Connection
+from supervisor.client.documents import entry_of, value_of
+from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteWatch
+from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.encoding import to_json
+from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
+from supervisor.core.ids import check_session_id, new_session_id
+from supervisor.core.rules import Rule
+from supervisor.core.values import (
+    Answer,
+    Approval,
+    Approve,
+    Decision,
+    DecisionResult,
+    Deny,
+    Fork,
+    Message,
+    SendResult,
+    SessionView,
+)
+from supervisor.core.words import ChatResult
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+MOST: Final = 1000
+"""Items of one answer."""
+
+
+class RemoteSupervisor(Supervisor):
+    def __init__(self, connection: Connection) -> None:
+        self.where = connection.where
+        self.decided: Counter[str] = Counter()
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<supervisor at {self.where}>"
+
+    def _me(self, by: str | None, what: str = "act") -> str:
+        """Return the person of the token. Raises NotEntitled if another one is meant."""
+        person = self._connection.greeting.person
+        if by not in (None, person):
+            raise NotEntitled(f"{self.where} knows you as {person} by your token: you cannot {what} as {by}")
+        return person
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    @overload
+    async def start(
+        self, agent: AgentSpec[[], R], /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[R]: ...
+    @overload
+    async def start(
+        self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[R]: ...
+    @overload
+    async def start(
+        self, agent: str, input: Any = ..., /, *, session: str | None = None, requester: str | None = None
+    ) -> Run[Any]: ...
+    async def start(
+        self, agent: AgentSpec[..., R] | str, /, *args: Any, session: str | None = None, requester: str | None = None
+    ) -> Run[R]:
+        self._me(requester, "start")
+        root = check_session_id(session) if session is not None else new_session_id()
+        body: dict[str, Any] = {"session": root}
+        type_: Any = Any
+        if isinstance(agent, AgentSpec):
+            body["agent"], type_ = agent.name, agent.return_type
+            if agent.takes_input:
+                body["input"] = agent.encode_input(args, {}) if args else agent.default_input()
+        elif isinstance(agent, str):
+            body["agent"] = agent
+            if args:
+                body["input"] = to_json(args[0], "the input")
+        else:
+            raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
+        answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=True)
+        if not answer.is_good:
+            raise error_of(answer, self.where)
+        started = value_of(_Started, answer.document)
+        is_new = answer.status == 201 or session is None  # an id that was made here is nobody else's
+        return RemoteRun(self, started.id, started.run, type_, is_new=is_new)
+
+    async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
+        self._me(by, "resume")
+        return self._run(await self._connection.ask("POST", _path("sessions", session, "resume")))
+
+    async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
+        self._me(by, "resume")
+        found = await self._connection.ask("POST", "/api/resume")
+        return [self._run(each) for each in found["items"]]
+
+    async def get_run(self, session: str, *, number: int | None = None) -> Run[Any]:
+        found = await self.find_run(session, "latest" if number is None else str(number), 0)
+        return RemoteRun(self, session, found["run"])
+
+    async def find_run(self, session: str, number: str, wait: int) -> dict[str, Any]:
+        """Return the number of a run, and its outcome if it ends within so many seconds."""
+        path, query = _path("sessions", session, "runs", number), {"wait": wait or None}
+        found = await self._connection.ask("GET", path, query=query)
+        value_of(_RunState, found)
+        return dict(found)
+
+    def _run(self, document: Any) -> Run[Any]:
+        started = value_of(_Started, document)
+        return RemoteRun(self, started.id, started.run)
+
+    async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
+        self._me(decision.by, "decide")
+        body = {name: value for name, value in _said(decision).items() if value is not None or name == "value"}
+        path = _path("approvals", approval, "decision")
+        answer = await self._connection.answer("POST", path, body=body, repeats=True)
+        result = answer.document
+        if not answer.is_good:
+            result = answer.document.get("result") if isinstance(answer.document, dict) else None
+            if result is None:
+                raise error_of(answer, self.where)
+        found = value_of(DecisionResult, result)
+        self.decided[found.kind] += 1
+        return found
+
+    async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
+        """The server notes what it refuses."""
+
+    async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
+        self._me(by, "speak")
+        found = await self._say(session, {"text": text, "decides": False})
+        if found.sent is None:
+            raise ServerMismatch(f"{self.where} does not say what became of the message")
+        return found.sent
+
+    async def chat(
+        self,
+        session: str,
+        text: str,
+        *,
+        by: str | None = None,
+        shown_before: datetime | None = None,
+        channel: str | None = None,
+        shown: Collection[str] | None = None,
+    ) -> ChatResult:
+        self._me(by, "speak")
+        seen = self._connection
+        instant = seen.now() if shown_before is None else seen.to_server_time(shown_before)
+        return await self._say(session, {"text": text, "shown_before": instant})
+
+    async def _say(self, session: str, body: Mapping[str, Any]) -> ChatResult:
+        return value_of(
+            ChatResult, await self._connection.ask("POST", _path("sessions", session, "messages"), body=body)
+        )
+
+    async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
+        self._me(by, "cancel")
+        await self._connection.ask("POST", _path("sessions", session, "cancel"), body={"reason": reason}, repeats=True)
+
+    async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
+        self._me(by, "make rules")
+        body = {name: getattr(rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        return value_of(Rule, await self._connection.ask("POST", "/api/rules", body=body, repeats=True))
+
+    async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
+        self._me(by, "revoke rules")
+        return value_of(Rule, await self._connection.ask("DELETE", _path("rules", rule)))
+
+    async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
+        self._me(by, "retry")
+        return self._run(await self._connection.ask("POST", _path("sessions", session, "retry")))
+
+    async def fork(
+        self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
+    ) -> Fork:
+        self._me(by, "fork")
+        root = check_session_id(new) if new is not None else new_session_id()
+        body = {"before": before, "session": root, "version": version}
+        return value_of(
+            Fork, await self._connection.ask("POST", _path("sessions", session, "fork"), body=body, repeats=True)
+        )
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    async def get_session(self, session: str) -> SessionView:
+        return value_of(SessionView, await self._connection.ask("GET", _path("sessions", session)))
+
+    async def get_approval(self, approval: str) -> Approval:
+        return value_of(Approval, await self._connection.ask("GET", _path("approvals", approval)))
+
+    async def get_transcript(self, session: str) -> tuple[Message, ...]:
+        return tuple(await self._page(_path("sessions", session, "transcript"), {}, _reader(Message), 0, None))
+
+    async def get_counts(self) -> Counts:
+        return value_of(Counts, await self._connection.ask("GET", "/api/counts"))
+
+    async def find_sessions(
+        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[SessionView]:
+        query = {"open": is_open, "root": root}
+        return await self._page("/api/sessions", query, _reader(SessionView), after, limit)
+
+    async def find_approvals(
+        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Approval]:
+        query = {"status": "pending" if pending else "all", "session": session}
+        return await self._page("/api/approvals", query, _reader(Approval), after, limit)
+
+    async def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
+        return await self._page(_path("sessions", session, "journal"), {}, entry_of, after, None)
+
+    async def find_audit(self) -> list[JournalEntry]:
+        return await self._page("/api/audit", {}, entry_of, 0, None)
+
+    async def find_rules(self) -> list[Rule]:
+        return await self._page("/api/rules", {}, _reader(Rule), 0, None)
+
+    async def find_owners(self) -> list[Owner]:
+        found = await self._connection.ask("GET", "/api/owners")
+        return [value_of(Owner, each) for each in found["items"]]
+
+    async def _page(
+        self, path: str, query: Mapping[str, Any], read: Callable[[Any], T], after: int, limit: int | None
+    ) -> list[T]:
+        """Return so many items, by as many requests as that takes."""
+        items: list[T] = []
+        cursor: int | None = after
+        while cursor is not None and (limit is None or len(items) < limit):
+            size = MOST if limit is None else min(MOST, limit - len(items))
+            asked = {**query, "after": cursor, "limit": size}
+            found = value_of(_Page, await self._connection.ask("GET", path, query=asked))
+            items += [read(each) for each in found.items]
+            cursor = found.next
+        return items
+
+    async def get_cursor(self) -> str:
+        return (await self._connection.greet()).cursor
+
+    async def last_position(self) -> int:
+        return int((await self.get_cursor()).partition(".")[2])
+
+    async def check(self) -> None:
+        await self._connection.greet()
+
+    # -- watching ----------------------------------------------------------------------------------------------------
+
+    def watch_inbox(self, *, after: int | None = None) -> Watch[Approval]:
+        return RemoteWatch(self._connection, "/api/events", {}, after, _reader(Approval))
+
+    def watch_approvals(self) -> Watch[Approval]:
+        return self.watch_pending({})
+
+    def watch_pending(self, query: Mapping[str, Any]) -> Watch[Approval]:
+        """Watch what is pending, each once; `query`: of which run."""
+        return RemoteWatch(self._connection, "/api/events", query, None, _reader(Approval), Pending())
+
+    def watch_session(self, session: str, *, after: int = 0, stay: bool = False) -> Watch[JournalEntry]:
+        path = _path("sessions", session, "events")
+        return RemoteWatch(self._connection, path, {"stay": stay}, after, entry_of)
+
+    def watch_activity(self, session: str | None = None) -> ActivityWatch:
+        return RemoteActivityWatch(self._connection, session)
+
+
+class _Started(msgspec.Struct, frozen=True):
+    id: str
+    run: int
+
+
+class _RunState(msgspec.Struct, frozen=True):
+    run: int
+    outcome: Any
+
+
+class _Page(msgspec.Struct, frozen=True):
+    items: list[Any]
+    next: int | None
+
+
+def _path(*parts: str) -> str:
+    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _reader(kind: type[T]) -> Callable[[Any], T]:
+    return lambda document: value_of(kind, document)
+
+
+def _said(decision: Decision) -> dict[str, Any]:
+    """Return a decision as the API takes it."""
+    match decision:
+        case Approve(arguments=arguments, scope=scope, pattern=pattern):
+            return {"decision": "approve", "arguments": arguments, "scope": scope, "pattern": pattern}
+        case Deny(reason=reason):
+            return {"decision": "deny", "reason": reason}
+        case Answer(value=value):
+            return {"decision": "answer", "value": value}

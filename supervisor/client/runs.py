@@ -1,0 +1,138 @@
+"""A run on a server, and watches of what happens there. They hold a cursor and a connection, and nothing else."""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from supervisor.abc import ActivityWatch, Run, Watch
+from supervisor.client.connection import Connection
+from supervisor.client.documents import outcome_of, value_of
+from supervisor.client.streams import EventSource
+from supervisor.core.activity import Activity
+from supervisor.core.values import Approval, Outcome, result_of
+
+if TYPE_CHECKING:
+    from supervisor.client.remote import RemoteSupervisor
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+WAIT: Final = 25
+"""Seconds that one request waits for an outcome, less than a server or a proxy allows."""
+
+
+class RemoteRun(Run[R]):
+    """`type_`: of its result; Any: plain JSON values."""
+
+    def __init__(
+        self, supervisor: "RemoteSupervisor", session: str, number: int, type_: Any = Any, *, is_new: bool = False
+    ) -> None:
+        self.session = session
+        self.number = number
+        self.is_new = is_new
+        self._supervisor = supervisor
+        self._type = type_
+
+    def __repr__(self) -> str:
+        return f"<run {self.number} of {self.session} at {self._supervisor.where}>"
+
+    async def find_outcome(self) -> Outcome[R] | None:
+        return await self._look(0)
+
+    async def outcome(self) -> Outcome[R]:
+        while (found := await self._look(WAIT)) is None:
+            pass
+        return found
+
+    async def result(self) -> R:
+        return result_of(await self.outcome())
+
+    async def cancel(self, reason: str | None = None) -> None:
+        if await self.find_outcome() is None:
+            await self._supervisor.cancel(self.session, reason=reason)
+
+    def watch_approvals(self) -> Watch[Approval]:
+        return self._supervisor.watch_pending({"session": self.session, "run": self.number})
+
+    async def _look(self, wait: int) -> Outcome[R] | None:
+        found = await self._supervisor.find_run(self.session, str(self.number), wait)
+        return None if found["outcome"] is None else outcome_of(found["outcome"], self._type)
+
+
+class RemoteWatch(Watch[T]):
+    """`after`: the cursor to go on from; None: the beginning, and again there if the server does not know the cursor of
+    a broken stream any more. `keeps`: whether an item is given out."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        path: str,
+        query: Mapping[str, Any],
+        after: int | None,
+        read: Callable[[Any], T],
+        keeps: Callable[[T], bool] = lambda item: True,
+    ) -> None:
+        self._connection = connection
+        began = None if after is None else str(after)
+        self._source = EventSource(connection, path, query, began, begins_again=after is None)
+        self._read = read
+        self._keeps = keeps
+        self._is_open = False
+
+    @property
+    def cursor(self) -> int:  # type: ignore[override] # an attribute that is read only
+        return int(self._source.cursor or 0)
+
+    async def __aenter__(self) -> Self:
+        await self._source.open()
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        await self._source.close()
+
+    async def __anext__(self) -> T:
+        if not self._is_open:
+            raise RuntimeError("a watch is opened by `async with` before it is iterated over")
+        while True:
+            item = self._read(await self._source.next())
+            if self._keeps(item):
+                return item
+
+
+class Pending:
+    """What is pending, each once."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def __call__(self, approval: Approval) -> bool:
+        """Whether an approval is pending and was not given out. What is decided is forgotten."""
+        if approval.status != "pending":
+            self._seen.discard(approval.id)
+            return False
+        is_new = approval.id not in self._seen
+        self._seen.add(approval.id)
+        return is_new
+
+
+class RemoteActivityWatch(ActivityWatch):
+    def __init__(self, connection: Connection, session: str | None) -> None:
+        self._connection = connection
+        self._session = session
+
+    async def __aenter__(self) -> Self:
+        await self.look()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """The server forgets it by itself."""
+
+    async def look(self, *, wholly: bool = False) -> list[Activity]:
+        found = await self._connection.ask("GET", "/api/activity", query={"session": self._session, "wholly": wholly})
+        return [value_of(Activity, each) for each in found["items"]]

@@ -1,0 +1,56 @@
+"""Agents of the tests of both Supervisors."""
+
+import os
+
+from supervisor import Context, agent, tool
+
+effects: list[str] = []
+"""What has happened in this test."""
+
+
+@tool
+async def note(text: str) -> str:
+    effects.append(text)
+    return f"noted {text}"
+
+
+@agent
+async def noting(ctx: Context, texts: list[str]) -> list[str]:
+    """Notes each text; a person is asked for each."""
+    return [(await ctx.call(note, text)).content for text in texts]
+
+
+@agent
+async def chief(ctx: Context, texts: list[str]) -> list[str]:
+    """Lets a sub-agent note."""
+    return await ctx.run(noting, texts)
+
+
+@agent
+async def doubling(ctx: Context, number: int) -> int:
+    return number * 2
+
+
+@agent
+async def greeting(ctx: Context, name: str = "you") -> str:
+    return f"hello {name}"
+
+
+@agent
+async def asking(ctx: Context) -> str:
+    return await ctx.ask("Tea or coffee?", choices=["tea", "coffee"])
+
+
+@agent
+async def chatting(ctx: Context, text: str) -> str:
+    return f"{len(ctx.transcript())} before {text}"
+
+
+@agent
+async def failing(ctx: Context) -> str:
+    if "REMOTE_TEST_WORKS" not in os.environ:
+        raise ValueError("not today")
+    return "works"
+
+
+AGENTS = (noting, chief, doubling, greeting, asking, chatting, failing)

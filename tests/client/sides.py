@@ -1,0 +1,72 @@
+"""The two sides of one seam: a supervisor next to its store, and the same one by a daemon's HTTP API."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import anyio
+from remote_agents import AGENTS, effects
+
+from supervisor import ApproverRule, MemoryStore, People, Person, Supervisor, TokenHash, open_remote, open_supervisor
+from supervisor.channels.web import make_web
+from supervisor.channels.web.server import listen
+from supervisor.core.people import hash_token
+
+
+def person(name: str, *roles: str, until: datetime | None = None) -> Person:
+    """Somebody whose token is token-of-NAME."""
+    return Person(name=name, roles=roles, tokens=(TokenHash(hash_token(f"token-of-{name}"), until),))
+
+
+EVERYBODY = People(
+    [
+        person("olga", "operator"),
+        person("ana", "approver"),
+        person("bob"),
+        person("late", "operator", until=datetime.now(UTC) - timedelta(seconds=1)),
+    ],
+    [ApproverRule(approvers=("olga",), agent="chief")],
+)
+
+
+class Side:
+    """`local`: next to the store. `supervisor`: what is tested, which may be the same."""
+
+    def __init__(self, local, supervisor: Supervisor, url: str) -> None:
+        self.local = local
+        self.supervisor = supervisor
+        self.url = url
+
+    async def ask(self, *texts: str, session: str | None = None):
+        """Start an agent that asks for each text, and return its run and what it asks first."""
+        run = await self.supervisor.start("noting", [*texts] or ["bread"], session=session, requester="olga")
+        async with run.watch_approvals() as watch:
+            return run, await anext(watch)
+
+
+@asynccontextmanager
+async def serving(store=None, port: int = 0, **options) -> AsyncIterator[tuple]:
+    """Serve a store in this process; gives the supervisor next to it, and its address."""
+    effects.clear()
+    listener = listen("127.0.0.1", port)
+    web = make_web(people=EVERYBODY, secret=b"s" * 32, listener=listener, hosts=["127.0.0.1"], **options)
+    opened = open_supervisor(
+        MemoryStore() if store is None else store, agents=AGENTS, channels=[web], people=EVERYBODY, adopt=True
+    )
+    with anyio.fail_after(60):
+        async with opened as local:
+            yield local, f"http://127.0.0.1:{listener.getsockname()[1]}"
+            if store is None:  # nothing else ends them
+                for view in await local.find_sessions(is_open=True):
+                    await local.cancel(view.id, by="olga")
+
+
+@asynccontextmanager
+async def side(kind: str, who: str = "olga", store=None) -> AsyncIterator[Side]:
+    """Open one side. `kind`: local or remote; `who`: whose token it is."""
+    async with serving(store) as (local, url):
+        if kind == "local":
+            yield Side(local, local, url)
+        else:
+            async with open_remote(url, token=f"token-of-{who}", reconnect_timeout=5) as remote:
+                yield Side(local, remote, url)

@@ -1,0 +1,406 @@
+"""One suite for both Supervisors: next to a store, and over HTTP. What one promises, the other does."""
+
+from datetime import UTC, datetime
+
+import anyio
+import msgspec
+import pytest
+from remote_agents import chief, doubling, effects, failing, greeting, note
+from sides import side
+
+from supervisor import (
+    Answer,
+    Approve,
+    Deny,
+    InvalidInput,
+    NotEntitled,
+    NotFound,
+    RunCancelled,
+    RunFailed,
+    SessionConflict,
+    UnknownAgent,
+    allow,
+    deny,
+)
+from supervisor.core import events as e
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remote"])]
+
+
+async def take(watch, count: int) -> list:
+    return [await anext(watch) for _ in range(count)]
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_is_started_and_its_result_is_typed(kind):
+    """By its declaration; `number` counts the runs of its session."""
+    async with side(kind) as here:
+        run = await here.supervisor.start(doubling, 21, requester="olga")
+        assert (await run.result(), run.number, run.is_new) == (42, 1, True)
+        outcome = await run.find_outcome()
+        assert (outcome.kind, outcome.value) == ("succeeded", 42)
+
+
+async def test_an_agent_is_started_by_its_name(kind):
+    """With plain JSON, or with its default input."""
+    async with side(kind) as here:
+        assert await (await here.supervisor.start("greeting", "ann", requester="olga")).result() == "hello ann"
+        assert await (await here.supervisor.start("greeting", requester="olga")).result() == "hello you"
+        assert await (await here.supervisor.start(greeting, requester="olga")).result() == "hello you"
+
+
+async def test_starting_a_session_again_is_the_same_run(kind):
+    """And another input, or another agent, is a conflict."""
+    async with side(kind) as here:
+        first = await here.supervisor.start(doubling, 4, session="mine", requester="olga")
+        again = await here.supervisor.start("doubling", 4, session="mine", requester="olga")
+        assert (first.is_new, again.is_new, await again.result()) == (True, False, 8)
+        for agent, given in [(doubling, 5), (greeting, "x")]:
+            with pytest.raises(SessionConflict):
+                await here.supervisor.start(agent, given, session="mine", requester="olga")
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "error"),
+    [("nothing", (), UnknownAgent), ("doubling", ("x",), InvalidInput), ("doubling", (), InvalidInput)],
+)
+async def test_what_cannot_be_started_is_said(kind, agent, given, error):
+    """An unknown name, an input that does not fit, one that is missing."""
+    async with side(kind) as here:
+        with pytest.raises(error):
+            await here.supervisor.start(agent, *given, requester="olga")
+        assert len(await here.supervisor.find_sessions()) == 0
+
+
+async def test_a_run_that_fails_and_one_that_is_cancelled_raise_their_kind(kind):
+    """With the cause."""
+    async with side(kind) as here:
+        with pytest.raises(RunFailed) as failed:
+            await (await here.supervisor.start(failing, requester="olga")).result()
+        assert "not today" in failed.value.cause
+        run, _ = await here.ask()
+        await here.supervisor.cancel(run.session, reason="enough", by="olga")
+        with pytest.raises(RunCancelled) as cancelled:
+            await run.result()
+        assert "enough" in cancelled.value.cause
+
+
+# -- deciding ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_approval_runs_the_call_once(kind):
+    """And the same decision again is `already`, another one a conflict."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread")
+        accepted = await here.supervisor.decide(asked.id, Approve(by="olga"))
+        assert (accepted.kind, accepted.by, accepted.is_accepted) == ("accepted", "olga", True)
+        assert await run.result() == ["noted bread"]
+        assert (await here.supervisor.decide(asked.id, Approve(by="olga"))).kind == "already"
+        assert (await here.supervisor.decide(asked.id, Deny(by="olga"))).kind == "conflict"
+        assert effects == ["bread"]
+
+
+async def test_a_denial_reaches_the_agent_with_its_reason(kind):
+    """As the result of the call."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread")
+        await here.supervisor.decide(asked.id, Deny(by="olga", reason="no bread"))
+        assert "no bread" in (await run.result())[0]
+        found = await here.supervisor.get_approval(asked.id)
+        assert (found.status, found.by, found.reason, effects) == ("denied", "olga", "no bread", [])
+
+
+async def test_edited_arguments_run_instead(kind):
+    """A8."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread")
+        await here.supervisor.decide(asked.id, Approve(by="olga", arguments={"text": "cake"}))
+        assert (await run.result(), effects) == (["noted cake"], ["cake"])
+
+
+async def test_a_wider_scope_makes_a_rule(kind):
+    """Which is listed, and revoked by its id."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread", "bread")
+        decided = await here.supervisor.decide(asked.id, Approve(by="olga", scope="session"))
+        assert await run.result() == ["noted bread"] * 2
+        (rule,) = await here.supervisor.find_rules()
+        assert (rule.id, rule.kind, rule.session) == (decided.rule, "allow", run.session)
+        assert (await here.supervisor.revoke_rule(rule.id, by="olga")).id == rule.id
+        assert list(await here.supervisor.find_rules()) == []
+
+
+async def test_a_question_is_answered(kind):
+    """With one of its choices, and nothing else."""
+    async with side(kind) as here:
+        run = await here.supervisor.start("asking", requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        for wrong in (Answer(value="milk", by="olga"), Approve(by="olga")):
+            with pytest.raises(InvalidInput):
+                await here.supervisor.decide(asked.id, wrong)
+        assert (await here.supervisor.decide(asked.id, Answer(value="tea", by="olga"))).kind == "accepted"
+        assert await run.result() == "tea"
+
+
+async def test_what_cannot_be_decided_any_more_is_a_result(kind):
+    """An unknown approval, a withdrawn one."""
+    async with side(kind) as here:
+        run, asked = await here.ask()
+        await here.supervisor.cancel(run.session, by="olga")
+        await run.outcome()
+        assert (await here.supervisor.decide(asked.id, Approve(by="olga"))).kind == "closed"
+        assert (await here.supervisor.decide("x" * 42, Approve(by="olga"))).kind == "unknown"
+
+
+async def test_who_may_not_decide_is_refused_and_that_is_kept(kind):
+    """A4: the approval stays pending, and the audit trail has it."""
+    async with side(kind, who="bob") as here:
+        run = await here.local.start(chief, ["bread"], requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        with pytest.raises(NotEntitled):
+            await here.supervisor.decide(asked.id, Approve(by="bob"))
+        assert (await here.supervisor.get_approval(asked.id)).status == "pending"
+        refused = [row.event for row in await here.supervisor.find_audit() if isinstance(row.event, e.DecisionRefused)]
+        assert [(each.by, each.approval) for each in refused] == [("bob", asked.id)]
+
+
+@pytest.mark.parametrize("who", ["ana", "bob"])
+async def test_only_operators_command(kind, who):
+    """Roles: to decide is not to command."""
+    async with side(kind, who=who) as here:
+        await (await here.local.start(doubling, 1, session="done", requester="olga")).outcome()
+        for refused in (
+            lambda: here.supervisor.add_rule(deny("note"), by=who),
+            lambda: here.supervisor.revoke_rule("x", by=who),
+            lambda: here.supervisor.retry("done", by=who),
+            lambda: here.supervisor.resume("done", by=who),
+            lambda: here.supervisor.resume_all(by=who),
+            lambda: here.supervisor.fork("done", before=2, by=who),
+        ):
+            with pytest.raises(NotEntitled):
+                await refused()
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_begins_a_turn(kind):
+    """The result says so, and the run is the session's next one."""
+    async with side(kind) as here:
+        await (await here.supervisor.start("chatting", "one", session="talk", requester="olga")).outcome()
+        sent = await here.supervisor.send("talk", "yes", by="olga")
+        assert (sent.kind, sent.session) == ("begun", "talk")
+        run = await here.supervisor.get_run("talk")
+        assert run.number == 2
+        assert (await run.result()).endswith("before yes")
+        said = [message.text for message in await here.supervisor.get_transcript("talk")]
+        assert "yes" in said
+
+
+async def test_a_chat_word_decides_and_other_words_are_sent(kind):
+    """A12: a bare yes decides what alone waits and was shown before."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread")
+        while not (await here.supervisor.get_approval(asked.id)).shown:
+            await anyio.sleep(0.01)
+        heard = await here.supervisor.chat(run.session, "yes", by="olga", shown_before=datetime.now(UTC))
+        assert (heard.kind, [each.kind for each in heard.results]) == ("decided", ["accepted"])
+        assert await run.result() == ["noted bread"]
+
+
+async def test_a_word_that_could_mean_several_lists_them(kind):
+    """Nothing is decided."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread")
+        heard = await here.supervisor.chat(run.session, "yes", by="olga", shown_before=asked.created_at)
+        assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [asked.id])
+        assert effects == []
+
+
+# -- rules, retry, fork ------------------------------------------------------------------------------------------------
+
+
+async def test_a_rule_is_added_once_and_counts(kind):
+    """The same again is the one that stands."""
+    async with side(kind) as here:
+        added = await here.supervisor.add_rule(allow(note), by="olga")
+        assert (await here.supervisor.add_rule(allow(note), by="olga")).id == added.id
+        run = await here.supervisor.start("noting", ["bread"], requester="olga")
+        assert await run.result() == ["noted bread"]
+        with pytest.raises(NotFound):
+            await here.supervisor.revoke_rule("r" * 22, by="olga")
+
+
+async def test_a_run_that_failed_is_retried(kind, monkeypatch):
+    """R10: a new run of the same session."""
+    async with side(kind) as here:
+        run = await here.supervisor.start(failing, session="bad", requester="olga")
+        assert (await run.outcome()).kind == "failed"
+        monkeypatch.setenv("REMOTE_TEST_WORKS", "1")
+        again = await here.supervisor.retry("bad", by="olga")
+        assert (again.number, await again.result()) == (2, "works")
+
+
+async def test_a_tree_is_forked_before_an_entry(kind):
+    """R10: what was decided after it is asked anew; the same fork again is the same one."""
+    async with side(kind) as here:
+        run, asked = await here.ask("bread", session="source")
+        await here.supervisor.decide(asked.id, Approve(by="olga"))
+        await run.outcome()
+        entries = await here.supervisor.find_entries("source")
+        decided = next(place for place, row in enumerate(entries, 1) if isinstance(row.event, e.ApprovalDecided))
+        for _ in range(2):
+            fork = await here.supervisor.fork("source", before=decided, new="copy", by="olga")
+            assert (fork.session, fork.source, len(fork.later_calls)) == ("copy", "source", 1)
+        with pytest.raises(SessionConflict):
+            await here.supervisor.fork("source", before=decided - 1, new="copy", by="olga")
+        async with here.supervisor.watch_inbox() as inbox:
+            pending = await anext(inbox)
+        assert (pending.session, pending.arguments) == ("copy", asked.arguments)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+async def test_sessions_approvals_and_entries_are_listed(kind):
+    """By their filters, from a cursor on."""
+    async with side(kind) as here:
+        for number in range(5):
+            await (await here.supervisor.start(doubling, number, session=f"s{number}", requester="olga")).outcome()
+        run, asked = await here.ask()
+        every = await here.supervisor.find_sessions()
+        assert [view.id for view in every] == [*(f"s{number}" for number in range(5)), run.session]
+        assert [view.id for view in await here.supervisor.find_sessions(limit=2)] == ["s0", "s1"]
+        assert [view.id for view in await here.supervisor.find_sessions(is_open=True)] == [run.session]
+        assert [view.id for view in await here.supervisor.find_sessions(root="s3")] == ["s3"]
+        assert [each.id for each in await here.supervisor.find_approvals(session=run.session)] == [asked.id]
+        entries = await here.supervisor.find_entries(run.session)
+        assert [type(row.event) for row in entries[:2]] == [e.SessionCreated, e.RunStarted]
+        assert await here.supervisor.find_entries(run.session, after=entries[0].position) == entries[1:]
+        (waiting,) = (await here.supervisor.get_session(run.session)).pending_approvals
+        assert waiting == msgspec.structs.replace(asked, shown=waiting.shown, position=waiting.position)
+        assert entries[-1] in await here.supervisor.find_audit()
+
+
+async def test_owners_and_counts_are_read(kind):
+    """What the store and its process have."""
+    async with side(kind) as here:
+        await here.ask()
+        assert isinstance(await here.supervisor.find_owners(), list)
+        counts = await here.supervisor.get_counts()
+        assert (counts.sessions, counts.pending_approvals) == (1, 1)
+        await here.supervisor.check()
+
+
+@pytest.mark.parametrize("read", ["get_session", "get_transcript", "get_run", "find_entries", "send"])
+async def test_an_unknown_session_is_not_found(kind, read):
+    """Whatever is asked of it."""
+    async with side(kind) as here:
+        more = {"by": "olga"} if read == "send" else {}
+        with pytest.raises(NotFound):
+            await getattr(here.supervisor, read)("nowhere", *(["hello"] if read == "send" else []), **more)
+        with pytest.raises(NotFound):
+            await here.supervisor.get_approval("x" * 42)
+        for watch in (here.supervisor.watch_session("nowhere"), here.supervisor.watch_activity("nowhere")):
+            with pytest.raises(NotFound):
+                async with watch:
+                    pass
+
+
+# -- watching ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_inbox_gives_what_is_pending_then_what_changes(kind):
+    """And goes on after a cursor, without a snapshot."""
+    async with side(kind) as here:
+        run, first = await here.ask("bread", "cake")
+        async with here.supervisor.watch_inbox() as inbox:
+            assert (await anext(inbox)).id == first.id
+            await here.supervisor.decide(first.id, Approve(by="olga"))
+            decided, second = await take(inbox, 2)
+            assert [(each.id, each.status) for each in (decided, second)] == [
+                (first.id, "approved"),
+                (second.id, "pending"),
+            ]
+            cursor = inbox.cursor
+        await here.supervisor.decide(second.id, Deny(by="olga"))
+        await run.outcome()
+        async with here.supervisor.watch_inbox(after=cursor) as inbox:
+            assert (await anext(inbox)).status == "denied"
+
+
+async def test_a_stream_goes_on_after_a_cursor(kind):
+    """Nothing is missed between the two."""
+    async with side(kind) as here:
+        cursor = await here.supervisor.last_position()
+        _, asked = await here.ask()
+        async with here.supervisor.watch_inbox(after=cursor) as inbox:
+            assert (await anext(inbox)).id == asked.id
+
+
+async def test_a_run_that_ends_ends_what_watches_its_approvals(kind):
+    """It asks nothing more."""
+    async with side(kind) as here:
+        run, asked = await here.ask()
+        async with run.watch_approvals() as watch:
+            found = [await anext(watch)]
+            await here.supervisor.decide(asked.id, Approve(by="olga"))
+            found += [each async for each in watch]
+        assert [each.id for each in found] == [asked.id]
+
+
+async def test_a_session_is_watched_to_its_end(kind):
+    """Every entry once, from a cursor on."""
+    async with side(kind) as here:
+        _, asked = await here.ask(session="seen")
+        async with here.supervisor.watch_session("seen") as watch:
+            first, _ = await take(watch, 2)
+            cursor = watch.cursor
+            await here.supervisor.decide(asked.id, Approve(by="olga"))
+            rest = [row async for row in watch]
+        assert isinstance(first.event, e.SessionCreated)
+        assert any(isinstance(row.event, e.RunFinished) for row in rest)
+        async with here.supervisor.watch_session("seen", after=cursor) as watch:
+            assert [row async for row in watch][: len(rest)] == rest
+
+
+async def test_giving_up_a_wait_loses_nothing(kind):
+    """The next item is the one that was waited for."""
+    async with side(kind) as here, here.supervisor.watch_inbox() as inbox:
+        with anyio.move_on_after(0.05):
+            await anext(inbox)
+        _, asked = await here.ask()
+        assert (await anext(inbox)).id == asked.id
+
+
+async def test_what_sessions_are_doing_is_looked_at(kind):
+    """Of one tree, or of all that are open."""
+    async with side(kind) as here:
+        run, asked = await here.ask()
+        for named in (None, run.session):
+            async with here.supervisor.watch_activity(named) as watch:
+                (doing,) = await watch.look(wholly=True)
+                assert (doing.session, doing.asks, doing.doing[0].approval.id) == (run.session, True, asked.id)
+
+
+async def test_leaving_ends_what_is_watched(kind):
+    """Without an error."""
+    async with anyio.create_task_group() as tasks:
+        ended = anyio.Event()
+        async with side(kind) as here:
+            opened = anyio.Event()
+
+            async def watch() -> None:
+                async with here.supervisor.watch_inbox() as inbox:
+                    opened.set()
+                    async for _ in inbox:
+                        pass
+                ended.set()
+
+            tasks.start_soon(watch)
+            await opened.wait()
+        await ended.wait()
