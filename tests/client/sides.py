@@ -45,7 +45,7 @@ class Side:
 
 
 @asynccontextmanager
-async def serving(store=None, port: int = 0, **options) -> AsyncIterator[tuple]:
+async def serving(store=None, port: int = 0, *, within: float = 60, **options) -> AsyncIterator[tuple]:
     """Serve a store in this process; gives the supervisor next to it, and its address."""
     effects.clear()
     listener = listen("127.0.0.1", port)
@@ -53,7 +53,7 @@ async def serving(store=None, port: int = 0, **options) -> AsyncIterator[tuple]:
     opened = open_supervisor(
         MemoryStore() if store is None else store, agents=AGENTS, channels=[web], people=EVERYBODY, adopt=True
     )
-    with anyio.fail_after(60):
+    with anyio.fail_after(within):
         async with opened as local:
             yield local, f"http://127.0.0.1:{listener.getsockname()[1]}"
             if store is None:  # nothing else ends them
