@@ -7,7 +7,7 @@ Theory
     restart makes of the memory that of a run in which the failed step has no result yet:
 
     - What was asked for before the failure was given stays, with its place in the order. The next attempt must ask for
-      it again, as after a crash (core/memory.py), before anything new begins; the step is new, and runs.
+      it again, as after a crash (core/replay_order.py), before anything new begins; the step is new, and runs.
     - What was asked for afterwards may never be asked for again, so nothing waits for it. It is *kept*, outside the
       order: if the agent asks for it once more it gets the result that there is, at the place in the order of this
       asking, which is journaled (OperationRecalled). So no call runs twice, and a crash after the restart finds one

@@ -14,7 +14,8 @@ DEATHS = [("after", 0), ("before", 1), ("after", 1), ("before", 2), ("after", 2)
 
 
 def had_returned(story):
-    """Whether the agent had returned when the cancel came, which found nothing to end: the first fate wins (W1)."""
+    """Return whether the agent had returned before the cancel came, which then ended nothing: the first stop reason
+    wins (W1)."""
     *_, cancel, last = [row.event for row in story.rows if row.session == "top"]
     return isinstance(cancel, e.CancelRequested) and isinstance(last, e.RunFinished) and last.kind == "succeeded"
 

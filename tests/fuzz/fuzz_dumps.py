@@ -60,7 +60,7 @@ def _watch(progress: Callable[[], Any], runner: Callable[[], Any], tasks: Any, r
 def _kind(runner: Any) -> int:
     if runner is None or runner.is_closed:
         return 99
-    if any(attempt.blocked and attempt.memory.is_replaying for attempt in runner.attempts.live.values()):
+    if any(attempt.blocked and attempt.replay.is_replaying for attempt in runner.attempts.live.values()):
         return 98
     waits = all(attempt.is_quiet for attempt in runner.attempts.live.values())
     return 97 if waits and not runner.attempts.preparing and not runner.journal._is_committing else 99
@@ -79,7 +79,7 @@ def _runner(runner: Any) -> Iterator[str]:
             f"{attempt!r} in flight {attempt.in_flight}, waiting {attempt.waiting}, blocked {attempt.blocked}, "
             f"quiet {attempt.is_quiet}, sealed {attempt.is_sealed}, "
             f"hot {attempt.settling.hot}, held {attempt.settling.held}, "
-            f"unclaimed {[*attempt.memory.unclaimed]}, front {attempt.memory.front(attempt.state)}, "
+            f"unclaimed {[*attempt.replay.unclaimed]}, front {attempt.replay.front(attempt.state)}, "
             f"turns {[*attempt._turns]}, waiters {[*attempt._waiters]}, order {attempt.state.order}, "
             f"pauses {attempt.watch.inactivity.pauses}"
         )

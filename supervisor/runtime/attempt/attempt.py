@@ -1,20 +1,20 @@
 """One attempt: an invocation of an agent function that is in memory, and everything its operations have in common.
 
-Two scopes, external outside and watchdog inside, and one fate, None until somebody stops the attempt: `stop` sets it
-(the first wins) and cancels, in one step; the outcome asks the fate, since a scope's `cancelled_caught` cannot tell
-(W1).
+An attempt has two cancel scopes, external outside and watchdog inside, and one stop reason, which is None until the
+attempt is stopped. `stop` sets the reason (the first one wins) and cancels, in one step. The outcome follows from the
+reason, since the `cancelled_caught` of a scope cannot tell why it was cancelled (W1).
 
-Every operation goes the same way: `enter` (is it known? may it begin?), then either its result is in the journal, or it
-is done and appended, or waited for (`wait`); then `take` gives it to the agent when its turn has come (core/memory.py)
-and everything that follows from the result before it has happened (settling.py). All of this is one state, which is why
-the module is longer than 400 lines.
+Every operation takes the same path. `enter` says whether the journal knows it, and holds it until it may begin. Its
+result is in the journal already, or the operation does its work and appends it, or waits for it (`wait`). Then `take`
+gives the result to the agent when its turn has come (core/replay_order.py) and everything that follows from the result
+before it has happened (settling.py). All of this is one state, so the module is longer than 400 lines.
 
 Rules
-- An operation that is cancelled while the fate is None was cancelled by a scope of the agent's own.
-- A sealed attempt (passivated, suspended, abandoned) raises Suspended from every operation, also from those that wait
-  behind a shield of the agent's own; nothing is withdrawn.
-- Every operation yields when it begins: neither an agent that swallows what is raised, nor one whose operations are all
-  answered at once, can freeze the loop (W13).
+- If an operation is cancelled while the stop reason is None, then a scope of the agent's own cancelled it.
+- A sealed attempt (passivated, suspended, abandoned) raises Suspended from every operation, and also from operations
+  that wait inside a shielded scope of the agent. It withdraws nothing.
+- Every operation yields when it begins. So neither an agent that swallows exceptions nor an agent whose operations are
+  all answered at once can freeze the loop (W13).
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -31,10 +31,10 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.blocking import Block
 from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.machine import BEGINS_OPERATION
-from supervisor.core.memory import Memory
+from supervisor.core.replay_order import ReplayOrder
 from supervisor.core.session import Operation, SessionState
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
-from supervisor.runtime.attempt.host import Fate, Host
+from supervisor.runtime.attempt.host import Host, StopReason
 from supervisor.runtime.attempt.operation_ids import Names
 from supervisor.runtime.attempt.settling import Settling
 from supervisor.runtime.clock.alarm import Appointment
@@ -56,7 +56,6 @@ class Attempt:
         "block",
         "blocked",
         "external",
-        "fate",
         "has_ended",
         "host",
         "in_flight",
@@ -65,16 +64,17 @@ class Attempt:
         "is_finishing",
         "is_looked_at",
         "is_sealed",
-        "memory",
         "names",
         "overdue",
         "patches",
         "quiet_since",
         "quiet_spells",
+        "replay",
         "run",
         "session",
         "settling",
         "spec",
+        "stop_reason",
         "stopped_at",
         "strangers",
         "task",
@@ -88,17 +88,17 @@ class Attempt:
         self.host = host
         self.session = session
         self.spec = spec
-        self.fate: Fate | None = None
+        self.stop_reason: StopReason | None = None
         self.is_sealed = False
         self.has_ended = False
         self.external = anyio.CancelScope()
         self.inner = anyio.CancelScope()
-        self.memory = Memory(self.state)
+        self.replay = ReplayOrder(self.state)
         if host.only_replays:
-            self.memory.hold()
+            self.replay.hold()
         self.run = self.state.runs
         self.names = Names(self.state)
-        self.names.asked = {} if self.memory.is_replaying else None
+        self.names.asked = {} if self.replay.is_replaying else None
         self.instead: dict[str, tuple[str, str, str]] = {}
         """What the agent asks for that its journal does not hold, before it has asked for all that it holds: the
         operation in words, and two lines of code (runtime/attempt/divergence.py)."""
@@ -111,7 +111,7 @@ class Attempt:
         self.is_looked_at = False
         """Whether an alarm looks whether it gets any further."""
         self.block: Block | None = None
-        """Why it is blocked, once that is its fate."""
+        """Why the attempt is blocked, once that is its stop reason."""
         self.patches: dict[str, bool] = {}
         """What the agent was told about named changes of its code (Context.patched)."""
         self.to_save: msgspec.Raw | None = None
@@ -140,7 +140,7 @@ class Attempt:
         self.settling = Settling(self)
 
     def __repr__(self) -> str:
-        return f"<attempt of {self.spec.name} on {self.session}, fate {self.fate}>"
+        return f"<attempt of {self.spec.name} on {self.session}, stop reason {self.stop_reason}>"
 
     @property
     def state(self) -> SessionState:
@@ -148,16 +148,16 @@ class Attempt:
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
-    def stop(self, fate: Fate) -> None:
-        """Set the fate and cancel, in one step; the first fate wins."""
-        if self.fate is not None:
+    def stop(self, reason: StopReason) -> None:
+        """Set the stop reason and cancel, in one step; the first reason wins."""
+        if self.stop_reason is not None:
             return
-        self.fate = fate
+        self.stop_reason = reason
         self.stopped_at = self.state.length
         self.watch.disarm()
         self.host.stopped(self)
-        (self.inner if fate.kind == "stalled" else self.external).cancel()
-        if fate.is_pause:
+        (self.inner if reason.kind == "stalled" else self.external).cancel()
+        if reason.is_pause:
             self.seal()
         else:
             self._ring_waiters()
@@ -179,16 +179,16 @@ class Attempt:
         if self.host.is_draining:
             return  # its operations are held, and it is suspended as soon as the calls have ended
         doing = ", ".join(sorted(self.waiting)) or "nothing that the journal knows"
-        if self.memory.oldest_unclaimed(self.state) is not None:
+        if self.replay.oldest_unclaimed(self.state) is not None:
             self.stop_blocked(path_block(self, f"the agent stalled: {cause}"))
         else:
-            self.stop(Fate("stalled", f"{cause}, doing: {doing}" if self.in_flight else cause))
+            self.stop(StopReason("stalled", f"{cause}, doing: {doing}" if self.in_flight else cause))
 
     def stop_blocked(self, block: Block) -> None:
         """Stop: today's code cannot follow the journal (R1). No outcome follows, and nothing is withdrawn."""
-        if self.fate is None:
+        if self.stop_reason is None:
             self.block = block
-            self.stop(Fate("blocked", block.cause))
+            self.stop(StopReason("blocked", block.cause))
 
     def read(self, operation: str | None, decode: Callable[[], T]) -> T:
         """Return a journaled value as the code's type. One that does not fit was written by other code (R1)."""
@@ -215,7 +215,9 @@ class Attempt:
 
     def leave_behind(self, operation: str) -> None:
         """The agent is past an operation, with its result or cut off by a scope of its own: a save forgets it."""
-        if self.fate is None and ((record := self.state.operations.get(operation)) is None or not record.is_open):
+        if self.stop_reason is None and (
+            (record := self.state.operations.get(operation)) is None or not record.is_open
+        ):
             self.names.open.pop(operation, None)
 
     async def enter(self, operation: str) -> Operation | None:
@@ -226,13 +228,13 @@ class Attempt:
         if operation in self.state.operations:
             self._claim(operation)
         else:
-            self.names.open[operation] = self.memory.ask(self.state)
-            if self.fate is not None:
+            self.names.open[operation] = self.replay.ask(self.state)
+            if self.stop_reason is not None:
                 self.asked_late |= {operation}
         await self.check()
         record = self.state.operations.get(operation)
         if record is None:
-            if self.memory.is_replaying:
+            if self.replay.is_replaying:
                 await self._pass_barrier_with(operation)
             if operation not in self.state.kept:
                 return None
@@ -243,10 +245,10 @@ class Attempt:
 
     def _claim(self, operation: str) -> None:
         """The agent has asked again for what its journal holds."""
-        if self.memory.is_replaying:
+        if self.replay.is_replaying:
             self.asked_at = self.host.alarm.now()
-        self.memory.claim(operation)
-        if not self.memory.is_replaying:
+        self.replay.claim(operation)
+        if not self.replay.is_replaying:
             self.names.asked = None
             self._held.ring()
             self.host.follows(self)
@@ -260,7 +262,7 @@ class Attempt:
 
     async def hold(self) -> None:
         """Wait while a graceful stop lets other calls end: nothing begins during that time (R8)."""
-        while self.host.is_draining and self.fate is None:
+        while self.host.is_draining and self.stop_reason is None:
             await self._held.wait()
 
     def _check_sealed(self) -> None:
@@ -272,14 +274,14 @@ class Attempt:
         never asks for the rest of what its journal holds, and an operation behind a shield, in its clean-up, would wait
         for that."""
         self._check_sealed()
-        if self.fate is not None and self.memory.is_replaying:
-            raise RunStopping(f"the run was told to stop while it was run again ({self.fate.kind}: {self.fate.cause})")
+        if self.stop_reason is not None and self.replay.is_replaying:
+            raise RunStopping(f"the run was told to stop while it was run again ({self.stop_reason})")
 
     async def refuse_if_stopping(self) -> None:
         """Raise RunStopping: no sub-agent is spawned and nobody is asked by a run that was told to stop (W8)."""
-        if self.fate is not None:
+        if self.stop_reason is not None:
             await self.check()
-            raise RunStopping(f"the run was told to stop ({self.fate.kind}: {self.fate.cause})")
+            raise RunStopping(f"the run was told to stop ({self.stop_reason})")
 
     async def _pass_barrier_with(self, operation: str) -> None:
         """Pass the barrier with something new, which is what the agent asked for instead if it never does."""
@@ -293,7 +295,7 @@ class Attempt:
 
     async def pass_barrier(self) -> None:
         """Wait until the agent has asked for all that its journal holds: nothing new begins before."""
-        while self.memory.is_replaying:
+        while self.replay.is_replaying:
             self._check_can_come()
             with self._blocking():
                 await self._held.wait()
@@ -310,7 +312,7 @@ class Attempt:
     async def append_if_live(self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
         """Append to this session, unless the attempt was stopped or has ended. Does not raise: whatever refuses the
         entries has stopped the attempt."""
-        if self.fate is None and not self.has_ended:
+        if self.stop_reason is None and not self.has_ended:
             with suppress(Suspended):
                 await self.append(plan)
 
@@ -334,7 +336,7 @@ class Attempt:
     def _stamped(self, event: E, state: SessionState) -> E:
         """Say in the event that begins an operation what the agent had been given when it asked for it."""
         asked = self.names.open.get(event.operation) if type(event) in BEGINS_OPERATION else None
-        return event if asked is None else msgspec.structs.replace(event, given=self.memory.given_when(asked, state))
+        return event if asked is None else msgspec.structs.replace(event, given=self.replay.given_when(asked, state))
 
     async def abandon(
         self, event: e.OperationAbandoned, follow: Callable[[View], Iterable[Entry]] = lambda view: ()
@@ -343,13 +345,13 @@ class Attempt:
 
         def plan(view: View) -> Iterable[Entry]:
             record = view.session(self.session).operations.get(event.operation)
-            if record is None or not record.is_open or self.fate is not None:
+            if record is None or not record.is_open or self.stop_reason is not None:
                 return []
             ended = msgspec.structs.replace(event, approval=record.pending_approval)
             return [(self.session, ended), *follow(view)]
 
         record = self.state.operations.get(event.operation)
-        if record is not None and record.is_open and self.fate is None:
+        if record is not None and record.is_open and self.stop_reason is None:
             with anyio.CancelScope(shield=True):  # what changed code gives up is not given up: its run may be blocked
                 await self.pass_barrier()
         with self.settling.holding():
@@ -405,7 +407,7 @@ class Attempt:
         """Return an operation with its result, when its turn has come. A cancelled waiter marks it as taken, and gets
         nothing even if the result is there by now: a re-run would be cancelled before its turn."""
         try:
-            while not (self.settling.may_go_on and self.memory.front(self.state) == operation):
+            while not (self.settling.may_go_on and self.replay.front(self.state) == operation):
                 self._check_can_come()
                 event = self._turns[operation] = anyio.Event()
                 with self._blocking():
@@ -420,7 +422,7 @@ class Attempt:
     def has_place(self) -> bool:
         """Whether what is delivered now is given to the agent at once: no result stands before it, and all that
         follows from the last one has happened."""
-        return self.settling.may_go_on and self.memory.front(self.state) is None
+        return self.settling.may_go_on and self.replay.front(self.state) is None
 
     async def wait_for_place(self) -> None:
         """Wait until the agent was given all results that there are."""
@@ -440,7 +442,7 @@ class Attempt:
     @contextmanager
     def _blocking(self) -> Iterator[None]:
         self.blocked += 1
-        if self.memory.is_replaying:
+        if self.replay.is_replaying:
             self.host.waits_for_replay(self)
         try:
             with self.watch.held():
@@ -450,12 +452,12 @@ class Attempt:
 
     def _pass_over(self, operation: str) -> None:
         """Its turn is taken: the next result may be given when all that follows from this one has happened."""
-        self.memory.give(operation)
+        self.replay.give(operation)
         self.settling.begin()
         self._wake_front()
 
     def _wake_front(self) -> None:
-        if self._turns and not self.settling.hot and (front := self.memory.front(self.state)) in self._turns:
+        if self._turns and not self.settling.hot and (front := self.replay.front(self.state)) in self._turns:
             self._turns.pop(front).set()
 
     def has_settled(self) -> None:
@@ -472,7 +474,7 @@ class Attempt:
     def _gives_more(self) -> bool:
         """Whether another result is given to the agent as soon as it waits."""
         is_held = self.has_ended or bool(self.settling.held)
-        return not is_held and bool(self._turns) and self.memory.front(self.state) in self._turns
+        return not is_held and bool(self._turns) and self.replay.front(self.state) in self._turns
 
     def goes_on(self) -> bool:
         """Whether the agent has more to do before it waits for anything but results that there are: what it appends
@@ -490,9 +492,9 @@ class Attempt:
     def is_quiet(self) -> bool:
         """Whether all that the attempt does is wait for people, messages, children, or timers, and the agent was given
         every result that there is."""
-        if self.fate is not None or not self.waiting or self.watch.is_working or self.settling.hot:
+        if self.stop_reason is not None or not self.waiting or self.watch.is_working or self.settling.hot:
             return False
-        if self.memory.front(self.state) is not None:
+        if self.replay.front(self.state) is not None:
             return False
         return self.in_flight == self.waits - self.is_finishing
 
@@ -508,5 +510,5 @@ class Attempt:
             self.quiet_spells += 1
             self.quiet_since = anyio.current_time()
             self.host.grew_quiet(self)
-            if self.memory.is_replaying:
+            if self.replay.is_replaying:
                 self.host.waits_for_replay(self)

@@ -30,7 +30,7 @@ _LIBRARIES: Final = ("/site-packages/", "/lib/python")
 
 def path_block(attempt: "Attempt", cause: str, error: BaseException | None = None) -> Block:
     """Say which entry the agent did not ask for, and what it asked for instead, or how it ended."""
-    operation = attempt.memory.oldest_unclaimed(attempt.state)
+    operation = attempt.replay.oldest_unclaimed(attempt.state)
     asked = next(iter(attempt.instead.values()), None)
     if asked is not None:
         text, where, in_agent = asked

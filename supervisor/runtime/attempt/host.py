@@ -1,4 +1,4 @@
-"""What an attempt needs of whoever runs it, and the fate that stops it."""
+"""The protocol of an attempt's host, and the reason for which an attempt is stopped."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from supervisor.runtime.attempt.attempt import Attempt
 
 
-class Fate(msgspec.Struct, frozen=True):
+class StopReason(msgspec.Struct, frozen=True):
     """Why an attempt was stopped."""
 
     kind: str
     """stalled, cancelled, abandoned: the outcome's; suspended, passivated, blocked: another attempt follows."""
     cause: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.cause}"
 
     @property
     def is_pause(self) -> bool:

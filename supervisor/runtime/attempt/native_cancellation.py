@@ -15,7 +15,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.host import Fate
+from supervisor.runtime.attempt.host import StopReason
 
 TICKS: Final = 20
 """Of the loop, which whoever is cancelled with us has to come out of what it waits in, and leave the supervisor."""
@@ -23,11 +23,11 @@ TICKS: Final = 20
 
 async def is_own_doing(attempt: Attempt) -> bool:
     """Whether what has just been cancelled was by the agent itself; call it where the cancellation was caught."""
-    if attempt.fate is None and (attempt.host.may_be_left or anyio.current_effective_deadline() > -inf):
+    if attempt.stop_reason is None and (attempt.host.may_be_left or anyio.current_effective_deadline() > -inf):
         with anyio.CancelScope(shield=True):
             for _ in range(TICKS):
                 if attempt.host.is_closed:
-                    attempt.stop(Fate("suspended", "the supervisor was stopped"))
+                    attempt.stop(StopReason("suspended", "the supervisor was stopped"))
                     break
                 await checkpoint()
-    return attempt.fate is None
+    return attempt.stop_reason is None

@@ -23,7 +23,7 @@ import anyio
 
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import operation_id, operation_key, split_operation_id
-from supervisor.core.memory import Asked
+from supervisor.core.replay_order import Asked
 from supervisor.core.session import SessionState
 
 

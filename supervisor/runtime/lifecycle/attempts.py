@@ -18,7 +18,7 @@ from supervisor.abc import JournalEntry, Store
 from supervisor.core.errors import StoreError, StoreRefused
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.host import Fate
+from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.settling import disowned
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.bell import Bell
@@ -148,24 +148,24 @@ class Attempts:
         self.refusals[root] = str(error)
         for other in list(self.live.values()):
             if other.state.facts.root == root:
-                other.stop(Fate("suspended", str(error)))
+                other.stop(StopReason("suspended", str(error)))
         self.hub.publish_all()
 
     def suspend_all(self, reason: str) -> None:
         """Stop every attempt so that it can be resumed."""
         self.is_closed = True
         for attempt in list(self.live.values()):
-            attempt.stop(Fate("suspended", reason))
+            attempt.stop(StopReason("suspended", reason))
 
     def _stop_unreadable(self, session: str, reason: str) -> None:
         """A newer program wrote into a journal of ours: that session stops, and only that one."""
         attempt = self.live.get(session)
-        if attempt is not None and attempt.fate is None:
-            attempt.stop(Fate("suspended", reason))
+        if attempt is not None and attempt.stop_reason is None:
+            attempt.stop(StopReason("suspended", reason))
             self.refuse(session, reason)
 
     def _stop_all_of_dead_store(self) -> None:
         for attempt in list(self.live.values()):
-            attempt.stop(Fate("suspended", "the store has died"))
+            attempt.stop(StopReason("suspended", "the store has died"))
         self.hub.publish_all()
         self.note_change()

@@ -25,7 +25,7 @@ from supervisor.core.session import SessionState
 from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.host import Fate
+from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.journal.hub import end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
@@ -108,7 +108,7 @@ class Blocked:
         """Append that an attempt seems to be blocked; it stays in memory, and goes on if its code asks."""
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            if attempt.fate is None and attempt.memory.is_replaying and state.phase == "open":
+            if attempt.stop_reason is None and attempt.replay.is_replaying and state.phase == "open":
                 yield from (event for _, event in self._events(attempt.session, state, block))
 
         await attempt.append_if_live(plan)
@@ -120,9 +120,9 @@ class Blocked:
 
     def note_replayed(self, attempt: Attempt) -> None:
         """Report the result of an attempt that was only to be replayed: it is blocked, or has followed its journal."""
-        if self._replayed is not None and (attempt.block is not None or attempt.memory.has_followed):
+        if self._replayed is not None and (attempt.block is not None or attempt.replay.has_followed):
             self._replayed(attempt.session, attempt.block)
-            attempt.stop(Fate("suspended", "it was only to be replayed"))
+            attempt.stop(StopReason("suspended", "it was only to be replayed"))
             self._attempts.note_change()
 
     async def fail_to_load(self, session: str, reason: str) -> None:
@@ -161,5 +161,5 @@ class Blocked:
 
 def unblocked(attempt: Attempt, state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
     """Yield what says that a blocked run goes on, if it does."""
-    if state.blocked is not None and attempt.fate is None and not attempt.memory.is_replaying:
+    if state.blocked is not None and attempt.stop_reason is None and not attempt.replay.is_replaying:
         yield e.RunUnblocked(at=now)

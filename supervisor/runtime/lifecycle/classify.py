@@ -63,22 +63,22 @@ def ending_of(
     attempt could mend those (core/restarts.py). None means that there is no ending: another attempt follows, or the
     process is going down. Raises what is to end the process."""
     error = _own_error(raised)
-    if attempt.fate is None and attempt.memory.oldest_unclaimed(attempt.state) is not None:
+    if attempt.stop_reason is None and attempt.replay.oldest_unclaimed(attempt.state) is not None:
         how = "the agent returned" if error is None else f"the agent raised {describe(error)}"
         attempt.stop_blocked(path_block(attempt, how, error))
     return _ending(attempt, returned, error), failed_steps(error)
 
 
 def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) -> Ending | None:
-    fate, partial = attempt.fate, attempt.state.saved or JSON_NULL
-    if fate is not None and fate.is_pause:
+    reason, partial = attempt.stop_reason, attempt.state.saved or JSON_NULL
+    if reason is not None and reason.is_pause:
         return None
-    if fate is not None:
-        cause = fate.cause + (f"; while ending: {describe(error)}" if error is not None else "")
+    if reason is not None:
+        cause = reason.cause + (f"; while ending: {describe(error)}" if error is not None else "")
         if returned:
             partial = _partial(returned[0])
         raised = _raised(attempt, error)
-        return Ending(kind=fate.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
+        return Ending(kind=reason.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
     if error is None and not returned:  # a group of nothing else
         error = _stray()
     if error is not None:

@@ -102,7 +102,7 @@ class Launcher:
             self._attempts.again.add(session)  # what came now may be what the launch under way has not seen
             return
         if (attempt := self._attempts.live.get(session)) is not None:
-            if attempt.fate is not None and (attempt.fate.is_pause or attempt.has_ended):
+            if attempt.stop_reason is not None and (attempt.stop_reason.is_pause or attempt.has_ended):
                 self._attempts.again.add(session)
             return
         self._attempts.refusals.pop(session, None)

@@ -112,12 +112,12 @@ class Quiet:
         presumed_after = min(PRESUMED_AFTER, budget)
 
         def look() -> None:
-            if attempt.fate is not None or attempt.has_ended or not attempt.memory.is_replaying:
+            if attempt.stop_reason is not None or attempt.has_ended or not attempt.replay.is_replaying:
                 attempt.is_looked_at = False
                 return
             is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
-            if attempt.memory.has_followed:
+            if attempt.replay.has_followed:
                 self._blocked.note_replayed(attempt)
             elif silent_for >= budget or (silent_for > 0 and is_alone(attempt)):
                 attempt.stop_blocked(path_block(attempt, STOPPED_ASKING))

@@ -27,7 +27,7 @@ from supervisor.core.session import SessionState
 from supervisor.loading import load_agent
 from supervisor.logs import FactLog
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.host import Fate
+from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.attempt.jobs import Jobs, NoJobs
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.settling import own
@@ -174,9 +174,9 @@ class Runner:
         attempt = self.attempts.live[session] = Attempt(self, session, spec)
         self.attempts.start_entered(self._run, attempt)
         if (cancel := attempt.state.cancel) is not None:
-            attempt.stop(Fate("cancelled", cancel_cause(cancel)))
+            attempt.stop(StopReason("cancelled", cancel_cause(cancel)))
         elif self.is_closed:
-            attempt.stop(Fate("suspended", "the supervisor was stopped"))
+            attempt.stop(StopReason("suspended", "the supervisor was stopped"))
 
     def grew_quiet(self, attempt: Attempt) -> None:
         self.quiet.look_at(attempt)
@@ -189,8 +189,10 @@ class Runner:
             self.blocked.look_for_end(attempt)
 
     def stopped(self, attempt: Attempt) -> None:
-        assert attempt.fate is not None
-        log.debug("run.stopped", session=attempt.session, kind=attempt.fate.kind, cause=attempt.fate.cause)
+        assert attempt.stop_reason is not None
+        log.debug(
+            "run.stopped", session=attempt.session, kind=attempt.stop_reason.kind, cause=attempt.stop_reason.cause
+        )
         due = anyio.current_time() + attempt.spec.stop_timeout
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
@@ -206,7 +208,7 @@ class Runner:
         attempt = self.attempts.live.get(state.id)
         if not isinstance(decided, e.ApprovalDecided) or decided.decision != "deny":
             return
-        is_waiting = attempt is not None and attempt.fate is None and decided.operation in attempt.waiting
+        is_waiting = attempt is not None and attempt.stop_reason is None and decided.operation in attempt.waiting
         if is_waiting and state.cancel is None and state.operations[decided.operation].kind == "call":
             yield state.id, denial(decided, self.clock.now())
 
@@ -239,9 +241,9 @@ class Runner:
             attempt.wake(key)
         match event:
             case e.RunPassivated():
-                attempt.stop(Fate("passivated"))
+                attempt.stop(StopReason("passivated"))
             case e.CancelRequested():
-                attempt.stop(Fate("cancelled", cancel_cause(event)))
+                attempt.stop(StopReason("cancelled", cancel_cause(event)))
             case _:
                 pass
 
@@ -266,14 +268,14 @@ class Runner:
             returned: list[Any] = []
             raised: BaseException | None = None
             attempt.task = anyio.get_current_task().id
-            if attempt.memory.is_replaying and len(self.attempts.live) <= FEW:
+            if attempt.replay.is_replaying and len(self.attempts.live) <= FEW:
                 attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
             try:
                 with attempt.external, attempt.inner:
                     own(attempt.settling)
                     attempt.settling.begin()
                     given = attempt.read(None, lambda: attempt.spec.decode_input(attempt.state.input))
-                    if not attempt.memory.is_replaying:
+                    if not attempt.replay.is_replaying:
                         self.follows(attempt)
                     returned.append(await attempt.spec.fn(LocalContext(attempt), *given))
                     await wait_for_children(attempt)
@@ -291,7 +293,7 @@ class Runner:
             if self.only_replays:
                 self.blocked.note_replayed(attempt)
             elif ending is None:
-                sleeps = attempt.fate is not None and attempt.fate.kind in ("passivated", "blocked")
+                sleeps = attempt.stop_reason is not None and attempt.stop_reason.kind in ("passivated", "blocked")
                 if attempt.block is not None:
                     await self.blocked.settle(attempt, attempt.block)
                 else:
@@ -313,14 +315,12 @@ class Runner:
 
     def _overdue(self, attempt: Attempt) -> None:
         """An attempt was told to end, and has not: give it up, loudly (W13)."""
-        if attempt.has_ended or attempt.session in self.attempts.endings or attempt.fate is None:
+        if attempt.has_ended or attempt.session in self.attempts.endings or attempt.stop_reason is None:
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
         attempt.seal()
-        if not attempt.fate.is_pause:
-            cause = (
-                f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.fate.kind}: {attempt.fate.cause})"
-            )
+        if not attempt.stop_reason.is_pause:
+            cause = f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.stop_reason})"
             attempt.has_ended = True
             ending = Ending(kind="abandoned", cause=cause)
             self.attempts.endings[attempt.session] = ending  # known before its task ends: then its state stays

@@ -100,7 +100,7 @@ class Call(ABC):
             ruled = self.ask_rules(view, state, self.arguments)
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
-            if asks and (state.cancel is not None or self.attempt.fate is not None):
+            if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop; nobody is asked any more")
             yield e.ToolCallRequested(
                 at=self.now(),

@@ -69,7 +69,7 @@ async def begin_child(
 
     def plan(view: View) -> Iterator[Entry]:
         state = view.session(attempt.session)
-        if state.cancel is not None or attempt.fate is not None:
+        if state.cancel is not None or attempt.stop_reason is not None:
             raise RunStopping("the run was told to stop; no sub-agent is spawned any more")
         now = attempt.host.clock.now()
         limit = exceeded_limit(state, attempt.spec)

@@ -152,7 +152,7 @@ class FunctionCall(Call):
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             needed_a_person = self.record.decision is not None
-            if needed_a_person and (state.cancel is not None or self.attempt.fate is not None):
+            if needed_a_person and (state.cancel is not None or self.attempt.stop_reason is not None):
                 raise RunStopping("the run was told to stop; the call does not begin")
             self.check_rules(view, state)
             events[:] = [self._started(process, process_started_at)]
@@ -253,7 +253,7 @@ class _CallContext(ProcessToolContext):
 
     @property
     def is_cancelled(self) -> bool:
-        return self._call.attempt.fate is not None
+        return self._call.attempt.stop_reason is not None
 
     def heartbeat(self) -> None:
         host = self._call.attempt.host

@@ -101,7 +101,7 @@ async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: f
     approval = attempt.host.environment.new_approval_id(attempt.state.facts.root)
 
     def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-        if state.cancel is not None or attempt.fate is not None:
+        if state.cancel is not None or attempt.stop_reason is not None:
             raise RunStopping("the run was told to stop; nobody is asked any more")
         now = attempt.host.clock.now()
         yield e.QuestionAsked(

@@ -117,7 +117,7 @@ class DurableTimer:
             self._due = attempt.host.alarm.at(deadline, self._come_due)
 
     def _come_due(self) -> None:
-        if self._operation in self._attempt.timers and self._attempt.fate is None:
+        if self._operation in self._attempt.timers and self._attempt.stop_reason is None:
             self._attempt.host.start_soon(self._fire)
 
     async def _fire(self) -> None:
@@ -148,7 +148,7 @@ class DurableTimer:
         self._end()
         if isinstance(error, anyio.get_cancelled_exc_class()):
             await is_own_doing(self._attempt)
-        if not self.scope.cancel_called and self._attempt.fate is None:
+        if not self.scope.cancel_called and self._attempt.stop_reason is None:
             now = self._attempt.host.clock.now()
             await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))
         self._attempt.leave_behind(self._operation)

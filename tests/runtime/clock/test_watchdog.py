@@ -200,7 +200,7 @@ async def test_a_stall_and_an_approval_at_the_same_instant_are_never_both(offset
 
 
 async def test_a_stall_followed_by_a_cancel_while_unwinding_stays_a_stall():
-    """W1: the first fate wins, whoever cancels while the run cleans up."""
+    """W1: the first stop reason wins, although the run is cancelled while it cleans up."""
     unwinding = anyio.Event()
 
     @agent(inactivity_timeout=60, stop_timeout=300)
@@ -221,7 +221,7 @@ async def test_a_stall_followed_by_a_cancel_while_unwinding_stays_a_stall():
 
 @pytest.mark.parametrize("first", ["watchdog", "cancel"])
 async def test_of_a_stall_and_a_cancel_5_ms_apart_the_first_is_the_outcome(first):
-    """W1: the fate is asked, not the scopes, which cannot tell."""
+    """W1: the outcome follows from the stop reason; the scopes cannot tell."""
     unwinding = anyio.Event()
 
     @agent(inactivity_timeout=60)

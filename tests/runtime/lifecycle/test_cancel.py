@@ -9,7 +9,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, NotFound, RunStopping, agent, tool
 from supervisor.core import events as e
-from supervisor.runtime.attempt.host import Fate
+from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.plans.end import Ending
 
 pytestmark = pytest.mark.anyio
@@ -204,7 +204,7 @@ async def test_no_sub_agent_begins_whose_entry_comes_after_the_stop():
     async with opened(store) as supervisor:
         run = await supervisor.start(spawns, session="s")
         await anyio.sleep(30)
-        supervisor._runner.attempts.live["s"].stop(Fate("stalled", "a test"))
+        supervisor._runner.attempts.live["s"].stop(StopReason("stalled", "a test"))
         store.is_held = False
         assert (await run.outcome()).kind == "stalled"
         assert [view.id for view in await supervisor.find_sessions()] == ["s"]

@@ -5,7 +5,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from journals import AT, event_of, story
 
 from supervisor import agent
-from supervisor.core.memory import Memory
+from supervisor.core.replay_order import ReplayOrder
 from supervisor.core.restarts import Ended, restart
 from supervisor.core.session import replay
 
@@ -32,16 +32,16 @@ class Racing(RuleBasedStateMachine):
         self.crash()
 
     def crash(self):
-        self.memory = Memory(self.state)
+        self.replay = ReplayOrder(self.state)
         self.asked, self.given, self.over = set(), [], set()
 
-    @precondition(lambda self: not self.memory.is_replaying)
+    @precondition(lambda self: not self.replay.is_replaying)
     @rule()
     def ask(self):
         """The agent asks for something new; its entry may come to the journal later."""
         self.count += 1
         operation = f"call:t{self.count}:0#1"
-        self.known[operation] = self.memory.ask(self.state).given
+        self.known[operation] = self.replay.ask(self.state).given
         self.asked.add(operation)
 
     @precondition(lambda self: self.unwritten)
@@ -55,16 +55,16 @@ class Racing(RuleBasedStateMachine):
             name, error = "OperationRecalled", {}
         self.state.apply(event_of(name, operation, given=self.known[operation], **error))
 
-    @precondition(lambda self: self.anew and not self.memory.is_replaying)
+    @precondition(lambda self: self.anew and not self.replay.is_replaying)
     @rule(data=st.data())
     def ask_anew(self, data):
         """What a restart has forgotten or kept, or was cut off before it was journaled, is asked for as if it were
         new."""
         operation = data.draw(st.sampled_from(self.anew))
-        self.known[operation] = self.memory.ask(self.state).given
+        self.known[operation] = self.replay.ask(self.state).given
         self.asked.add(operation)
 
-    @precondition(lambda self: self.failures and not self.memory.is_replaying)
+    @precondition(lambda self: self.failures and not self.replay.is_replaying)
     @rule(data=st.data())
     def fail(self, data):
         """Failures that it was given end the attempt, and cut off on their way what is open."""
@@ -73,7 +73,7 @@ class Racing(RuleBasedStateMachine):
             self.state.apply(event_of("OperationAbandoned", operation))
         self.end(Ended(kind="failed", cause="no", failed=frozenset(failed)), min(map(self.given.index, failed)))
 
-    @precondition(lambda self: len(self.asked) > 2 and not self.memory.is_replaying)
+    @precondition(lambda self: len(self.asked) > 2 and not self.replay.is_replaying)
     @rule(does=st.booleans())
     def stall(self, does):
         """It is told to stop, and may do something about that on its way out."""
@@ -98,7 +98,7 @@ class Racing(RuleBasedStateMachine):
         operation = data.draw(st.sampled_from(self.open))
         self.state.apply(event_of(how, operation))
         if how == "OperationAbandoned":
-            self.memory.give(operation)
+            self.replay.give(operation)
             self.over.add(operation)
 
     @precondition(lambda self: self.again)
@@ -106,21 +106,21 @@ class Racing(RuleBasedStateMachine):
     def ask_again(self, data):
         """The agent asks again for what it had asked for by then; in any order, for its tasks race."""
         operation = data.draw(st.sampled_from(self.again))
-        self.memory.claim(operation)
+        self.replay.claim(operation)
         self.asked.add(operation)
 
-    @precondition(lambda self: self.memory.front(self.state) in self.asked)
+    @precondition(lambda self: self.replay.front(self.state) in self.asked)
     @rule()
     def take(self):
         """The waiter whose turn has come gets its result."""
-        operation = self.memory.front(self.state)
-        self.memory.give(operation)
+        operation = self.replay.front(self.state)
+        self.replay.give(operation)
         self.given.append(operation)
         self.over.add(operation)
         assert [*self.state.order[: len(self.given)]] == self.given, "in journal order"
-        assert all(self.known[other] >= len(self.given) for other in self.memory.unclaimed), "nothing before its time"
+        assert all(self.known[other] >= len(self.given) for other in self.replay.unclaimed), "nothing before its time"
 
-    @precondition(lambda self: self.given and not self.memory.is_replaying)
+    @precondition(lambda self: self.given and not self.replay.is_replaying)
     @rule()
     def save(self):
         """What lies behind the agent is forgotten; what it has asked for lies before all that is still to come."""
@@ -151,14 +151,14 @@ class Racing(RuleBasedStateMachine):
     @property
     def again(self):
         """What the agent, which goes by what it was given, asks for now."""
-        return [name for name in sorted(self.memory.unclaimed) if self.known[name] <= len(self.given)]
+        return [name for name in sorted(self.replay.unclaimed) if self.known[name] <= len(self.given)]
 
     @invariant()
     def never_stuck(self):
         """Something can be asked for again, or a result be given, until the agent is where its journal ends."""
-        if self.memory.is_replaying:
-            assert self.again or self.memory.front(self.state) in self.asked
-        elif self.memory.front(self.state) is None:
+        if self.replay.is_replaying:
+            assert self.again or self.replay.front(self.state) in self.asked
+        elif self.replay.front(self.state) is None:
             assert self.over.issuperset(self.state.order)
 
 
@@ -172,26 +172,26 @@ def test_a_waiter_that_is_gone_holds_nobody_up(turns, gone):
     """A cancelled waiter marks its turn as taken, before or after its result has come."""
     operations = [f"call:t{n}:0#1" for n in turns]
     state = replay("s", story(*(event_of("ToolCallRequested", name, given=0) for name in operations)))
-    memory = Memory(replay("s", story()))
+    order = ReplayOrder(replay("s", story()))
     for place in gone:
-        memory.give(operations[place])
+        order.give(operations[place])
     for name in operations:
         state.apply(event_of("ToolCallFinished", name))
     for name in [name for place, name in enumerate(operations) if place not in gone]:
-        assert memory.front(state) == name
-        memory.give(name)
-    assert memory.front(state) is None
+        assert order.front(state) == name
+        order.give(name)
+    assert order.front(state) is None
 
 
 def test_nothing_new_begins_before_the_whole_journal_was_asked_for_again():
     """The barrier: also for what has no result yet, and for what a scope of the agent's own ended."""
     asked = [event_of("ToolCallRequested", f"call:t{n}:0#1", given=0) for n in (1, 2, 3)]
     ended = [event_of("OperationAbandoned", "call:t2:0#1"), event_of("ToolCallFinished", "call:t3:0#1")]
-    memory = Memory(replay("s", story(*asked, *ended)))
+    order = ReplayOrder(replay("s", story(*asked, *ended)))
     for n in (3, 1, 2):
-        assert memory.is_replaying
-        memory.claim(f"call:t{n}:0#1")
-    assert not memory.is_replaying
+        assert order.is_replaying
+        order.claim(f"call:t{n}:0#1")
+    assert not order.is_replaying
 
 
 def test_what_was_asked_for_early_and_journaled_late_is_asked_for_before_the_results_in_between():
@@ -199,11 +199,11 @@ def test_what_was_asked_for_early_and_journaled_late_is_asked_for_before_the_res
     step, call = event_of("OperationFinished", "step:f:0#1", given=0), event_of("ToolCallRequested", given=1)
     late = event_of("ToolCallRequested", "call:late:0#1", given=0)
     state = replay("s", story(step, call, late))
-    memory = Memory(state)
-    memory.claim("step:f:0#1")
-    assert memory.front(state) is None
-    memory.claim("call:late:0#1")
-    assert memory.front(state) == "step:f:0#1"
+    order = ReplayOrder(state)
+    order.claim("step:f:0#1")
+    assert order.front(state) is None
+    order.claim("call:late:0#1")
+    assert order.front(state) == "step:f:0#1"
 
 
 def test_what_was_asked_for_while_a_save_was_written_comes_before_the_results_given_since():
@@ -212,16 +212,16 @@ def test_what_was_asked_for_while_a_save_was_written_comes_before_the_results_gi
     first, second, third = (f"call:{name}:0#1" for name in "abc")
     asked = [event_of("ToolCallRequested", name, given=0) for name in (first, second)]
     state = replay("s", story(*asked, *(event_of("ToolCallFinished", name) for name in (first, second))))
-    memory = Memory(state)
+    order = ReplayOrder(state)
     for name in (first, second):
-        memory.claim(name)
-    memory.give(first)
-    place = memory.ask(state)
-    memory.give(second)
+        order.claim(name)
+    order.give(first)
+    place = order.ask(state)
+    order.give(second)
     state.apply(event_of("StateSaved", counts={first.partition("#")[0]: 1}))
-    assert memory.given_when(place, state) == state.order.index(second) == 0
-    state.apply(event_of("ToolCallRequested", third, given=memory.given_when(place, state)))
-    again = Memory(state)
+    assert order.given_when(place, state) == state.order.index(second) == 0
+    state.apply(event_of("ToolCallRequested", third, given=order.given_when(place, state)))
+    again = ReplayOrder(state)
     assert (again.claim(second), again.front(state)) == (None, None), "not before the third was asked for"
     assert (again.claim(third), again.front(state)) == (None, second)
 
@@ -234,11 +234,11 @@ def test_children_awaited_in_turn_that_end_in_reverse_do_not_wait_for_each_other
     ended = [event_of("ChildEnded", child=child) for child in ("child2", "child1")]
     awaited = [event_of("OperationFinished", f"outcome:child{n}:0#1", kind="outcome", given=n + 1) for n in (1, 2)]
     state = replay("s", story(*spawned, *ended, *awaited))
-    memory = Memory(state)
+    order = ReplayOrder(state)
     for name in ("spawn:a:0#1", "spawn:a:0#2", "outcome:child1:0#1", "outcome:child2:0#1"):
-        memory.claim(name)
+        order.claim(name)
         if name != "spawn:a:0#1":
-            assert memory.front(state) == name
+            assert order.front(state) == name
         else:
-            assert memory.front(state) is None
-        memory.give(name)
+            assert order.front(state) is None
+        order.give(name)

@@ -1,7 +1,7 @@
-"""Memory order and barrier: what makes a re-run take the path of the run before it (R1).
+"""The replay order and its barrier, by which a replay takes the path of the attempt before it (R1).
 
-Why: "How a result comes to an agent" in docs/project/architecture.md. One Memory serves one attempt. It knows which
-operations of the journal were asked for again, and which results were given to the agent.
+Why: "How a result comes to an agent" in docs/project/architecture.md. One ReplayOrder serves one attempt.
+It knows which operations of the journal the agent asked for again, and which results it was given.
 
 Rules
 - A result is given when its turn has come: every result that the journal holds before it was given (or its waiter is
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     gifts: int
 
 
-class Memory:
+class ReplayOrder:
     """What one attempt has asked for and been given."""
 
     __slots__ = ("_begun", "_gifts", "_given", "_next", "_oldest", "_saves", "unclaimed")
