@@ -534,6 +534,16 @@ async def test_a_turn_is_told_once_and_so_is_a_failure(slack):
         assert len(said(slack)) == 1
 
 
+class CatchingUp(Talk):
+    """Says when it has looked for all that died untold."""
+
+    has_caught_up = False
+
+    async def _catch_up(self, supervisor, web):
+        await super()._catch_up(supervisor, web)
+        self.has_caught_up = True
+
+
 async def test_what_died_untold_is_told_however_many_have_rested_since(slack, monkeypatch):
     """R9: the next process looks back until as many in a row were told as it follows at rest."""
     monkeypatch.setattr("supervisor.channels.slack.talk.RESTING", 2)
@@ -542,9 +552,10 @@ async def test_what_died_untold_is_told_however_many_have_rested_since(slack, mo
         for thread in threads[:3]:
             await (await supervisor.start(failer, "x", session=f"slack-c1-{thread}")).outcome()
     for told in (threads[:3], threads):  # a process catches up, and is followed by another
-        talk = Talk(failer)
+        talk = CatchingUp(failer)
         async with opened(channel(slack, talk=talk), store, platform="slack") as supervisor:
-            await until(lambda told=told: told_in(slack) == set(told))
+            await until(lambda talk=talk: talk.has_caught_up)
+            assert told_in(slack) == set(told)
             await until(lambda talk=talk: len(talk._followed) == 2)
         async with opened(channel(slack), store) as supervisor:  # nobody tells what these say
             for thread in threads[3:]:
