@@ -1,7 +1,7 @@
-"""What a session is doing now, as a value: for trees on a screen, and for whoever else looks on.
+"""What a session is doing now, as a value: for trees on a screen, and for other readers.
 
-Nothing here is on disk, and not all of it can be known: how much of its budget a run has left is known by the process
-that runs it alone. What cannot be known is None, never a guess.
+None of this is on disk, and not all of it can be known: only the process that runs a run knows how much of its budget
+is left. A field that cannot be known is None, never a guess.
 """
 
 from datetime import datetime
@@ -14,27 +14,28 @@ from supervisor.core.values import Approval, OutcomeKind
 DoingKind = Literal[
     "approval", "call", "step", "model_call", "message", "children", "timer", "back_off", "blocked", "unknown"
 ]
-"""approval: a person is asked, also a question of the agent's own. back_off: it failed, and is run again. blocked: its
-code cannot follow its journal; `name` says why. unknown: something that no journal tells, such as a step or a model
-call of another process."""
+"""approval: a person is asked; also a question of the agent's own. back_off: the run failed, and will be run again.
+blocked: its code cannot follow its journal; `name` says why. unknown: the journal does not say, as for a step or a
+model call in another process."""
 Clock = Literal["running", "paused", "asleep", "unknown"]
-"""Of the watchdog. asleep: the run has left memory to wait, and no budget runs; unknown: another process has it."""
+"""The state of the watchdog. asleep: the run waits outside memory, and no budget runs; unknown: another process has it.
+"""
 
 
 class Doing(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a run is at. What agents wrote is in it as it is: a surface escapes it."""
+    """One thing that a run is doing. Text of agents is in it unchanged: a surface must escape it."""
 
     kind: DoingKind
     since: datetime | None = None
     name: str = ""
-    """The tool, the step, or the sub-agents that are waited for."""
+    """The tool, the step, or the sub-agents that the run waits for."""
     arguments: Any = None
-    """Of a call: with its secrets masked."""
+    """Arguments of a call, with secrets masked."""
     approval: Approval | None = None
     until: datetime | None = None
-    """Of a timer and a back-off: when it is due."""
+    """When a timer or a back-off is due."""
     count: int = 1
-    """Of sub-agents: how many."""
+    """How many sub-agents."""
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,15 +48,15 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the agents from the root to this one."""
     created_at: datetime
     heard_at: datetime
-    """The last sign of life: an entry of its journal, or output of a command, where that is known."""
+    """The last sign of life: a journal entry, or output of a command, if that is known."""
     outcome: OutcomeKind | None = None
     cause: str | None = None
     owner: str | None = None
-    """Who runs the tree; None: nobody does."""
+    """The process that runs the tree; None if no process does."""
     doing: tuple[Doing, ...] = ()
     clock: Clock = "unknown"
     budget: float | None = None
-    """Seconds that it may be silent, while the clock is running."""
+    """Seconds for which it may be silent while the clock is running."""
     budget_left: float | None = None
 
     @property
@@ -70,5 +71,5 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unrun(self) -> bool:
-        """Whether it could go on, and nobody runs it."""
+        """Whether it could go on, and no process runs it."""
         return self.outcome is None and self.owner is None

@@ -1,8 +1,8 @@
-"""Declarations of agents: what the supervisor must know of an agent before it runs; its budgets and its limits.
+"""Declarations of agents: what the supervisor must know of an agent before it runs it; its budgets and limits.
 
 Rules
-- An agent takes its context and at most one input (more fields: a dataclass, TypedDict or Struct).
-- Its input is converted at one border by msgspec: JSON on disk, the annotated type in Python.
+- An agent takes its context and at most one input (several fields: a dataclass, TypedDict or Struct).
+- Its input is converted in one place by msgspec: JSON on disk, the annotated type in Python.
 """
 
 import inspect
@@ -91,7 +91,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         if longest >= restart_period:
             raise ValueError(
                 f"agent {self.name}: the delays of {max_restarts} restarts take up to {longest:g} s, no less than "
-                f"restart_period ({restart_period:g} s): it might never be given up; make the period longer"
+                f"restart_period ({restart_period:g} s): it might restart for ever; make the period longer"
             )
         self.restart = restart
         self.max_restarts = max_restarts
@@ -104,12 +104,10 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.version = version
         self.versions = dict(versions)
         if not version or version in self.versions:
-            raise ValueError(
-                f"agent {self.name}: its version is a text of its own, not {version!r}; `versions` are others"
-            )
+            raise ValueError(f"agent {self.name}: `version` must be a text that is not in `versions`, not {version!r}")
         self._take_parameters()
         for old in self.versions:
-            self.at_version(old)  # one that cannot be an agent is said here
+            self.at_version(old)  # raises here if a version cannot be an agent
 
     def _take_parameters(self) -> None:
         fn = self.fn
@@ -130,8 +128,8 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         return f"<agent {self.name} of {self.__module__}>"
 
     def at_version(self, version: str) -> "AgentSpec[Any, Any]":
-        """Return what runs a version: this agent; of `versions`, an agent as it is, or a function under this
-        declaration. Raises UnknownAgent, saying which there are."""
+        """Return the agent that runs a version: this agent, an agent from `versions`, or a function from `versions`
+        under this declaration. Raises UnknownAgent, which lists the versions."""
         if version == self.version:
             return self
         found = self.versions.get(version)
@@ -156,20 +154,20 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         return [self._input] if self._input is not None else []
 
     def input_as_arguments(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """Return an encoded input as the arguments of a call: what it is called as a tool with."""
+        """Return an encoded input as the arguments of a call of this agent as a tool."""
         return to_json({} if self._input is None else {self._input.name: raw}, self.arguments_text)
 
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """Return what a model is told of its tools: name, description (the docstring), parameters as JSON schema.
+        """Return what a model is given for each tool: name, description (the docstring), parameters as JSON schema.
 
-        Parameters that are the program's own (a ToolContext, secrets that have a default) are not among them. Raises
-        InvalidInput for a type that JSON schema cannot describe.
+        Parameters for the program only (a ToolContext, secrets with a default) are left out. Raises InvalidInput for a
+        type that JSON schema cannot describe.
         """
         return [tool_schema(tool) for tool in self.tools.values()]
 
     @property
     def takes_input(self) -> bool:
-        """Whether a start gives it an input."""
+        """Whether it can be started with an input."""
         return self._input is not None
 
     def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> msgspec.Raw:
@@ -191,11 +189,11 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         return (from_json(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}"),)
 
     def read_input(self, text: str) -> tuple[Any, ...]:
-        """Return the arguments that a person's words mean: JSON where it is JSON that fits, the words themselves where
-        text does.
+        """Return the arguments for a person's text: the JSON value if the text is JSON that fits, else the text itself
+        if a text fits.
 
-        What looks like an object, a list or a quoted text, and does not fit, is words only for an agent that takes
-        nothing else. Raises InvalidInput, also for a name that the input's type does not know.
+        A text that looks like an object, a list or a quoted text, and does not fit, counts as text only for an agent
+        whose input is a text. Raises InvalidInput, also for a name that the input's type does not have.
         """
         try:
             return self.check_input(text.encode("utf-8", "surrogateescape"))
@@ -209,7 +207,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
                 raise error from None
 
     def check_input(self, raw: msgspec.Raw | bytes) -> tuple[Any, ...]:
-        """Return the arguments as `decode_input` does; a name that the input's type does not know is refused."""
+        """Return the arguments as `decode_input` does; refuse names that the input's type does not have."""
         values = self.decode_input(raw)
         if self._input is not None:
             refuse_unknown(raw, hint_of(self.fn, self._input.name), f"the input of agent {self.name}")
@@ -217,7 +215,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
 
     @cached_property
     def takes_text(self) -> bool:
-        """Whether a message can be its input."""
+        """Whether the text of a message can be its input."""
         if self._input is None:
             return False
         try:
@@ -227,18 +225,18 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         return True
 
     def default_input(self) -> msgspec.Raw:
-        """Encode the input of a start that gives none; raises InvalidInput if the agent needs one."""
+        """Encode the input of a start without one; raises InvalidInput if the agent needs one."""
         if self._input is not None and self._input.default is inspect.Parameter.empty:
             raise InvalidInput(f"agent {self.name} needs an input: {self._input}")
         return self.encode_input((), {})
 
 
 def _by_name(agent: str, tools: Sequence[AnyTool]) -> Mapping[str, AnyTool]:
-    """Return an agent's tools by name; raises TypeError for what is none, ValueError for two of one name."""
+    """Return an agent's tools by name; raises TypeError for one that is not a tool, ValueError for two of one name."""
     found: dict[str, AnyTool] = {}
     for each in tools:
         if not isinstance(each, ToolSpec | AgentSpec):
-            raise TypeError(f"agent {agent}: {each!r} in tools is no tool: declare it with @tool or @agent")
+            raise TypeError(f"agent {agent}: {each!r} in tools is not a tool: declare it with @tool or @agent")
         if each.name in found:
             raise ValueError(f"agent {agent} has two tools named {each.name}; give one of them another with name=...")
         found[each.name] = each
@@ -280,24 +278,24 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
 
     `inactivity_timeout`: seconds between two signs of progress before the watchdog ends the run (W5).
     `first_progress_timeout`: seconds that a model call may take to its first heartbeat.
-    `active_timeout`: seconds of active time of one attempt, waits for people not counted; None: no bound. A run that
-    has left memory, or its process, begins anew when it goes on.
+    `active_timeout`: seconds of active time of one attempt, without waits for people; None: no bound. For a run that
+    has left memory, or its process, the count starts again when it goes on.
     `stop_timeout`: seconds that a run may take to end once it is told to, before it is abandoned (W13).
-    `call_timeout`: the deadline in seconds of calls that say nothing of their own; a call's own goes before it, and it
-    before the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
+    `call_timeout`: the deadline in seconds of calls without one of their own. A call's own deadline beats it, and it
+    beats the tool's. A tool that keeps its deadline itself (`timeout=None`) gets it as its argument `timeout`.
     `approval_expires_in`: seconds after which its approvals and questions expire: the call is denied, the question
-    raises QuestionUnanswered; a question's own `expires_in` goes before it. None: never (A10).
-    `jobs`: what becomes of background jobs that its calls began: "end" with the root session, or "keep" (T6).
+    raises QuestionUnanswered; a question's own `expires_in` beats it. None: never (A10).
+    `jobs`: the end of background jobs that its calls began: "end" with the root session, or "keep" (T6).
     `tools`: what a model may call by name (`ctx.call(ToolCall(...))`), sub-agents among them.
     `rules`: standing decisions on its calls and those of its sub-agents; a sub-agent's own can deny and ask, and never
     allow more than its parents' (A7, A14).
     `restart`: "temporary", never; or "transient", again after a failure of its steps or a stall (core/restarts.py).
-    `max_restarts`, `restart_period`: a run that was restarted so often within so many seconds, and ends so again, has
-    its outcome. `restart_delay`, `max_restart_delay`: seconds before the first restart in a period, doubled with
-    each that follows, and at most; between half and all of it is waited, by chance.
+    `max_restarts`, `restart_period`: a run that was restarted so often within so many seconds, and fails or stalls
+    again, is finished. `restart_delay`, `max_restart_delay`: seconds before the first restart in a period, doubled for
+    each following one, and their maximum; the actual wait is random, between half and all of it.
     `max_children`, `max_live_children`: sub-agents of one run in all, and at the same time.
     `max_depth`: how many levels of sub-agents there may be below a root.
-    `version`: of this code; a run keeps the version that its first attempt began with (R10). `versions`: by their
-    versions, older code that runs which began with it go on with: a function, under this declaration, or an agent.
+    `version`: of this code; a run keeps the version of its first attempt (R10). `versions`: older code, by version, for
+    runs that began with it: a function, under this declaration, or an agent.
     """
     return AgentSpec(fn) if fn is not None else lambda fn: AgentSpec(fn, **options)

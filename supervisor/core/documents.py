@@ -1,8 +1,8 @@
-"""What the package's values look like as JSON: one contract for the command line's `--json`, HTTP and pages.
+"""The package's values as JSON: one contract for the command line's `--json`, HTTP and pages.
 
 Rules
 - Times are RFC 3339 in UTC, kinds are plain strings, `decision` is null or a word.
-- Fields may be added to a document, none is taken away.
+- Fields may be added to a document; no field is removed.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def decision_document(result: DecisionResult) -> dict[str, Any]:
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
-    """A rule with all of its fields, also those that have their defaults."""
+    """Return a rule with all of its fields, including those that have their defaults."""
     document: dict[str, Any] = msgspec.to_builtins({name: getattr(rule, name) for name in rule.__struct_fields__})
     return document
 
@@ -71,6 +71,6 @@ def activity_document(activity: Activity) -> dict[str, Any]:
 
 
 def event_document(row: JournalEntry) -> dict[str, Any]:
-    """Return a journal entry as a Supervisor gives it: what is secret in it is masked already."""
+    """Return a journal entry as a Supervisor gives it: secrets in it are already masked."""
     event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
     return {"position": row.position, "session": row.session, **event}

@@ -1,5 +1,5 @@
-"""Every exception of the package, sorted by whose fault it is. Each says what to do next; its data is in attributes.
-Siblings do not catch each other: `except` names one thing, or a parent that is drawn above it.
+"""Every exception of the package, sorted by whose fault it is. Each says what to do next; attributes have the data.
+Siblings do not catch each other: `except` names one exception, or a parent above it in this tree.
 
     SupervisorError
     |-- InvalidInput            the caller: a value that cannot be used as it is
@@ -9,16 +9,16 @@ Siblings do not catch each other: `except` names one thing, or a parent that is 
     |-- SessionConflict         the caller: names a session that exists with another agent or input
     |-- TreeOwned               another process holds the tree
     |-- NotEntitled             the caller: a person who may not do this
-    |-- NotAuthenticated        the caller: nobody is known by this token
+    |-- NotAuthenticated        the caller: no person has this token
     |-- IllegalEvent            us: an event that the tables forbid; it is raised and changes nothing
     |-- RunError                the agent: raised by `result()` unless the run succeeded
-    |   |-- RunFailed           ... it raised, or returned what cannot be kept
+    |   |-- RunFailed           ... it raised, or returned a value that cannot be journaled
     |   |-- RunStalled          ... no sign of progress for its budget
-    |   |-- RunCancelled        ... somebody cancelled it
+    |   |-- RunCancelled        ... it was cancelled
     |   `-- RunAbandoned        ... it ignored its end, or crashed again and again
     |-- RunBlocked              the code: it cannot follow the run's journal; raised by `outcome()` and `result()`
-    |-- StepFailed              the agent: a step of it raised; journaled, the same in every attempt
-    |-- QuestionUnanswered      people: nobody answered a question; journaled, the same in every attempt
+    |-- StepFailed              the agent: one of its steps raised; journaled, the same in every attempt
+    |-- QuestionUnanswered      people: a question got no answer; journaled, the same in every attempt
     |-- LimitExceeded           the agent: a limit of its declaration is reached
     |-- RunStopping             the agent: it began something new after it was told to stop
     |-- ToolFailed              a tool: says how it failed, keeping its output
@@ -28,7 +28,7 @@ Siblings do not catch each other: `except` names one thing, or a parent that is 
     |   `-- StoreDied           ... a sync failed: nothing in memory is trusted; start the program again
     `-- ServerError             the server of a remote supervisor
         |-- ServerUnavailable   ... cannot be reached, or the connection broke
-        `-- ServerMismatch      ... is no supervisor of this version's API
+        `-- ServerMismatch      ... is not a supervisor with this version of the API
 
 `Suspended` is a BaseException: it unwinds an agent that will be run again, and no `except Exception` may stop it.
 """
@@ -38,19 +38,19 @@ from typing import Any
 
 
 class SupervisorError(Exception):
-    """Whatever goes wrong in this package on purpose."""
+    """The base of all errors that the package raises on purpose."""
 
 
 class InvalidInput(SupervisorError, ValueError):
-    """A value that cannot be used as it is; the text says which and what would do."""
+    """A value that cannot be used as it is; the text says which value, and what would be accepted."""
 
 
 class UnknownAgent(InvalidInput):
-    """An agent or tool that cannot be found where its session says it is. The session is left untouched."""
+    """An agent or tool that cannot be found where its session names it. The session is left unchanged."""
 
 
 class CursorUnknown(InvalidInput):
-    """The cursor is of another store, or from beyond the end of this one. Read from the beginning."""
+    """The cursor belongs to another store, or is beyond the end of this one. Read from the beginning."""
 
 
 class NotFound(SupervisorError, LookupError):
@@ -71,11 +71,11 @@ class TreeOwned(SupervisorError):
 
 
 class NotEntitled(SupervisorError):
-    """Somebody decides who may not (A4). The approval stays pending, and who may decides it."""
+    """A person may not do this (A4). An approval stays pending for people who may decide it."""
 
 
 class NotAuthenticated(SupervisorError):
-    """Nobody is known by this token, or no token was given."""
+    """No person has this token, or no token was given."""
 
 
 class IllegalEvent(SupervisorError):
@@ -83,7 +83,7 @@ class IllegalEvent(SupervisorError):
 
 
 class RunError(SupervisorError):
-    """The run did not succeed. `kind` says how it ended, `cause` why, `partial` is what it left."""
+    """The run did not succeed. `kind` says how it ended, `cause` why; `partial` is its partial output."""
 
     def __init__(self, kind: str, cause: str | None, partial: Any = None) -> None:
         super().__init__(f"{kind}: {cause}" if cause else kind)
@@ -91,11 +91,11 @@ class RunError(SupervisorError):
         self.cause = cause
         self.partial = partial
         self.operation: str | None = None
-        """Inside an agent: the operation that took in how a sub-agent failed."""
+        """Inside an agent: the operation by which the agent learned that the sub-agent failed."""
 
 
 class RunFailed(RunError):
-    """The agent raised, or returned what cannot be kept."""
+    """The agent raised, or returned a value that cannot be journaled."""
 
 
 class RunStalled(RunError):
@@ -107,7 +107,7 @@ class RunCancelled(RunError):
 
 
 class RunAbandoned(RunError):
-    """The run ignored its end, or its recovery was given up."""
+    """The run ignored its end, or crashed in too many attempts."""
 
 
 class RunBlocked(SupervisorError):
@@ -137,10 +137,10 @@ class StepFailed(SupervisorError):
 
 
 class QuestionUnanswered(SupervisorError):
-    """Nobody answered a question: go on without, or let the run fail.
+    """A question got no answer: the agent may go on without one, or let the run fail.
 
-    `reason` is denied (somebody, or `--unattended deny`, declined), expired, or withdrawn; `by` and `why` say who
-    declined, and in what words.
+    `reason` is denied (a person, or `--unattended deny`, declined), expired, or withdrawn; `by` and `why` say who
+    declined, and with which reason.
     """
 
     def __init__(self, question: str, reason: str, by: str | None = None, why: str | None = None) -> None:
@@ -153,7 +153,7 @@ class QuestionUnanswered(SupervisorError):
 
 
 class LimitExceeded(SupervisorError):
-    """A limit of the agent's declaration is reached; raise it there if the agent is right."""
+    """A limit of the agent's declaration is reached; raise the limit there if the agent is right."""
 
 
 class RunStopping(SupervisorError):
@@ -170,7 +170,7 @@ class ToolFailed(SupervisorError):
 
 
 class StoreError(SupervisorError):
-    """The store cannot do what was asked."""
+    """The store cannot do what was requested."""
 
 
 class StoreUnreadable(StoreError):
@@ -183,15 +183,15 @@ class StoreRefused(StoreError):
 
 
 class StoreDied(StoreError):
-    """A sync failed or the writer died: what is in memory is not trusted. Start the program again to go on."""
+    """A sync failed or the writer died: nothing in memory is trusted. Start the program again to go on."""
 
 
 class ServerError(SupervisorError):
-    """The server cannot do what was asked."""
+    """The server cannot do what was requested."""
 
 
 class ServerUnavailable(ServerError):
-    """The server cannot be reached. `maybe_done`: whether it may have done what was asked of it all the same."""
+    """The server cannot be reached. `maybe_done`: whether the request may have had an effect all the same."""
 
     def __init__(self, text: str, *, maybe_done: bool) -> None:
         super().__init__(text)
@@ -199,7 +199,7 @@ class ServerUnavailable(ServerError):
 
 
 class ServerMismatch(ServerError):
-    """The server is no supervisor, or one whose API has another version."""
+    """The server is not a supervisor, or its API has another version."""
 
 
 class Suspended(BaseException):
@@ -207,5 +207,5 @@ class Suspended(BaseException):
 
 
 def code_of(kind: type[SupervisorError]) -> str:
-    """Return what an exception is called outside Python: its name in snake case."""
+    """Return the name of an exception outside Python: its class name in snake case."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()

@@ -1,28 +1,28 @@
-"""Forks: a new tree that begins with a copy of another one, as it was before one of its entries (R10).
+"""Forks: a new tree that begins with a copy of another tree, as it was before one of its entries (R10).
 
 Theory
-    An agent is a function of the results that it was given, in their order. So a journal without the operations that
-    were open is a journal, too: that of a run which has not asked for them yet. The agent asks for them anew when it
-    has asked for everything that the copy holds. Nothing in the copy can follow from an operation that had no result.
+    An agent is a function of the results that it was given, in their order. So a journal without its open operations
+    is a valid journal, too: that of a run which has not asked for them yet. The agent asks for them again when it has
+    asked for everything in the copy. Nothing in the copy can follow from an operation without a result.
 
-    A sub-agent's session is named after its parent's session and the operation that began it, and operations on a
-    sub-agent are named after its session. So the copy renames sessions from the root downwards, and operations with
-    them: the agent finds the names that it makes.
+    A sub-agent's session id is derived from its parent's session id and the operation that began it, and the ids of
+    operations on a sub-agent contain its session id. So the copy renames sessions from the root downwards, and
+    operations with them: the agent finds the ids that it derives itself.
 
 What is copied
-- Finished and given up operations with their results, saved state, marks, messages, timers with their instants,
-  requester, folder, and rules from code. A sub-agent that a call began goes on if nobody had to decide the call.
-- What people were asked and answered, if the operation has its result: for the transcript, under ids that no approval
-  has (core/events/asking.py). A decision counts in one session only.
+- Finished and abandoned operations with their results, saved state, marks, messages, timers with their instants,
+  requester, folder, and rules from code. A sub-agent that a call began goes on if the call needed no decision.
+- Questions to people and their answers, if the operation has its result: for the transcript, under ids that no
+  approval has (core/events/asking.py). A decision counts in one session only.
 
 What is not copied
-- Open operations but timers: they are asked anew, decided or not.
-- Attempts, cards, jobs, blocks and refused decisions: they are facts of the source alone.
+- Open operations except timers: the agent asks for them again, decided or not.
+- Attempts, cards, jobs, blocks and refused decisions: they are facts of the source only.
 
 Rules
-- The cut lies before the whole append of the entry, as far as entries of one append depend on each other: a sub-agent
-  is there with the entry that began it, and its end with what its parent knows of it.
-- A copy of a copy is one: the names of its sources stay in its journal.
+- The cut is before the whole append of the entry, as far as entries of one append depend on each other: a sub-agent
+  exists together with the entry that began it, and its end together with its parent's knowledge of it.
+- A copy can be copied: the ids of its sources stay in its journal.
 """
 
 import re
@@ -46,19 +46,19 @@ from supervisor.core.values import LaterCall
 Entry = tuple[str, e.AnyEvent]
 
 _LEFT_OUT: Final = e.having("not copied")
-"""Facts of the source alone."""
+"""Facts of the source only."""
 _LAST_APPEND: Final = e.having("last append")
-"""What is journaled in one append with the end of a run."""
+"""Events that are journaled in one append with the end of a run."""
 _WORDS: Final = re.compile(r"[a-z0-9]+")
 _MADE: Final = re.compile(r"[a-z2-7]{22}")
-"""A session id that we made; one that a caller chose may be any word, and is not looked for in names."""
+"""A session id that we made. An id from a caller may be any word, and is not looked for in other ids."""
 
 
 class Cut:
     """A tree as it was before the append of one of its entries. `rows`: the entries of all its sessions, in order."""
 
     def __init__(self, rows: Sequence[JournalEntry], session: str, entry: int) -> None:
-        """Raises InvalidInput if nothing, or nothing that could go on, lies before the entry."""
+        """Raises InvalidInput if no entry, or none from which a run could go on, is before the entry."""
         own = [place for place, row in enumerate(rows) if row.session == session]
         if not 1 <= entry <= len(own):
             raise InvalidInput(
@@ -67,12 +67,12 @@ class Cut:
             )
         self.rows = rows
         self.place = own[entry - 1]
-        """How many entries of the tree lie before the cut."""
+        """How many entries of the tree are before the cut."""
         while not self._is_whole():
             self.place -= 1
         if not self.place:
             raise InvalidInput(
-                f"nothing lies before entry {entry} of session {session}: to begin from the beginning, start the agent"
+                f"nothing is before entry {entry} of session {session}: start the agent to begin from the beginning"
             )
         root = self.states[rows[0].session]
         if root.cancel is not None and root.is_open:
@@ -81,7 +81,7 @@ class Cut:
             )
 
     def _is_whole(self) -> bool:
-        """Whether no append is split."""
+        """Return whether the cut splits no append."""
         before, after = self.rows[: self.place], self.rows[self.place :]
         if before and after and _are_together(before[-1], after[0]):
             return False
@@ -96,13 +96,13 @@ class Cut:
         )
 
     def entries_of(self, session: str) -> int:
-        """Return how many entries of a session lie before the cut."""
+        """Return how many entries of a session are before the cut."""
         return sum(row.session == session for row in self.rows[: self.place])
 
 
 def copy_tree(cut: Cut, fork: str) -> tuple[dict[str, str], list[Entry], list[int]]:
-    """Return the new session of each session that is copied, the entries of the new ones, and the places of the
-    entries that were copied. `fork`: the id of the new root."""
+    """Return the new session id of each copied session, the entries of the new sessions, and the places of the
+    copied entries. `fork`: the id of the new root."""
     root = cut.rows[0].session
     left_out, gone = _open_operations(cut)
     names: dict[str, str] = {root: fork}
@@ -131,8 +131,8 @@ def copy_tree(cut: Cut, fork: str) -> tuple[dict[str, str], list[Entry], list[in
 
 
 def later_calls(cut: Cut, copied: Iterable[int]) -> list[LaterCall]:
-    """Return the calls of the source that began and whose results are not among the entries that were copied: what
-    they did stands, and the copy may do it again."""
+    """Return the calls of the source that began and whose results were not copied: their effects remain, and the copy
+    may repeat them."""
     known, numbers = set(copied), dict[str, int]()
     asked: dict[tuple[str, str], tuple[int, e.ToolCallRequested]] = {}
     begun: dict[tuple[str, str], LaterCall] = {}
@@ -169,7 +169,7 @@ def _fold(rows: Iterable[JournalEntry]) -> dict[str, SessionState]:
 
 
 def _are_together(one: JournalEntry, other: JournalEntry) -> bool:
-    """Whether two entries of a tree, one after the other, were appended together and mean nothing apart."""
+    """Return whether two adjacent entries of a tree were appended together and are meaningless without each other."""
     if other.position != one.position + 1:
         return False
     match other.event:
@@ -184,7 +184,7 @@ def _are_together(one: JournalEntry, other: JournalEntry) -> bool:
 
 
 def _tells_to_end(event: e.AnyEvent) -> bool:
-    """Whether a cancel may follow from an event: of a sub-agent, or of the sub-agent of a call that was given up."""
+    """Return whether a cancel may follow from an event: of a sub-agent, or of an abandoned call's sub-agent."""
     is_cancel = isinstance(event, e.OperationFinished) and event.kind == "cancel"
     return is_cancel or isinstance(event, e.OperationAbandoned)
 
@@ -195,15 +195,15 @@ def _is_way_out(event: e.AnyEvent) -> bool:
 
 
 def _open_operations(cut: Cut) -> tuple[set[int], set[str]]:
-    """Return the places of the entries of operations that are asked anew, and the sessions that begin anew with
-    them."""
+    """Return the places of the entries of operations that the agent asks for again, and the sessions that begin again
+    with them."""
     states: dict[str, SessionState] = {}
     places: dict[tuple[str, str], list[int]] = {}
     for place, row in enumerate(cut.rows[: cut.place]):
         state = states.setdefault(row.session, SessionState(id=row.session))
         operation = getattr(row.event, "operation", None)
         if operation is not None and operation not in state.operations:
-            places[row.session, operation] = []  # it begins: what had this name before was forgotten
+            places[row.session, operation] = []  # it begins: an earlier operation of this id was forgotten
         if operation is not None:
             places[row.session, operation].append(place)
         state.apply(row.event)
@@ -222,7 +222,7 @@ def _open_operations(cut: Cut) -> tuple[set[int], set[str]]:
 
 
 def _is_asked_anew(record: Operation) -> bool:
-    """Whether an operation is open, and neither a timer nor a sub-agent's call that nobody had to decide."""
+    """Return whether an operation is open, and neither a timer nor a sub-agent's call that needed no decision."""
     if not record.is_open or record.state == "waiting":
         return False
     request = record.request
@@ -231,7 +231,7 @@ def _is_asked_anew(record: Operation) -> bool:
 
 
 def _rename(text: str, names: Mapping[str, str]) -> str:
-    """Return the id of an operation, or what it is counted by, with the new names of sessions."""
+    """Return the id of an operation, or its key, with the new ids of sessions."""
 
     def new(word: re.Match[str]) -> str:
         return names.get(word[0], word[0]) if _MADE.fullmatch(word[0]) else word[0]

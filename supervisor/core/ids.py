@@ -1,14 +1,14 @@
-"""Identities: of sessions, approvals, operations, and of the arguments a person was shown.
+"""Ids: of sessions, approvals and operations, and digests of the arguments that a person was shown.
 
 Rules
 - A session id that we make is 22 lower-case letters and digits at any depth, never a path; one given by a
-  caller matches `[a-z0-9][a-z0-9._-]{0,63}` (A2). A child's is derived from its parent's and the operation
+  caller matches `[a-z0-9][a-z0-9._-]{0,63}` (A2). A child's id is derived from its parent's and the operation
   that spawned it, so that a plan which runs twice makes one child.
 - An approval's id is 42 lower-case letters and digits. The first 16 are its route, a digest of its root session's id:
   they say in which tree to look, and prove nothing. The other 26 are random, so that no id can be guessed from another.
-  With a button's code it fits 64 bytes. Whatever reads an id takes APPROVAL_ID, for those that others make (A2).
+  With a button's code it fits 64 bytes. Readers of ids accept APPROVAL_ID, for ids of other implementations (A2).
 - An operation's id is the same in every attempt: its branch, kind, name, a digest of its arguments as passed, and
-  the how-many-th identical one it is.
+  its count among identical operations.
 """
 
 import base64
@@ -23,7 +23,7 @@ from supervisor.core.errors import IllegalEvent, InvalidInput
 
 _SESSION_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 APPROVAL_ID: Final = "[a-z0-9]{16,80}"
-"""What can be the id of an approval, as a pattern."""
+"""The pattern of the id of an approval."""
 RULES: Final = "*"
 """Stands for a session where a journal of rules is meant; `check_session_id` refuses it."""
 _canonical: Final = msgspec.json.Encoder(order="deterministic")
@@ -45,7 +45,7 @@ def new_approval_id(root: str) -> str:
 
 
 def approval_route(root: str) -> str:
-    """Return what the ids of all approvals of a tree begin with: 16 characters of the root session's digest."""
+    """Return the prefix of the ids of all approvals of a tree: 16 characters of the digest of the root session's id."""
     return _base32(hashlib.sha256(root.encode()).digest())[:16]
 
 
@@ -55,7 +55,7 @@ def new_rule_id() -> str:
 
 
 def check_session_id(session: str) -> str:
-    """Return a caller's session id, or raise InvalidInput if it is not one that we accept (A2)."""
+    """Return a caller's session id; raises InvalidInput if we do not accept it (A2)."""
     if not _SESSION_ID.fullmatch(session):
         raise InvalidInput(
             f"{session!r} cannot be a session id: use 1 to 64 lower-case letters, digits, '.', '_' and '-', "
@@ -70,25 +70,26 @@ def canonical_json(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """Digest what a person is shown, or an operation is named by: 64 hexadecimal digits (SHA-256)."""
+    """Return the SHA-256 of a value, 64 hexadecimal digits: of arguments that a person is shown, or in an operation's
+    id."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def operation_key(branch: str, kind: str, name: str, arguments: Any) -> str:
-    """Name an operation but for its count: what two identical operations share."""
+    """Return an operation's id without its count: identical operations share it."""
     return f"{branch}{kind}:{name}:{digest(arguments)[:12]}"
 
 
 def operation_id(key: str, count: int) -> str:
-    """Name the `count`-th operation with this key, counting from 1."""
+    """Return the id of the `count`-th operation with this key, counting from 1."""
     return f"{key}#{count}"
 
 
 def split_operation_id(operation: str) -> tuple[str, int]:
-    """Return the key and the count that an operation's id was made of; raises IllegalEvent if it was not made here."""
+    """Return the key and the count of an operation's id; raises IllegalEvent if it was not made here."""
     key, _, count = operation.rpartition("#")
     if not count.isdecimal():
-        raise IllegalEvent(f"{operation!r} is no operation's id")
+        raise IllegalEvent(f"{operation!r} is not an operation's id")
     return key, int(count)
 
 

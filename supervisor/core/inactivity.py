@@ -1,16 +1,17 @@
 """Watchdog arithmetic: when has a run been silent for too long? (W1-W7, W11)
 
-Pure: `now` is an argument, on a clock that only grows and from which the loop's own lag was taken
+Pure: `now` is an argument, on a clock that only grows and from which the loop's own lag was subtracted
 (runtime/clock/watchdog.py).
 
 Rules
-- The clock stands while a named reason pauses it and no step or model call is in flight (W2). The last reason that goes
-  arms the full budget anew. A pause that is taken twice, or ended without having begun, is a loud error.
-- While a model call is in flight that has not had its first heartbeat, the budget is `first_progress_timeout`, whatever
-  its siblings do; `keepalive` counts there only (W5, W6). A heartbeat from outside of all of them is every one's.
-- `active_timeout` counts what is not a wait: executing calls included, people, children and timers not (W5).
-- A heartbeat stores a coarse instant (`beat`), since it must cost next to nothing: it may be older than the heartbeat
-  by the clock's tick, so expiry is looked for one tick later, never earlier than the budget (W11).
+- The clock stands while a named reason pauses it and no step or model call is in flight (W2). When the last reason
+  goes, the full budget starts again. Pausing twice for one reason, or ending a pause that did not begin, is an error.
+- While a model call without a first heartbeat is in flight, the budget is `first_progress_timeout`, whatever its
+  siblings do; `keepalive` counts only then (W5, W6). A heartbeat from outside all model calls counts for each of them.
+- `active_timeout` counts everything but waits: it counts executing calls; it does not count people, children and
+  timers (W5).
+- A heartbeat stores a coarse instant (`beat`), since it must cost almost nothing. The instant may be older than the
+  heartbeat by the clock's tick, so expiry is checked one tick later, never earlier than the budget (W11).
 """
 
 from math import inf
@@ -19,7 +20,7 @@ from typing import Literal
 from supervisor.core.errors import IllegalEvent
 
 PauseKind = Literal["wait", "call"]
-"""wait: for people, messages, children, timers. call: one that executes under a deadline of its own."""
+"""wait: for people, messages, children, timers. call: a call that executes under a deadline of its own."""
 
 
 class Inactivity:
@@ -48,7 +49,7 @@ class Inactivity:
         self.beat = -inf
         """The last heartbeat."""
         self.unheard: tuple[object, ...] = ()
-        """Model calls in flight that have had none."""
+        """Model calls in flight without a heartbeat so far."""
         self._work = 0
         self._model_calls = 0
         self._active = 0.0
@@ -73,7 +74,7 @@ class Inactivity:
         self._count(now)
 
     def begin_work(self, now: float, model_call: object = None) -> None:
-        """A step is in flight, or this model call: it is watched whatever else waits (W2)."""
+        """A step, or this model call, is in flight: it is watched, whatever else waits (W2)."""
         if self.is_paused:
             self.since = now
         self._work += 1
@@ -95,16 +96,16 @@ class Inactivity:
         self._count(now)
 
     def progress(self, now: float) -> None:
-        """An operation completed. That is no first progress of a model call beside it."""
+        """An operation completed. This is not the first progress of a model call in flight."""
         self.since = now
 
     def hear(self, model_call: object) -> None:
-        """A model call has had its first heartbeat; None: nobody knows which, so all have."""
+        """A model call has had its first heartbeat; None: which one is not known, so it counts for all."""
         self.unheard = () if model_call is None else tuple(call for call in self.unheard if call is not model_call)
 
     def keepalive(self, now: float, model_call: object) -> None:
-        """The peer is alive, but that is no progress: it counts before the first progress of its model call only
-        (W6); None: of any."""
+        """The peer is alive. This is not progress: it counts only before the first progress of its model call (W6);
+        None: of any model call."""
         if self.unheard if model_call is None else model_call in self.unheard:
             self.since = now
 
@@ -126,7 +127,7 @@ class Inactivity:
         return min(instants, default=None)
 
     def left(self, now: float) -> tuple[float, float] | None:
-        """Return how much is left of the budget that is spent first, and that budget; None while the clock stands."""
+        """Return the time that is left of the budget that ends first, and that budget; None while the clock stands."""
         due = self.due_at(0.0)
         if due is None:
             return None
@@ -136,13 +137,13 @@ class Inactivity:
         return max(0.0, due - now), budget
 
     def cause(self, now: float) -> str:
-        """Say which budget is spent, for a run that is stalled."""
+        """Return which budget is used up, for a run that is stalled."""
         if (spent_at := self._spent_at()) is not None and spent_at == self.due_at(0.0):
             return f"active_timeout: active for {self.active_time(now):.3f} s"
         return f"no progress for {now - self.last_progress:.3f} s (budget {self._silence:g} s)"
 
     def _spent_at(self) -> float | None:
-        """Return the instant at which there is no active time left."""
+        """Return the instant at which the active time is used up."""
         if self.active_timeout is None or self._active_since is None:
             return None
         return self._active_since + self.active_timeout - self._active

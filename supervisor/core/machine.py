@@ -1,27 +1,28 @@
-"""What can happen: the transition tables of a run, an operation and an approval.
+"""The transition tables of a run, an operation and an approval.
 
-A table maps (state, symbol) to the next state; what is not in it is illegal, raises, and changes nothing. The code
-below only interprets the tables. Symbols are event names, with a suffix where one event means two things.
+A table maps (state, symbol) to the next state. A pair that is not in the table is illegal: it raises, and changes
+nothing. The code below only interprets the tables. Symbols are event names, with a suffix where one event has two
+meanings.
 
 Operations
-    A call       -> requested -> executing -> finished          where nobody is asked
-                 -> asked -> approved -> executing -> finished  where a person is
+    A call       -> requested -> executing -> finished          where no person is asked
+                 -> asked -> approved -> executing -> finished  where a person is asked
                              denied, expired, withdrawn -> finished
     A question   -> posed -> settled -> finished            settled: answered, denied, expired or withdrawn
     A timer      -> waiting -> finished
-    The others   -> finished, in one event: the journal knows them by their result
-    Any that the journal knows may be abandoned: a scope of the agent's own ended it.
-    One that a restart has put aside with its result begins again by being recalled (core/restarts.py).
+    The others   -> finished, in one event: the journal has only their result
+    Each operation in the journal may be abandoned: a scope of the agent's own ended it.
+    An operation that a restart set aside with its result begins again when it is recalled (core/restarts.py).
 
-Nothing leaves `finished` and `abandoned`: a call has exactly one result (T1). `executing` may begin again: an
-idempotent tool's call that was lost in a crash runs anew; every other lost call is finished by recovery before the
-agent runs (R1).
+No event leaves `finished` and `abandoned`: a call has exactly one result (T1). `executing` may begin again: a call of
+an idempotent tool that was lost in a crash runs again; recovery finishes every other lost call before the agent runs
+(R1).
 
 Runs
     created -> open -> finished; a cancel in between makes it `stopping`, where nothing may begin that needs a person
-    or a sub-agent (W8). A finished session may begin another run: a turn of a conversation. That a run is passivated is
-    no state of its own: it follows from what it waits for.
-    created -> imported -> finished: a session that took place elsewhere comes here in batches, and is at rest then.
+    or a sub-agent (W8). A finished session may begin another run: a turn of a conversation. `passivated` is not a
+    state: it follows from what the run waits for.
+    created -> imported -> finished: a session from another program is imported in batches, and is then idle.
 """
 
 from collections.abc import Mapping
@@ -131,7 +132,7 @@ _TWOFOLD: Final = ("ToolCallRequested", "ApprovalDecided")
 
 
 def symbol(event: e.AnyEvent) -> str:
-    """Return the name under which the tables know this event."""
+    """Return the name of this event in the tables."""
     name = type(event).__name__
     if name in _TWOFOLD:
         match event:
@@ -145,7 +146,7 @@ def symbol(event: e.AnyEvent) -> str:
 
 
 def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) -> str:
-    """Return the state that follows; raises IllegalEvent for what the table does not hold."""
+    """Return the next state; raises IllegalEvent for a pair that is not in the table."""
     try:
         return table[state, symbol(event)]
     except KeyError:
@@ -153,22 +154,22 @@ def advance(table: dict[tuple[str, str], str], state: str, event: e.AnyEvent) ->
 
 
 def types_in(table: Mapping[tuple[str, str], str], state: str | None = None) -> frozenset[type[e.Event]]:
-    """Return the event types that a table knows; with `state`, those that it knows in that state."""
+    """Return the event types in a table; with `state`, those that are legal in that state."""
     names = {symbol.partition(".")[0] for held, symbol in table if state is None or held == state}
     return frozenset(each for each in get_args(e.AnyEvent) if each.__name__ in names)
 
 
 def next_approval_status(status: str, event: e.AnyEvent) -> str:
-    """Return the status that an approval has after an event of its operation; unlike `advance`, most events leave
+    """Return the status of an approval after an event of its operation; unlike in `advance`, most events do not change
     it."""
     return APPROVAL.get((status, symbol(event)), status)
 
 
 MOVES_OPERATION: Final = types_in(OPERATION)
-"""What moves an operation along its table."""
+"""Events that move an operation along its table."""
 BEGINS_OPERATION: Final = types_in(OPERATION, "")
-"""What begins an operation, if nothing has before it."""
+"""Events that begin an operation if no earlier event has."""
 ASKS: Final = types_in(APPROVAL, "")
-"""What begins an approval, if a person is asked."""
+"""Events that begin an approval, if a person is asked."""
 ENDS_APPROVAL: Final = types_in(APPROVAL, "pending")
-"""What ends an approval that it names."""
+"""Events that end the approval that they name."""

@@ -1,6 +1,6 @@
-"""The mark that every process started by a supervised call carries in its environment (T4).
+"""The mark in the environment of every process that a supervised call starts (T4).
 
-A deciding command that finds it in its own environment refuses: what a call runs never counts as a person (A4).
+A deciding command that finds the mark in its environment refuses: a process of a call never counts as a person (A4).
 """
 
 from typing import Final

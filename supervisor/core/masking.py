@@ -1,11 +1,11 @@
-"""Values of parameters that a tool declares secret: the journal and the effect have them, everybody else the mask.
+"""Values of parameters that a tool declares secret: the journal and the effect have them, all readers see a mask.
 
 Rules
-- The event that holds arguments names those that are secret, so that whoever reads it later, without the tool, can mask
-  them. Everything that leaves through a Supervisor (approvals, journals, transcripts) is masked.
-- The whole value is masked, whatever its structure. Arguments that are no object are masked whole. A value that is not
-  set (null) is shown: that is no secret.
-- Edited arguments in which the mask stands keep the original value there.
+- The event with the arguments names those that are secret, so that a later reader without the tool can mask them.
+  Everything that leaves through a Supervisor (approvals, journals, transcripts) is masked.
+- The whole value is masked, whatever its structure. Arguments that are not an object are masked whole. A value that is
+  not set (null) is shown: it is not a secret.
+- Where edited arguments contain the mask, they keep the original value.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,11 +19,11 @@ from supervisor.core import events as e
 from supervisor.core.rows import JournalEntry
 
 MASK: Final = "[secret]"
-"""Stands in the place of a value, wherever people and programs look; what approvers type to leave a value as it is."""
+"""Replaces a secret value wherever people and programs look; approvers type it to leave the value unchanged."""
 
 
 def mask(arguments: Any, secret: Collection[str]) -> Any:
-    """Return arguments, as JSON values, as everybody may see them."""
+    """Return arguments, as JSON values, with their secrets masked."""
     if not secret:
         return arguments
     if not isinstance(arguments, Mapping):
@@ -32,13 +32,13 @@ def mask(arguments: Any, secret: Collection[str]) -> Any:
 
 
 def unmask(arguments: Mapping[str, Any], original: Raw, secret: Collection[str]) -> dict[str, Any]:
-    """Return edited arguments with the values that the approver left masked."""
+    """Return edited arguments with the original values where the approver left the mask."""
     kept = msgspec.json.decode(original) if secret else {}
     return {name: kept.get(name) if name in secret and value == MASK else value for name, value in arguments.items()}
 
 
 def masked(event: e.AnyEvent) -> e.AnyEvent:
-    """Return an event as everybody may see it."""
+    """Return an event with its secrets masked."""
     match event:
         case e.ToolCallRequested(secret=(_, *_)):
             return replace(event, arguments=_mask_json(event.arguments, event.secret))
@@ -49,7 +49,7 @@ def masked(event: e.AnyEvent) -> e.AnyEvent:
 
 
 def shown(rows: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Return journal entries as everybody may see them."""
+    """Return journal entries with their secrets masked."""
     return [
         row if (event := masked(row.event)) is row.event else JournalEntry(row.position, row.session, event)
         for row in rows

@@ -1,6 +1,6 @@
-"""What a session knows of one operation, and of one background job: the events that say so, and what follows from them.
+"""What a session knows of one operation, and of one background job: its events, and values derived from them.
 
-Changed by the fold alone (core/session.py).
+Only the fold changes these values (core/session.py).
 """
 
 from datetime import datetime
@@ -12,11 +12,11 @@ from supervisor.core import events as e
 from supervisor.core.values import JobView
 
 ASKING = ("asked", "posed")
-"""States of operations that wait for a person."""
+"""The states of operations that wait for a person."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One operation of a run: where it is in its table, and the events that say so."""
+    """One operation of a run: its state in the table, and the events that led to it."""
 
     state: str
     kind: str
@@ -24,7 +24,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answered: int = 0
     request: e.ToolCallRequested | e.QuestionAsked | e.OperationStarted | None = None
     decision: e.ApprovalDecided | e.QuestionAnswered | e.ApprovalExpired | e.ApprovalWithdrawn | None = None
-    """What ended the wait for a person."""
+    """The event that ended the wait for a person."""
     started: e.ToolCallStarted | None = None
     result: e.ToolCallFinished | e.OperationFinished | e.OperationAbandoned | None = None
 
@@ -34,12 +34,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def pending_approval(self) -> str | None:
-        """The id of the approval or question that a person has yet to decide, if there is one."""
+        """The id of the approval or question that waits for a person's decision, if there is one."""
         return e.approval_in(self.request) if self.state in ASKING else None
 
     @property
     def expires_at(self) -> datetime | None:
-        """From when on nobody can decide it; None if it never expires."""
+        """When it expires: from then on no person can decide it. None if it never expires."""
         if self.request is None or isinstance(self.request, e.OperationStarted):
             return None
         return self.request.expires_at
@@ -53,12 +53,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def edited(self) -> Raw | None:
-        """The arguments as the approver edited them, None if she left them as they were (A8)."""
+        """The arguments as the approver edited them; None if the approver did not change them (A8)."""
         return self.decision.edited if isinstance(self.decision, e.ApprovalDecided) else None
 
     @property
     def arguments(self) -> Raw:
-        """What is going to run: the arguments as requested, or as the approver edited them (A8)."""
+        """The arguments of the effect: as requested, or as the approver edited them (A8)."""
         if self.edited is not None:
             return self.edited
         assert isinstance(self.request, e.ToolCallRequested)
@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ended: e.JobEnded | None = None
 
     def view(self, session: str) -> JobView:
-        """Return what the journal says of it."""
+        """Return what the journal says about the job."""
         began, ended = self.started, self.ended
         return JobView(
             job=began.job,

@@ -1,10 +1,10 @@
-"""Changes over a map or a list that stays as it is until they are merged: what a draft of a session consists of.
+"""Changes over a map or a list, which stays unchanged until they are merged: a draft of a session consists of them.
 
-Making an overlay and merging it cost as much as what was changed, however much is below it. Something small is copied
-instead: that takes less time, and fewer objects for the garbage collector to look at.
+The cost of an overlay and of its merge depends on the number of changes, not on the size of the base. A small base is
+copied instead: that is faster, and makes fewer objects for the garbage collector.
 
 Rules
-- What is below an overlay changes by `merge` alone; of two overlays over the same, one is merged and one is dropped.
+- The base of an overlay changes by `merge` only; of two overlays over one base, one is merged and the other dropped.
 - Each overlay reads and iterates as a changed copy would, in the same order.
 """
 
@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final, Generic, TypeVar
 
 SMALL: Final = 50
-"""Entries up to which a copy is cheaper than an overlay."""
+"""The number of entries up to which a copy is cheaper than an overlay."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -27,7 +27,7 @@ class MapOverlay(MutableMapping[K, V]):
         self._base = base
         self._changed: dict[K, V] = {}
         self._removed: set[K] = set()
-        """Keys that have lost their place in the base. One that was set again is at the end, as in a dict."""
+        """Keys that have lost their place in the base. A key that was set again is at the end, as in a dict."""
 
     def __getitem__(self, key: K) -> V:
         if key in self._changed:
@@ -59,7 +59,7 @@ class MapOverlay(MutableMapping[K, V]):
         return (key for key in self._changed if key not in self._base or key in self._removed)
 
     def merge(self) -> MutableMapping[K, V]:
-        """Change the base as this says, and return it."""
+        """Apply the changes to the base, and return it."""
         for key in self._removed:
             del self._base[key]
         self._base.update(self._changed)
@@ -67,7 +67,7 @@ class MapOverlay(MutableMapping[K, V]):
 
 
 class ListOverlay(Generic[V]):
-    """A list with more at its end."""
+    """A list with additional entries at its end."""
 
     __slots__ = ("_added", "_base")
 
@@ -78,8 +78,8 @@ class ListOverlay(Generic[V]):
     def __getitem__(self, place: int) -> V:
         if not 0 <= place < len(self):
             raise IndexError(place)
-        behind = place - len(self._base)
-        return self._base[place] if behind < 0 else self._added[behind]
+        beyond = place - len(self._base)
+        return self._base[place] if beyond < 0 else self._added[beyond]
 
     def __iter__(self) -> Iterator[V]:
         return chain(self._base, self._added)
@@ -96,7 +96,7 @@ class ListOverlay(Generic[V]):
         self._added.append(value)
 
     def merge(self) -> "Entries[V]":
-        """Let the base have what was appended, and return it."""
+        """Append the additional entries to the base, and return it."""
         for value in self._added:
             self._base.append(value)
         return self._base
@@ -106,10 +106,10 @@ Entries = list[V] | ListOverlay[V]
 
 
 def map_over(base: MutableMapping[K, V]) -> MutableMapping[K, V]:
-    """Return a map to change in the place of another."""
+    """Return a map for changes in place of `base`."""
     return base.copy() if type(base) is dict and len(base) <= SMALL else MapOverlay(base)
 
 
 def list_over(base: Entries[V]) -> Entries[V]:
-    """Return a list to append to in the place of another."""
+    """Return a list for additions in place of `base`."""
     return base.copy() if type(base) is list and len(base) <= SMALL else ListOverlay(base)

@@ -1,12 +1,12 @@
-"""Patterns of a tool's arguments: a JSON object, whole for allow, in part for deny and ask.
+"""Patterns of a tool's arguments: a JSON object, of all arguments for allow, of some for deny and ask.
 
 Rules
-- An allow pattern is the canonical JSON of all arguments, defaults filled in: one value more or less is another call.
-- A deny or ask pattern names some arguments, nested ones too: whatever else the call says, it is met. Numbers that
-  are equal are the same there (1, 1.0, true), and are not in an allow.
+- An allow pattern is the canonical JSON of all arguments, defaults filled in: with another argument it is another call.
+- A deny or ask pattern names some arguments, also nested ones: it matches whatever the other arguments are. In it equal
+  numbers are the same (1, 1.0, true); in an allow they are not.
 - An argument named `cwd` is compared as the folder in which the call runs (core/folders.py), in every tool.
-- What JSON cannot hold exactly (a NaN, keys that are no text) is never allowed by a pattern.
-- `covers` answers yes only if it is proved. `meets` answers no only if it is proved, and None in doubt.
+- A pattern never allows a value that JSON cannot express exactly (a NaN, keys that are not text).
+- `covers` returns yes only if it is proved. `meets` returns no only if it is proved, and None in doubt.
 """
 
 import posixpath
@@ -22,13 +22,13 @@ from supervisor.core.ids import canonical_json
 
 
 def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool:
-    """Whether an allow pattern stands for exactly these arguments of a call of a session in the folder `cwd`."""
+    """Return whether an allow pattern covers exactly these arguments of a call of a session in the folder `cwd`."""
     fields = read_object(pattern)
     return fields is not None and is_same(with_folder(fields, cwd), with_folder(arguments, cwd))
 
 
 def meets(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool | None:
-    """Whether a deny or ask pattern is met; None if the pattern cannot be understood."""
+    """Return whether a deny or ask pattern matches; None if the pattern cannot be understood."""
     fields = read_object(pattern)
     if fields is None:
         return None
@@ -36,7 +36,7 @@ def meets(pattern: str, arguments: Mapping[str, Any], cwd: str | None) -> bool |
 
 
 def exact_pattern(arguments: Mapping[str, Any]) -> str | None:
-    """Return the pattern that stands for exactly these arguments, or None if there is none."""
+    """Return the pattern that covers exactly these arguments, or None if there is none."""
     pattern = to_json(arguments)
     if pattern is None or (fields := read_object(pattern)) is None:
         return None
@@ -44,7 +44,8 @@ def exact_pattern(arguments: Mapping[str, Any]) -> str | None:
 
 
 def normalise(pattern: str) -> str:
-    """Return the pattern as it will be listed and compared; raises InvalidInput if it cannot be understood."""
+    """Return the pattern in the form in which it is listed and compared; raises InvalidInput for one that is not a
+    JSON object."""
     fields = read_object(pattern)
     text = None if fields is None else to_json(fields)
     if text is None:
@@ -55,7 +56,7 @@ def normalise(pattern: str) -> str:
 
 
 def read_object(pattern: str) -> dict[str, Any] | None:
-    """Return what a JSON object says, or None if the text is not one."""
+    """Return the value of a JSON object, or None if the text is not one."""
     try:
         fields = msgspec.json.decode(pattern)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -64,7 +65,7 @@ def read_object(pattern: str) -> dict[str, Any] | None:
 
 
 def to_json(value: Any) -> str | None:
-    """Return the canonical JSON of a value, or None if JSON cannot hold it exactly."""
+    """Return the canonical JSON of a value, or None if JSON cannot express it exactly."""
     try:
         return canonical_json(value).decode() if _is_exact(value) else None
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -72,20 +73,20 @@ def to_json(value: Any) -> str | None:
 
 
 def is_same(fields: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
-    """Whether both are the same JSON, and JSON can hold them."""
+    """Return whether both are the same JSON, and JSON can express them."""
     ours = to_json(fields)
     return ours is not None and ours == to_json(arguments)
 
 
 def _settled(arguments: Mapping[str, Any], cwd: str | None) -> dict[str, Any]:
-    """Return the arguments with their folder in its shortest spelling: a deny is met by every spelling of it."""
+    """Return the arguments with their folder in its shortest spelling: a deny matches every spelling of a folder."""
     placed = with_folder(arguments, cwd)
     folder = placed.get("cwd")
     return {**placed, "cwd": posixpath.normpath(folder)} if isinstance(folder, str) else placed
 
 
 def _is_exact(value: Any) -> bool:
-    """Whether JSON says of the value all that it is; msgspec writes a NaN as null."""
+    """Return whether JSON expresses the value exactly; msgspec writes a NaN as null."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _is_exact(each) for key, each in value.items())
     if isinstance(value, list | tuple):

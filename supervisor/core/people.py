@@ -1,4 +1,4 @@
-"""People: who somebody is by what they show, and what they may do (A4).
+"""People: how they are identified, and what they may do (A4).
 
     operator   may do everything with the store
     approver   may read, and decide what is not reserved for others
@@ -6,14 +6,15 @@
 
 Rules
 - Only hashes of tokens are kept. A token is random and long, so that one round of SHA-256 is enough.
-- `approvers` reserves decisions: of an agent and all below it, of what a rule asks for, of both. Where several
-  reservations meet an approval, a person must be named by every one of them; operators always may, and
-  whom it was escalated to, once.
-- An edit is held against the reservations twice: by what was asked, and by what would run. Escalation opens what was
-  asked, and no more.
-- Wider than once is a rule, and decides for everybody: only who is named by every reservation there is grants one.
-- Nobody's name is taken from what they say, only from what they show: a token, or an identity that a channel vouches
-  for.
+- `approvers` reserves decisions: of an agent and all below it, of calls for which a rule asks, or of both. If several
+  reservations apply to an approval, a person must be named by each of them. Operators may always decide; people to whom
+  the approval was escalated may decide it once.
+- An edit is checked against the reservations twice: for the arguments that were asked, and for those that would run.
+  Escalation opens the arguments that were asked, and no others.
+- A decision for more than once makes a rule, which decides in place of all approvers: only a person whom every
+  reservation names may make it.
+- A person's name is never taken from what they say, but from what they show: a token, or an identity that a channel
+  authenticates.
 """
 
 import hashlib
@@ -31,22 +32,22 @@ from supervisor.core.words import read_word
 
 Role = Literal["approver", "operator"]
 PREFIX: Final = "sha256:"
-"""How a token's hash begins where it is written down, so that nobody takes it for the token."""
+"""The prefix of a token's hash where it is stored, so that people do not take the hash for the token."""
 
 
 class TokenHash(msgspec.Struct, frozen=True):
-    """The hash of a token, "sha256:..." and 64 hexadecimal digits, and until when it counts; None: for ever."""
+    """The hash of a token, "sha256:..." and 64 hexadecimal digits, and when it expires; None: never."""
 
     hash: str
     expires_at: datetime | None = None
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it still counts."""
+        """Return whether the token is valid."""
         return self.expires_at is None or now < self.expires_at
 
 
 class Person(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who may look, decide, or do everything. `identities`: channel -> who they are there."""
+    """A person who may look, decide, or do everything. `identities`: channel -> the person's identity there."""
 
     name: str
     roles: tuple[Role, ...] = ()
@@ -55,19 +56,20 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_operator(self) -> bool:
-        """Whether they may do everything."""
+        """Whether the person may do everything."""
         return "operator" in self.roles
 
 
 class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Decisions that only some people may make: on what an agent and all below it ask, or on what a rule asks for."""
+    """Decisions that only some people may make: on what an agent and all below it ask, or on calls for which a rule
+    asks."""
 
     approvers: tuple[str, ...]
     agent: str | None = None
     rule: Rule | None = None
 
     def meets(self, approval: Approval, arguments: Any) -> bool:
-        """Whether it says who may decide this approval, if the call had these arguments."""
+        """Return whether this reservation applies to an approval, if the call had these arguments."""
         if self.agent not in (None, *approval.path):
             return False
         if self.rule is None:
@@ -76,13 +78,13 @@ class ApproverRule(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if not isinstance(arguments, Mapping):
             return True  # in doubt (A5)
-        secret = approval.secret  # a pattern of what is masked is met, in doubt (A5)
+        secret = approval.secret  # in doubt, a pattern matches masked arguments (A5)
         said = policy_of([self.rule], approval.tool, arguments, cwd=approval.cwd, root_session=None, secret=secret)
         return said is not None
 
 
 class People:
-    """Everybody who is known, and what is reserved for whom."""
+    """All known people, and which decisions are reserved for whom."""
 
     def __init__(self, persons: Iterable[Person], reservations: Iterable[ApproverRule] = ()) -> None:
         self._by_name = {person.name: person for person in persons}
@@ -92,28 +94,28 @@ class People:
         return len(self._by_name)
 
     def find(self, name: str) -> Person | None:
-        """Return a person by name, None if there is none."""
+        """Return a person by name; None if there is none."""
         return self._by_name.get(name)
 
     def find_by_token(self, token: str, now: datetime) -> tuple[Person, TokenHash] | None:
-        """Return who shows a token that counts now, and which of their hashes it has."""
+        """Return the person with a token that is valid now, and the hash of that token."""
         shown = hash_token(token)
         found = None
         for person in self._by_name.values():
-            for known in person.tokens:  # all of them: how long it takes tells nothing
+            for known in person.tokens:  # all of them, so that the time tells nothing
                 if hmac.compare_digest(known.hash, shown) and known.is_valid(now):
                     found = person, known
         return found
 
     def find_by_identity(self, channel: str, identity: str) -> Person | None:
-        """Return whom a channel vouches for."""
+        """Return the person with an identity that a channel authenticated."""
         return next((each for each in self._by_name.values() if each.identities.get(channel) == identity), None)
 
     def why_not_decide(self, name: str, approval: Approval, decision: Decision | None = None) -> str | None:
-        """Return why somebody may not decide an approval so far, None if they may.
+        """Return why a person may not decide an approval, None if the person may.
 
-        `decision`: how they would; None: without changing anything, or deciding more than this. Reservations are met by
-        the arguments that were asked, and by those that would run (A8).
+        `decision`: the intended decision; None: an approval or denial of this call only, without edits. Reservations
+        apply by the arguments that were asked, and by those that would run (A8).
         """
         person = self.find(name)
         if person is None:
@@ -126,15 +128,15 @@ class People:
         if (why := self._why_reserved(name, approval, edited, is_wide=is_wide, is_opened=is_escalated)) is not None:
             return why
         if is_wide and "approver" not in person.roles:
-            return f"{name} is no approver, and may approve once only"
+            return f"{name} is not an approver, and may approve once only"
         if is_escalated or "approver" in person.roles or approval.requester == name:
             return None
-        return f"{name} is no approver, and it was asked on behalf of {approval.requester}"
+        return f"{name} is not an approver, and the approval was asked on behalf of {approval.requester}"
 
     def _why_reserved(
         self, name: str, approval: Approval, edited: Any, *, is_wide: bool, is_opened: bool
     ) -> str | None:
-        """Return which reservation keeps somebody from a decision. `is_opened`: what was asked is open to them."""
+        """Return which reservation forbids the decision. `is_opened`: the call as asked is open to the person."""
         for reservation in self.reservations:
             if name in reservation.approvers:
                 continue
@@ -143,30 +145,36 @@ class People:
                 if not is_opened:
                     return f"this is reserved for {whose}"
             elif edited is not None and reservation.meets(approval, edited):
-                return f"what you made of it is reserved for {whose}"
+                return f"your edited arguments are reserved for {whose}"
             elif is_wide:
-                return f"a rule would decide for {whose}, too: approve it once"
+                return f"a rule would decide in place of {whose}, too: approve it once"
         return None
 
     def why_not_start(self, name: str) -> str | None:
-        """Return why somebody may not start an agent, None if they may."""
+        """Return why a person may not start an agent, None if the person may."""
         person = self.find(name)
-        return None if person is not None and person.is_operator else f"{name} is no operator, and starts no agent"
+        return (
+            None
+            if person is not None and person.is_operator
+            else f"{name} is not an operator, and may not start agents"
+        )
 
     def why_not_say(self, name: str, text: str, pending: Iterable[Approval]) -> str | None:
-        """Return why somebody may not say this to a session where `pending` waits, None if they may: operators may say
-        everything, others a chat word, where something waits that they may decide."""
+        """Return why a person may not say this to a session where `pending` waits, None if the person may: operators
+        may say everything, others a chat word, if an approval waits that they may decide."""
         person = self.find(name)
         if person is not None and person.is_operator:
             return None
         if read_word(text) is not None and any(self.why_not_decide(name, each) is None for each in pending):
             return None
-        return f"{name} is no operator: only words that decide are heard, where something waits that they may decide"
+        return f"{name} is not an operator, and may only send chat words that decide an approval which is theirs"
 
     def why_not_rule(self, name: str) -> str | None:
-        """Return why somebody may not add or revoke rules, None if they may."""
+        """Return why a person may not add or revoke rules, None if the person may."""
         person = self.find(name)
-        return None if person is not None and person.is_operator else f"{name} is no operator, and makes no rules"
+        return (
+            None if person is not None and person.is_operator else f"{name} is not an operator, and may not make rules"
+        )
 
 
 def new_token() -> str:

@@ -1,22 +1,22 @@
 """What is known of programs: which of them run what their arguments say, and which arguments only look.
 
-A prefix such as `git status *` stands for arguments that nobody has seen. That is harmless only if no argument makes
-the program run another one, read its orders from a file, or change what it was told to do before. Nobody can list the
-options that do; so it is the other way round: further words are operands, or options that are known to be harmless.
+A prefix such as `git status *` covers arguments that no person has seen. That is harmless only if no argument makes
+the program run another one, read its orders from a file, or change what it was told to do before. A complete list of
+the options that do cannot be made. So we list the opposite: further words are operands, or options known as harmless.
 
 Rules
-- `REVIEWED` are the prefixes that somebody has looked at, with the options known to be harmless in each. Whoever
-  writes any other one must mark it as unreviewed; and these are refused altogether:
-- `LAUNCHERS` run what their arguments, their input or a file named there say, and none of their names may stand among
-  the words of a prefix (`npm run env ./evil` runs ./evil, although npm is told to run a script);
-- `BUILTINS` and reserved words mean something to a shell that no program of that name does.
+- `REVIEWED` are the prefixes that were reviewed, with the options known to be harmless in each. A person who writes any
+  other prefix must mark it as unreviewed; and these are refused altogether:
+- `LAUNCHERS` run what their arguments, their input or a file named there say. None of their names may be among the
+  words of a prefix (`npm run env ./evil` runs ./evil, although npm is told to run a script);
+- `BUILTINS` and reserved words have a meaning in a shell that no program of that name has.
 - An operand is a bare word; never an assignment (`=`), a remote helper (`::`), a response file (`@`), or a `+` command.
 - Further operands stay in the folder: none is an absolute path, or has a `..` component. With others, a program that
-  only looks reads every file of the machine (`git diff /dev/null /etc/shadow` compares any two files). Who wants more
-  says it in the prefix (`ls /srv *`). A link in the folder leads where it leads: words cannot tell.
-- A deny looks for its program behind launchers, and behind every program of which it is not known that it runs none of
-  its words. Names are compared there without folder, case and version: `/usr/bin/Python3.12` is python. A prefix is
-  reviewed only by the name itself, or by that in a folder of the system: `./git` is anybody's.
+  only looks reads every file of the machine (`git diff /dev/null /etc/shadow` compares any two files). A person who
+  wants more says so in the prefix (`ls /srv *`). Words do not show where a link in the folder leads.
+- A deny looks for its program after launchers, and after every program that may run some of its words. Names are
+  compared there without folder, case and version: `/usr/bin/Python3.12` is python. A prefix is reviewed only under the
+  name itself, or under that name in a folder of the system: `./git` could be any program.
 - A prefix trusts the program, and the configuration of the folder it runs in, exactly as a permission to run it does.
 """
 
@@ -167,11 +167,11 @@ REVIEWED_BY: Final[Mapping[str, str]] = {
         python -m unittest: -v -q -f -b
     """,
 }
-"""The prefixes that were looked at: why they are harmless, and of each the options that are."""
+"""The reviewed prefixes: why they are harmless, and the harmless options of each."""
 
 
 def _reviewed() -> dict[tuple[str, ...], frozenset[str]]:
-    """Read the tables: the words that a prefix begins with, and its options."""
+    """Read the tables: the words with which a prefix begins, and its options."""
     table: dict[tuple[str, ...], frozenset[str]] = {}
     for text in REVIEWED_BY.values():
         for line in text.replace("CARGO", _CARGO).replace("PYTEST", _PYTEST).strip().splitlines():
@@ -183,7 +183,7 @@ def _reviewed() -> dict[tuple[str, ...], frozenset[str]]:
 
 REVIEWED: Final[Mapping[tuple[str, ...], frozenset[str]]] = _reviewed()
 WITH_COMMANDS: Final = frozenset(words[0] for words in REVIEWED if len(words) > 1)
-"""Programs with commands of their own: a prefix names the command."""
+"""Programs with commands of their own: a prefix must name the command."""
 _RUN_NO_WORDS: Final = (
     frozenset(words[0] for words in REVIEWED) - LAUNCHERS
     | BUILTINS
@@ -192,7 +192,7 @@ _RUN_NO_WORDS: Final = (
     pkill printenv ps pstree strings sync tac tee test tr tree truncate tty uniq unlink uptime users w who yes
 """)
 )
-"""Programs that run none of their words, whatever these are; but for some commands of those that have commands."""
+"""Programs that run none of their words, whatever the words are; except some commands of programs with commands."""
 _RUNS_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "cargo": _names("install run"),
     "git": _names("""
@@ -202,7 +202,7 @@ _RUNS_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "go": _names("generate install run tool"),
     "npm": _names("exec explore init x"),
 }
-"""Commands of theirs that run what other words say."""
+"""Their commands that run what other words say."""
 
 _OF_REPOSITORY: Final = "whatever the repository there holds and has ever held"
 OFFERED: Final[Mapping[tuple[str, ...], str]] = {
@@ -218,8 +218,8 @@ OFFERED: Final[Mapping[tuple[str, ...], str]] = {
     ("git", "show"): _OF_REPOSITORY,
     ("git", "status"): "names of changed files of the repository there",
 }
-"""Prefixes that a person is offered, and what they show: they only look. Every other one must be written by somebody
-who wants it."""
+"""Prefixes that a person is offered, and what they show: they only look. A person who wants another prefix must write
+it."""
 
 _OPERAND: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@%+:,./-]*")
 _HELPER: Final = re.compile(r"[A-Za-z0-9+-]+::")
@@ -230,13 +230,13 @@ _VERSIONED: Final = re.compile(r"(python|pip)3?(?:\.\d+)?")
 
 
 def family(program: str) -> str:
-    """Return the name by which a program is known: without folder, version and `.exe`, in lower case."""
+    """Return a program's name in the tables: without folder, version and `.exe`, in lower case."""
     name = program.rstrip("/").rpartition("/")[2].casefold().removesuffix(".exe")
     return name if name in LAUNCHERS else _VERSION.sub("", name) or name
 
 
 def is_launcher(program: str) -> bool:
-    """Whether it runs, or may run, what its arguments or its input say; in doubt (`git-shell`) it may."""
+    """Return whether a program runs, or may run, what its arguments or its input say; in doubt (`git-shell`) yes."""
     name = family(program)
     letters = _LETTERS.match(name)
     if name in LAUNCHERS or letters is None:
@@ -245,7 +245,7 @@ def is_launcher(program: str) -> bool:
 
 
 def may_run_words(program: str, first: str) -> bool:
-    """Whether it is not known of a program that it runs none of its words; `first` is the first of them, or ""."""
+    """Return False only if a program is known to run none of its words; `first` is the first of them, or ""."""
     name = family(program)
     if name not in _RUN_NO_WORDS:
         return True
@@ -253,23 +253,23 @@ def may_run_words(program: str, first: str) -> bool:
 
 
 def stays_in_folder(word: str) -> bool:
-    """Whether a further word, taken as a path, names nothing outside the folder in which the command runs."""
+    """Return whether a further word, as a path, stays within the folder in which the command runs."""
     return not word.startswith("/") and ".." not in word.split("/")
 
 
 def why_no_prefix(prefix: Sequence[str]) -> str | None:
-    """Return why these words are no prefix, whoever wants it; None if they may be one."""
+    """Return why these words cannot be a prefix at all; None if they can."""
     program, *rest = prefix
     name = family(program)
     if not _OPERAND.fullmatch(program):
-        return f"{program!r} is no program's name"
+        return f"{program!r} is not the name of a program"
     if _reviewed_words(prefix) is not None:
         return None
     if name in WITH_COMMANDS and (not rest or rest[0].startswith("-")):
         commands = ", ".join(" ".join(words[1:]) for words in REVIEWED if words[0] == name)
         return f"{name} has commands of its own, and the prefix must name one: {commands}"
     if name in BUILTINS and name not in LAUNCHERS:
-        return f"{name} means something to a shell that no program of that name does; allow exact commands"
+        return f"{name} is a builtin or a reserved word of the shell; allow exact commands"
     if is_launcher(program):
         ways = (way for way, names in LAUNCHED_BY.items() if name in names)
         return (
@@ -282,15 +282,15 @@ def why_unreviewed(prefix: Sequence[str]) -> str | None:
     """Return why a prefix is not known to be harmless; None if it is."""
     begins = _reviewed_words(prefix)
     if begins is None:
-        return f"nobody has reviewed {' '.join(prefix)}: its further words may run anything"
+        return f"{' '.join(prefix)} is not a reviewed prefix: its further words may run anything"
     known = REVIEWED[begins]
     strange = [word for word in prefix[len(begins) :] if not (word in known or _is_operand(word))]
-    return f"nobody has reviewed {' '.join(begins)} with {strange[0]}" if strange else None
+    return f"{' '.join(begins)} is not reviewed with {strange[0]}" if strange else None
 
 
 def is_harmless(words: Sequence[str], prefix: int) -> bool:
-    """Whether words that begin with a prefix of so many, which may be one, run its program and nothing that the further
-    words name, as far as can be known. If the prefix is unreviewed, none of its program's options is known."""
+    """Return whether words run their program and, as far as can be known, nothing that the further words name. The
+    first `prefix` words are the prefix; if it is unreviewed, none of its program's options is known."""
     begins = _reviewed_words(words[:prefix])
     known = frozenset[str]() if begins is None else REVIEWED[begins]
     further = words[prefix:]
@@ -300,7 +300,7 @@ def is_harmless(words: Sequence[str], prefix: int) -> bool:
 
 
 def _reviewed_words(words: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the words of REVIEWED with which these begin, if they do."""
+    """Return the words of REVIEWED with which these words begin, if there are any."""
     program = _SYSTEM.sub("", words[0])
     versioned = _VERSIONED.fullmatch(program)
     begins = (versioned[1] if versioned else program, *words[1:3])

@@ -1,7 +1,7 @@
-"""Questions: what an agent may ask a person in its own right, and what answers it. Pure.
+"""Questions: what an agent may ask a person in its own right, and which answers are valid. Pure.
 
-A question takes one of its choices, a value that fits the JSON schema of a Python type, or free text where it has
-neither. What is no answer is refused, and decides nothing.
+The answer is one of the question's choices, a value that fits the JSON schema of a Python type, or free text if the
+question has neither. An invalid answer is refused, and decides nothing.
 """
 
 import re
@@ -20,7 +20,7 @@ _YES_AND_NO: Final = {"yes": True, "y": True, "no": False, "n": False}
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, and what may be answered. Made by `question`."""
+    """The question and its valid answers. Made by `question`."""
 
     text: str
     choices: tuple[str, ...] | None = None
@@ -28,12 +28,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """A few words of it, fit for an operation's id."""
+        """A few of its words, fit for an operation's id."""
         return "-".join(re.findall(r"[A-Za-z0-9]+", self.text))[:40]
 
     @property
     def meaning(self) -> Any:
-        """What makes it another question: its words and what may be answered, in JSON values."""
+        """What identifies the question: its words and its valid answers, in JSON values."""
         return [self.text, self.choices, msgspec.json.decode(self.schema)]
 
     @property
@@ -42,11 +42,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def question(text: str, choices: Sequence[str] | None, schema: Any) -> Question:
-    """Make a question; raises InvalidInput for one that nobody could answer. `schema` is a Python type or None."""
+    """Make a question; raises InvalidInput for one without a valid answer. `schema` is a Python type or None."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput("a question needs words: ctx.ask takes a text that says what is asked")
+        raise InvalidInput("the question is empty: ctx.ask takes a text that says what is asked")
     if choices is not None and schema is not None:
-        raise InvalidInput("a question has choices or a schema, not both; for one of several give choices")
+        raise InvalidInput("a question has choices or a schema, not both; give choices for one of several values")
     if choices is not None:
         choices = _checked(choices)
     json = JSON_NULL if schema is None else to_json(schema_of(schema), "the schema of an answer", canonical=True)
@@ -55,34 +55,33 @@ def question(text: str, choices: Sequence[str] | None, schema: Any) -> Question:
 
 def _checked(choices: Sequence[str]) -> list[str]:
     if isinstance(choices, str) or not all(isinstance(choice, str) and choice.strip() for choice in choices):
-        raise InvalidInput(f"choices are a list of texts that say something, not {choices!r}")
+        raise InvalidInput(f"choices must be a list of texts that are not empty, not {choices!r}")
     found = [printable(choice) for choice in choices]
     if not found or len({*found}) < len(found):
-        raise InvalidInput(f"a person needs at least one choice, and no two that are the same: {choices!r}")
+        raise InvalidInput(f"choices must have at least one text, and no two equal ones: {choices!r}")
     return found
 
 
 def check_answer(asked: Approval, value: Any) -> msgspec.Raw:
-    """Return an answer as it is journaled; raises InvalidInput, saying what would do, for a value that answers
-    nothing."""
+    """Return an answer as it is journaled; raises InvalidInput, which says what would be valid, for an invalid one."""
     raw = to_json(value, "the answer")
     plain = msgspec.json.decode(raw)
     if asked.choices is not None:
         if plain not in asked.choices:
-            raise InvalidInput(f"{_short(plain)} is none of the choices: {', '.join(map(_short, asked.choices))}")
+            raise InvalidInput(f"{_short(plain)} is not one of the choices: {', '.join(map(_short, asked.choices))}")
     elif asked.schema is not None:
         if (problem := misfit(plain, closed(asked.schema))) is not None:
-            raise InvalidInput(f"that is no answer to the question: {problem}")
+            raise InvalidInput(f"that is not a valid answer: {problem}")
     elif not isinstance(plain, str):
-        raise InvalidInput(f"the question wants a text, not {_short(plain)}")
+        raise InvalidInput(f"the answer must be a text, not {_short(plain)}")
     return raw
 
 
 def read_answer(asked: Approval, text: str) -> Any:
-    """Return the value that typed text means: itself for choices and free text, JSON where a schema asks for it.
+    """Return the value of a typed text: the text for choices and free text, JSON if the question has a schema.
 
     Yes and no are answers to a question of true or false, and a text needs no quotes. A choice may be given as a JSON
-    string, too: some have characters that nobody can type. Raises InvalidInput.
+    string, too: some choices have characters that cannot be typed. Raises InvalidInput.
     """
     if asked.schema is None:
         return _choice(text, asked.choices or ())
@@ -98,7 +97,7 @@ def read_answer(asked: Approval, text: str) -> Any:
 
 
 def _choice(text: str, choices: Sequence[str]) -> str:
-    """Return the choice that a JSON string names, and any other text as it is."""
+    """Return the choice that a JSON string names, and any other text unchanged."""
     if text in choices or not text.startswith('"'):
         return text
     try:
@@ -109,7 +108,7 @@ def _choice(text: str, choices: Sequence[str]) -> str:
 
 
 def is_yes_or_no(schema: Mapping[str, Any] | None) -> bool:
-    """Whether the answer is true or false."""
+    """Return whether the answer is true or false."""
     return schema is not None and schema.get("type") == "boolean"
 
 

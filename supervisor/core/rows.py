@@ -1,4 +1,4 @@
-"""What a store hands out: journal entries, sessions as its index knows them, and who runs a tree. Values only."""
+"""What a store returns: journal entries, sessions as in its index, and owners of trees. Values only."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from supervisor.core.values import Outcome
 
 
 class JournalEntry(msgspec.Struct, frozen=True, gc=False):
-    """One journal entry. `position` orders all entries of a store; it is an opaque cursor to everybody else."""
+    """One journal entry. `position` orders all entries of a store; outside the store it is an opaque cursor."""
 
     position: int
     session: str
@@ -18,25 +18,25 @@ class JournalEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class EncodedRow(JournalEntry, frozen=True):
-    """An entry that was encoded when its plan was checked, and is written as it is."""
+    """An entry that was encoded when its plan was checked, and is written in that form."""
 
     body: bytes
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How much there is in a store."""
+    """How many sessions, approvals and entries a store has."""
 
     sessions: int
     open_sessions: int
     pending_approvals: int
     oldest_pending_at: datetime | None
-    """Since when the oldest pending approval waits."""
+    """When the oldest pending approval was asked."""
     blocked_sessions: int = 0
     """Sessions that today's code cannot follow (R1)."""
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A process that runs trees. `id` names its lock file, which it holds while it lives."""
+    """A process that runs trees. `id` names its lock file, which it holds while it is alive."""
 
     id: str
     host: str
@@ -48,7 +48,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as the store's index knows it, without reading its journal."""
+    """A session as in the store's index, without reading its journal."""
 
     id: str
     parent: str | None
@@ -59,14 +59,14 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     created_at: datetime
     is_asleep: bool
-    """It was passivated and nothing that it waits for has come since."""
+    """It was passivated, and no event that it waits for has come since."""
     due_at: datetime | None
     last_at: datetime
-    """When it was last heard of, to the hour; bounds what an automatic resume takes up (R5)."""
+    """When the session was last heard of, to the hour; an automatic resume skips older sessions (R5)."""
     outcome: Outcome[Any] | None
     ended_at: datetime | None
     position: int = 0
-    """Where in the store it begins; sessions are ordered by it."""
+    """The position of the session's first entry; sessions are ordered by it."""
     blocked: int | None = None
     """The position of the entry that says why its code cannot follow it; None if it is not blocked. A blocked session
-    is asleep, and nothing that comes for it wakes it."""
+    is asleep, and no event wakes it."""
