@@ -25,7 +25,7 @@ from supervisor.app import open_supervisor
 from supervisor.channels.web import make_web
 from supervisor.channels.web.revocations import revocations_of
 from supervisor.channels.web.server import listen
-from supervisor.channels.web.site import MAX_STREAMS
+from supervisor.channels.web.state import MAX_STREAMS
 from supervisor.config import Configuration, is_loopback, make_rule
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable

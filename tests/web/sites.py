@@ -11,7 +11,8 @@ from watching import next_of
 
 from supervisor import ApproverRule, MemoryStore, People, Person, TokenHash, ask, open_supervisor
 from supervisor.channels.web.auth import Guard
-from supervisor.channels.web.site import Site, make_app
+from supervisor.channels.web.site import make_app
+from supervisor.channels.web.state import Site
 from supervisor.core.people import hash_token
 
 HOST = "127.0.0.1:8787"

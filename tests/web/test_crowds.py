@@ -8,7 +8,8 @@ from sites import HOST, world
 
 from supervisor.abc import Webhook, WebhookReply
 from supervisor.channels.web.border import ARRIVALS
-from supervisor.channels.web.site import MAX_STREAMS, OTHERS, make_app
+from supervisor.channels.web.site import make_app
+from supervisor.channels.web.state import MAX_STREAMS, OTHERS
 from supervisor.channels.web.webhooks import webhook_routes
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from supervisor.channels.web.endpoints import Call
 from supervisor.channels.web.events import BEAT, SLOW, EventStream, inbox_events, session_events
 from supervisor.channels.web.revocations import LOOK, Revocation, Revocations
 from supervisor.channels.web.schemas import InboxQuery, StreamQuery
-from supervisor.channels.web.site import MAX_STREAMS, OTHERS, Site
+from supervisor.channels.web.state import MAX_STREAMS, OTHERS, Site
 
 
 def listen(client, path: str, *, last: int | None = None, count: int = 1, params=None) -> list[tuple[int, str]]:

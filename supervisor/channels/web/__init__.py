@@ -1,7 +1,8 @@
 """The web as a channel: HTTP API, event streams, and pages, served by hypercorn in this process on either backend.
 
     server     hypercorn under our structured concurrency        border    outermost ASGI: Host, size, headers
-    site       what is served, and what handlers share           endpoints one table: routes, checks, OpenAPI
+    site       what is served, composed                          endpoints one table: routes, checks, OpenAPI
+    state      what the handlers share
     api        sessions, approvals, decisions                    events    server-sent events
     runs_api   outcomes; resume, retry, fork                     store_api who serves what; lists of the whole store
     auth       tokens, cookies, CSRF, patience                   login     a token becomes a cookie
@@ -30,7 +31,8 @@ from supervisor.abc import Channel
 from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.channel import Web
 from supervisor.channels.web.revocations import Revocations
-from supervisor.channels.web.site import MAX_STREAMS, Site, make_app
+from supervisor.channels.web.site import make_app
+from supervisor.channels.web.state import MAX_STREAMS, Site
 from supervisor.channels.web.webhooks import webhook_routes
 from supervisor.core.people import People
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from supervisor.abc import Channel, Supervisor
 from supervisor.channels.web.server import serve_http
-from supervisor.channels.web.site import Site
+from supervisor.channels.web.state import Site
 from supervisor.core.errors import SupervisorError
 from supervisor.core.values import Approval
 

@@ -8,7 +8,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -19,11 +19,9 @@ from starlette.types import Receive, Scope, Send
 from supervisor.abc import Supervisor
 from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.state import Site
 from supervisor.core.people import Person
 from supervisor.core.values import Approval
-
-if TYPE_CHECKING:
-    from supervisor.channels.web.site import Site
 
 Need = Literal["nobody", "anybody", "operator"]
 """Who may call an endpoint: without a token, everybody who is known, or operators. Who may decide depends on the
@@ -59,7 +57,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Call:
     """A request that has passed every check of the table."""
 
-    def __init__(self, site: "Site", request: Request, identity: Identity | None, query: Any, body: Any) -> None:
+    def __init__(self, site: Site, request: Request, identity: Identity | None, query: Any, body: Any) -> None:
         self.site = site
         self.request = request
         self.query = query
@@ -90,7 +88,7 @@ class Call:
 class Resource:
     """The ASGI app of one path."""
 
-    def __init__(self, site: "Site", endpoints: Sequence[Endpoint]) -> None:
+    def __init__(self, site: Site, endpoints: Sequence[Endpoint]) -> None:
         self._site = site
         self._endpoints: dict[str, Endpoint] = {endpoint.method: endpoint for endpoint in endpoints}
         if "GET" in self._endpoints and not self._endpoints["GET"].is_stream:

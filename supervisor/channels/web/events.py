@@ -16,7 +16,7 @@ Rules
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -27,11 +27,9 @@ from supervisor.abc import Run, Watch
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
+from supervisor.channels.web.state import Site
 from supervisor.core.documents import approval_document, event_document
 from supervisor.core.events import RunFinished
-
-if TYPE_CHECKING:
-    from supervisor.channels.web.site import Site
 
 BEAT: Final = 15.0
 SLOW: Final = 30.0
@@ -50,7 +48,7 @@ class EventStream(Response):
     def __init__(
         self,
         next_event: Next,
-        site: "Site",
+        site: Site,
         still_counts: Callable[[], bool] = lambda: True,
         watch: Watch[Any] | None = None,
         is_over: Callable[[], Awaitable[bool]] | None = None,

@@ -12,7 +12,7 @@ Where to go afterwards is a path on this server (`next`), never another site's a
 
 import secrets
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
@@ -25,9 +25,7 @@ from supervisor.channels.web.border import MAX_BODY
 from supervisor.channels.web.bounds import read_body
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.rendering import HEADERS, render
-
-if TYPE_CHECKING:
-    from supervisor.channels.web.site import Site
+from supervisor.channels.web.state import Site
 
 NO_OTHER_SITE: Final = ("none", "same-origin")
 """What browsers say of the page that made them ask (Sec-Fetch-Site), if it is none, or ours. Old ones say nothing."""
@@ -37,7 +35,7 @@ LARGEST: Final = 16 * 1024
 """Bytes of the form that logs in: anybody may send it."""
 
 
-def routes(site: "Site") -> list[BaseRoute]:
+def routes(site: Site) -> list[BaseRoute]:
     async def visit(request: Request) -> Response:
         if request.method == "POST":
             form = await read_form(request, LARGEST)
@@ -77,7 +75,7 @@ def _form(then: str | None, problem: Problem | None = None, *, token: str = "") 
 class Nowhere:
     """The ASGI app of every path that there is not: whoever is not known is not told so."""
 
-    def __init__(self, site: "Site") -> None:
+    def __init__(self, site: Site) -> None:
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +87,7 @@ class Nowhere:
 class Methods:
     """The ASGI app around all routes: what a path can do is told to whoever is known."""
 
-    def __init__(self, site: "Site", app: ASGIApp) -> None:
+    def __init__(self, site: Site, app: ASGIApp) -> None:
         self._site = site
         self._app = app
 
@@ -119,7 +117,7 @@ async def read_form(request: Request, most: int = MAX_BODY) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
-def _enter(site: "Site", request: Request, token: str, then: str | None) -> Response:
+def _enter(site: Site, request: Request, token: str, then: str | None) -> Response:
     person, known = site.guard.check_token(request, token)
     response = RedirectResponse(_local(then), 303)
     site.guard.log_in(response, person, known, secrets.token_urlsafe(12), is_secure=site.is_secure)

@@ -3,7 +3,6 @@
 Gauges are asked of the store's index when they are read; counters count since this process began.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -14,17 +13,6 @@ from starlette.responses import Response
 from supervisor.channels.web.endpoints import Call, Endpoint
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4"
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-
-class Tally:
-    """What has happened in this server since it began."""
-
-    def __init__(self) -> None:
-        self.requests: Counter[tuple[str, int]] = Counter()
-
-    def answered(self, method: str, status: int) -> None:
-        self.requests[method if method in _METHODS else "other", status] += 1
 
 
 async def show_metrics(call: Call) -> Response:

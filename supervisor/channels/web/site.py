@@ -6,65 +6,15 @@ The order of a request: border (host, size) -> router -> who, role, CSRF -> quer
 from collections.abc import Iterable
 from typing import Any, Final
 
-import anyio
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
-from supervisor.abc import Supervisor
 from supervisor.channels.web import api, events, health, login, metrics, pages, rules_api, runs_api, store_api
-from supervisor.channels.web.auth import Guard
 from supervisor.channels.web.border import Border
-from supervisor.channels.web.bounds import Bound
 from supervisor.channels.web.endpoints import Call, Endpoint, Resource, document
-from supervisor.channels.web.looks import Looks
 from supervisor.channels.web.openapi import openapi
-from supervisor.channels.web.problems import Problem
-from supervisor.channels.web.shown import Shown
-
-MAX_STREAMS: Final = 500
-"""Clients that may listen at once: with everything else, fewer than the 1024 files that a process may commonly open."""
-OTHERS: Final = 200
-"""Requests that may be under way beside event streams."""
-
-
-class Site:
-    """What the handlers of one server share."""
-
-    def __init__(
-        self,
-        guard: Guard,
-        *,
-        is_secure: bool,
-        max_streams: int = MAX_STREAMS,
-    ) -> None:
-        self.guard = guard
-        self.is_secure = is_secure
-        """Whether browsers reach us by https: then cookies travel by nothing else."""
-        self.serving: Supervisor | None = None
-        """Whom it talks to, from the moment that the channel is served."""
-        self.tally = metrics.Tally()
-        self.shown = Shown()
-        self.looks = Looks()
-        self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
-        self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
-        """All that are under way, event streams too."""
-        self.is_stopping = False
-        self._stopped = anyio.Event()
-
-    async def until_stopped(self) -> None:
-        await self._stopped.wait()
-
-    def stop(self) -> None:
-        """End what would go on by itself: event streams."""
-        self.is_stopping = True
-        self._stopped.set()
-
-    @property
-    def supervisor(self) -> Supervisor:
-        if self.serving is None:
-            raise Problem(503, "the supervisor is starting; try again in a second", headers={"retry-after": "1"})
-        return self.serving
+from supervisor.channels.web.state import Site
 
 
 async def show_openapi(call: Call) -> Response:

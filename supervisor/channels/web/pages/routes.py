@@ -15,7 +15,7 @@ Rules
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -29,13 +29,11 @@ from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, story, timeline, tree
 from supervisor.channels.web.problems import Problem, problem_of
+from supervisor.channels.web.state import Site
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Approval, SendResult, SessionView
-
-if TYPE_CHECKING:
-    from supervisor.channels.web.site import Site
 
 STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 SESSIONS_A_PAGE: Final = 50
@@ -74,7 +72,7 @@ class Viewer(msgspec.Struct, frozen=True):
 class Visit:
     """A request of somebody who is known."""
 
-    def __init__(self, site: "Site", request: Request, identity: Identity, form: dict[str, str]) -> None:
+    def __init__(self, site: Site, request: Request, identity: Identity, form: dict[str, str]) -> None:
         self.site = site
         self.request = request
         self.person = identity.person
@@ -354,12 +352,12 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
 )
 
 
-def routes(site: "Site") -> list[BaseRoute]:
+def routes(site: Site) -> list[BaseRoute]:
     pages = [Route(path, _visit(site, show), methods=[method]) for method, path, show in PAGES]
     return [*pages, *(Route(f"/static/{name}", _static, methods=["GET"], name=name) for name in rendering.ASSETS)]
 
 
-def _visit(site: "Site", show: Show) -> Callable[[Request], Awaitable[Response]]:
+def _visit(site: Site, show: Show) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             identity = site.guard.identify(request)

@@ -1,0 +1,68 @@
+"""What the handlers of one web server share. `site` composes what is served; this module knows nothing of it."""
+
+from collections import Counter
+from typing import Final
+
+import anyio
+
+from supervisor.abc import Supervisor
+from supervisor.channels.web.auth import Guard
+from supervisor.channels.web.bounds import Bound
+from supervisor.channels.web.looks import Looks
+from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.shown import Shown
+
+MAX_STREAMS: Final = 500
+"""Clients that may listen at once: with everything else, fewer than the 1024 files that a process may commonly open."""
+OTHERS: Final = 200
+"""Requests that may be under way besides event streams."""
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Tally:
+    """What has happened in this server since it began."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()
+
+    def answered(self, method: str, status: int) -> None:
+        self.requests[method if method in _METHODS else "other", status] += 1
+
+
+class Site:
+    """What the handlers of one server share."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        is_secure: bool,
+        max_streams: int = MAX_STREAMS,
+    ) -> None:
+        self.guard = guard
+        self.is_secure = is_secure
+        """Whether browsers reach us by https: then cookies travel by nothing else."""
+        self.serving: Supervisor | None = None
+        """The Supervisor that handlers use; None until the channel is served."""
+        self.tally = Tally()
+        self.shown = Shown()
+        self.looks = Looks()
+        self.streams = Bound("streams", max_streams, "server.max_streams in the configuration")
+        self.requests = Bound("requests", max_streams + OTHERS, "server.max_streams in the configuration")
+        """All that are under way, event streams too."""
+        self.is_stopping = False
+        self._stopped = anyio.Event()
+
+    async def until_stopped(self) -> None:
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        """End what would go on by itself: event streams."""
+        self.is_stopping = True
+        self._stopped.set()
+
+    @property
+    def supervisor(self) -> Supervisor:
+        if self.serving is None:
+            raise Problem(503, "the supervisor is starting; try again in a second", headers={"retry-after": "1"})
+        return self.serving
