@@ -3,6 +3,8 @@
 import pytest
 from scenes import effects
 
+from supervisor import AgentSpec, agent, loading
+
 
 @pytest.fixture
 def anyio_backend(virtual_backend):
@@ -18,3 +20,22 @@ def _no_commit_is_slow(monkeypatch):
 @pytest.fixture(autouse=True)
 def _nothing_has_happened():
     effects.clear()
+
+
+@pytest.fixture
+def deployed(request, monkeypatch):
+    """Return a function that deploys code, as another process would import it: a declared agent, or a body that
+    `options` declare. None takes the code away. `held_as`: the name that the test's module holds it under."""
+    module = request.module
+
+    def deploy(code, *, held_as="worker", **options):
+        monkeypatch.setattr(loading, "_seen", {})
+        if code is None:
+            monkeypatch.delattr(module, held_as)
+            return None
+        new = code if isinstance(code, AgentSpec) else agent(**options)(code)
+        new.__module__, new.__qualname__ = module.__name__, held_as
+        monkeypatch.setattr(module, held_as, new, raising=False)
+        return new
+
+    return deploy

@@ -23,14 +23,6 @@ async def _fails() -> None:
     raise ValueError
 
 
-def deployed(monkeypatch, name: str, new):
-    """Deploy code: what this module has under a name from here on, as another process would import it."""
-    new.__module__, new.__qualname__ = __name__, name
-    monkeypatch.setattr(sys.modules[__name__], name, new, raising=False)
-    monkeypatch.setattr(loading, "_seen", {})
-    return new
-
-
 async def left_waiting(old, *given) -> MemoryStore:
     """Start an agent, and end the program when it waits for a person; returns the store."""
     store = MemoryStore()
@@ -67,12 +59,12 @@ async def new_code(ctx: Context, target: str) -> str:
 
 
 @pytest.mark.parametrize("is_agent", [True, False], ids=["an agent", "a function"])
-async def test_a_run_keeps_the_version_that_it_began_with(monkeypatch, is_agent):
+async def test_a_run_keeps_the_version_that_it_began_with(deployed, is_agent):
     """R10: the old code ends what it began, with the same approval; new runs and turns begin with the new version."""
-    store = await left_waiting(deployed(monkeypatch, "ship", agent(old_code)), "prod")
+    store = await left_waiting(deployed(agent(old_code), held_as="ship"), "prod")
     asked = [event.approval for event in events(store, "s", e.ToolCallRequested)]
     old = agent(old_code) if is_agent else old_code
-    new = deployed(monkeypatch, "ship", agent(version="2", versions={"1": old})(new_code))
+    new = deployed(agent(version="2", versions={"1": old})(new_code), held_as="ship")
     assert await finish(store) == "old 1 prod"
     assert [event.approval for event in events(store, "s", e.ToolCallRequested)] == asked
     assert effects == ["prod"]
@@ -82,10 +74,10 @@ async def test_a_run_keeps_the_version_that_it_began_with(monkeypatch, is_agent)
     assert await finish(store) == "new 2 again"
 
 
-async def test_a_version_that_is_not_declared_blocks_the_run(monkeypatch):
+async def test_a_version_that_is_not_declared_blocks_the_run(deployed):
     """R10: nothing runs under other code than it began with; the text says which versions there are."""
-    store = await left_waiting(deployed(monkeypatch, "ship", agent(version="1.5")(old_code)), "prod")
-    deployed(monkeypatch, "ship", agent(version="2", versions={"1": old_code})(new_code))
+    store = await left_waiting(deployed(agent(version="1.5")(old_code), held_as="ship"), "prod")
+    deployed(agent(version="2", versions={"1": old_code})(new_code), held_as="ship")
     async with opened(store) as supervisor:
         await supervisor.resume("s")
         await anyio.sleep(1)
@@ -93,7 +85,7 @@ async def test_a_version_that_is_not_declared_blocks_the_run(monkeypatch):
         assert (view.status, view.blocked.why) == ("blocked", "agent")
         assert "1.5" in view.blocked.cause
         assert len(view.pending_approvals) == 1
-    deployed(monkeypatch, "ship", agent(version="2", versions={"1.5": old_code})(new_code))
+    deployed(agent(version="2", versions={"1.5": old_code})(new_code), held_as="ship")
     assert await finish(store) == "old 1.5 prod"
 
 
@@ -115,9 +107,9 @@ async def test_an_old_function_has_the_budgets_of_the_new_declaration_and_its_ow
     assert spec.at_version("1") is older
 
 
-async def test_an_agent_that_moved_leaves_its_name_behind(monkeypatch):
+async def test_an_agent_that_moved_leaves_its_name_behind(deployed, monkeypatch):
     """`start(session=...)` accepts the agent under both names; without the old name it is another agent."""
-    store = await left_waiting(deployed(monkeypatch, "ship", agent(old_code)), "prod")
+    store = await left_waiting(deployed(agent(old_code), held_as="ship"), "prod")
     moved = agent(old_code)
     moved.__module__, moved.__qualname__ = "scenes", "moved"
     monkeypatch.setattr(sys.modules["scenes"], "moved", moved, raising=False)
@@ -145,10 +137,10 @@ async def looping_after(ctx: Context) -> list[str]:
     return got
 
 
-async def test_an_old_run_keeps_its_path_and_a_new_one_takes_the_new_path(monkeypatch):
+async def test_an_old_run_keeps_its_path_and_a_new_one_takes_the_new_path(deployed):
     """The run that waits at its first call goes on as it began, in every later loop; a new session checks first."""
-    store = await left_waiting(deployed(monkeypatch, "loops", agent(looping_before)))
-    new = deployed(monkeypatch, "loops", agent(looping_after))
+    store = await left_waiting(deployed(agent(looping_before), held_as="loops"))
+    new = deployed(agent(looping_after), held_as="loops")
     assert await finish(store) == ["a", "b"]
     assert effects == ["a", "b"]
     effects.clear()
@@ -165,9 +157,9 @@ async def saving(ctx: Context) -> list[bool]:
     return [*ctx.saved, await ctx.patched("x"), await ctx.patched("y")]
 
 
-async def test_a_mark_outlives_a_save_and_a_crash_and_is_no_operation(monkeypatch):
+async def test_a_mark_outlives_a_save_and_a_crash_and_is_no_operation(deployed):
     """The mark is journaled once; a run that has it takes the new path again however little it remembers."""
-    store = await left_waiting(deployed(monkeypatch, "saves", agent(saving)))
+    store = await left_waiting(deployed(agent(saving), held_as="saves"))
     assert await finish(store) == [True, True, True]
     assert [mark.name for mark in events(store, "s", e.PatchMarked)] == ["x", "y"]
 
@@ -192,11 +184,11 @@ async def unmarked_in_branches(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("is_old", [True, False])
-async def test_the_first_answer_holds_for_all_branches(monkeypatch, is_old):
+async def test_the_first_answer_holds_for_all_branches(deployed, is_old):
     """Also in the attempt in which the last entry of the journal is asked for between the two."""
     old = unmarked_in_branches if is_old else marked_in_branches
-    store = await left_waiting(deployed(monkeypatch, "branches", agent(old)))
-    deployed(monkeypatch, "branches", agent(marked_in_branches))
+    store = await left_waiting(deployed(agent(old), held_as="branches"))
+    deployed(agent(marked_in_branches), held_as="branches")
     assert await finish(store) == [not is_old, not is_old]
 
 
@@ -204,9 +196,9 @@ async def marked_turn(ctx: Context, text: str) -> bool:
     return await ctx.patched("x")
 
 
-async def test_a_turn_has_marks_of_its_own(monkeypatch):
+async def test_a_turn_has_marks_of_its_own(deployed):
     """Each run answers for itself: a second turn is marked anew."""
-    turn = deployed(monkeypatch, "turns", agent(marked_turn))
+    turn = deployed(agent(marked_turn), held_as="turns")
     store = MemoryStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(turn, "one", session="s")).result()

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from scenes import deploy, effects, events, fork, names, opened
 
-from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, loading, tool
+from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, tool
 from supervisor.channels import Channel
 from supervisor.channels.cards import origin
 from supervisor.channels.web.pages.tree import tone, words
@@ -27,23 +27,6 @@ async def effect(name: str) -> str:
 
 async def double(number: int) -> int:
     return number * 2
-
-
-@pytest.fixture
-def deployed(monkeypatch):
-    """Deploy code: a function that makes a body what this module has as the agent `worker`, for later processes."""
-
-    def deploy_now(body, **options):
-        monkeypatch.setattr(loading, "_seen", {})
-        if body is None:
-            monkeypatch.delattr(HERE, "worker")
-            return None
-        new = agent(**options)(body)
-        new.__module__, new.__qualname__ = __name__, "worker"
-        monkeypatch.setattr(HERE, "worker", new, raising=False)
-        return new
-
-    return deploy_now
 
 
 async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:

@@ -1,15 +1,12 @@
 """Code is deployed while a run waits, wherever it waits: blocked, or gone on with in one of four ways (R1, R10)."""
 
-import sys
-
 import anyio
 import pytest
 from scenes import deploy, effects, fork, opened
 
-from supervisor import Context, MemoryStore, RunBlocked, agent, loading, tool
+from supervisor import Context, MemoryStore, RunBlocked, agent, tool
 
 pytestmark = pytest.mark.anyio
-HERE = sys.modules[__name__]
 
 
 @tool(policy="allow", idempotent=True)
@@ -82,20 +79,6 @@ def patches(place):
         return await place(ctx)
 
     return patched
-
-
-@pytest.fixture
-def deployed(monkeypatch):
-    """Make a body what this module has as the agent `worker`, for later processes."""
-
-    def deploy_now(body, **options):
-        monkeypatch.setattr(loading, "_seen", {})
-        new = agent(**options)(body)
-        new.__module__, new.__qualname__ = __name__, "worker"
-        monkeypatch.setattr(HERE, "worker", new, raising=False)
-        return new
-
-    return deploy_now
 
 
 async def left_waiting(spec) -> MemoryStore:
