@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Supervisor,
         TaskGroup,
         Timer,
+        TreeView,
         Watch,
     )
     from supervisor.app import open_supervisor
@@ -162,6 +163,7 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "TreeOwned",
+    "TreeView",
     "UnknownAgent",
     "Watch",
     "agent",
@@ -179,7 +181,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
         {
             "supervisor.abc": """
                 ActivityWatch ChildRun Context Counts JournalEntry Owner Run SessionImport StoreSupervisor Supervisor
-                TaskGroup Timer Watch
+                TaskGroup Timer TreeView Watch
             """,
             "supervisor.app": "open_supervisor",
             "supervisor.client": "open_remote",

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.people import People
-from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow, TreeView
 from supervisor.core.rules import Rule
 from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import ToolContext
@@ -60,6 +60,7 @@ __all__ = [
     "TaskGroup",
     "Timer",
     "ToolContext",
+    "TreeView",
     "Watch",
     "Webhook",
     "WebhookReply",
@@ -442,6 +443,14 @@ class Supervisor(ABC):
     @abstractmethod
     async def get_session(self, session: str) -> SessionView:
         """Return a session as it is now. Raises NotFound."""
+
+    @abstractmethod
+    async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
+        """Return the tree that a session is in, and what happened in the session and below it, all of one instant.
+
+        The session's own journal is there as a whole. Journals of sessions below it follow, each as a whole, until
+        there are so many `entries` in all; None: all of them. Raises NotFound.
+        """
 
     @abstractmethod
     async def get_approval(self, approval: str) -> Approval:

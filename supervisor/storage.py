@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow
@@ -64,6 +65,11 @@ class Store(ABC):
 
     def checkpoint(self) -> None:  # noqa: B027 # most stores have no log to bound
         """Bound the store's log. May be called in a worker thread, beside everything but `close`, by one at a time."""
+
+    def one_instant(self) -> AbstractContextManager[None]:
+        """Let all reads of a block see one instant, whatever other processes commit meanwhile. Nothing is awaited in
+        it, and it is not entered twice."""
+        return nullcontext()
 
     @abstractmethod
     def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:

@@ -65,16 +65,13 @@ def export(
     return Exit.DONE
 
 
-async def _read(place: Place, session: str) -> "list[JournalEntry]":
+async def _read(place: Place, session: str) -> "tuple[JournalEntry, ...]":
     async with place.open(wanted=("session", session)) as supervisor:
         root = (await get_session(supervisor, session)).root
-        end = await supervisor.last_position()  # what is committed while we read is no part of it
-        tree = [view.id for view in await supervisor.find_sessions(root=root)]
-        rows = [row for each in tree for row in await supervisor.find_entries(each) if row.position <= end]
-        return sorted(rows, key=lambda row: row.position)
+        return (await supervisor.get_tree(root, entries=None)).entries
 
 
-def _lines(rows: "list[JournalEntry]") -> Iterator[bytes]:
+def _lines(rows: "tuple[JournalEntry, ...]") -> Iterator[bytes]:
     numbers = Counter[str]()
     for row in rows:
         numbers[row.session] += 1  # as `show` counts the entries of a session

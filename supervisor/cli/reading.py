@@ -1,7 +1,7 @@
 """Commands that only read: sessions, show, approvals, audit. They never create a store."""
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -122,16 +122,22 @@ async def _audit(supervisor: Supervisor) -> tuple[list["JournalEntry"], dict[str
     return await supervisor.find_audit(), {view.id: view.path for view in await supervisor.find_sessions()}
 
 
-async def _show(supervisor: Supervisor, session: str) -> "tuple[SessionView, list[JournalEntry], list[SessionView]]":
-    view = await get_session(supervisor, session)
-    tree = await supervisor.find_sessions(root=view.root)
-    return view, await supervisor.find_entries(session), [other for other in tree if other.parent == session]
+async def _show(
+    supervisor: Supervisor, session: str
+) -> tuple[SessionView, tuple[JournalEntry, ...], list[SessionView]]:
+    tree = await _found(supervisor, session, supervisor.get_tree(session, entries=0))
+    (view,) = (each for each in tree.sessions if each.id == session)
+    return view, tree.entries, [each for each in tree.sessions if each.parent == session]
 
 
 async def get_session(supervisor: Supervisor, session: str) -> SessionView:
     """Return a session, or raise NotFound with the closest ids there are."""
+    return await _found(supervisor, session, supervisor.get_session(session))
+
+
+async def _found(supervisor: Supervisor, session: str, reading: Awaitable[T]) -> T:
     try:
-        return await supervisor.get_session(session)
+        return await reading
     except NotFound:
         raise not_found("session", session, [view.id for view in await supervisor.find_sessions()]) from None
 
@@ -218,7 +224,7 @@ def _facts(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     return [*facts, *(fact for fact in origin(approval, now) if fact[0] in told)]
 
 
-def _print_story(view: SessionView, rows: "list[JournalEntry]", children: list[SessionView], place: Place) -> None:
+def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: Place) -> None:
     from supervisor.cli.story import Story, told_at
 
     now = _now()

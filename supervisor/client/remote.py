@@ -24,6 +24,7 @@ from supervisor.abc import (
     Owner,
     Run,
     Supervisor,
+    TreeView,
     Watch,
 )
 from supervisor.client.answers import error_of
@@ -34,6 +35,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
+from supervisor.core.rows import ids_from
 from supervisor.core.rules import Rule
 from supervisor.core.values import (
     Answer,
@@ -54,6 +56,8 @@ T = TypeVar("T")
 
 MOST: Final = 1000
 """Items of one answer."""
+MOST_ENTRIES: Final = 5000
+"""Entries of a tree after which an answer begins no further journal; those are asked for one by one."""
 
 
 class RemoteSupervisor(Supervisor):
@@ -210,6 +214,18 @@ class RemoteSupervisor(Supervisor):
     async def get_session(self, session: str) -> SessionView:
         return value_of(SessionView, await self._connection.ask("GET", _path("sessions", session)))
 
+    async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
+        most = MOST_ENTRIES if entries is None else min(entries, MOST_ENTRIES)
+        path = _path("sessions", session, "tree")
+        found = value_of(_Tree, await self._connection.ask("GET", path, query={"entries": most}))
+        rows, end = [entry_of(each) for each in found.entries], int(found.cursor.partition(".")[2])
+        known = {row.session for row in rows}
+        missing = [each for each in ids_from(session, found.sessions) if each not in known]
+        while missing and (entries is None or len(rows) < entries):
+            rows += [row for row in await self.find_entries(missing.pop(0)) if row.position <= end]
+        rows.sort(key=lambda row: row.position)
+        return TreeView(sessions=found.sessions, entries=tuple(rows), cursor=found.cursor, left_out=len(missing))
+
     async def get_approval(self, approval: str) -> Approval:
         return value_of(Approval, await self._connection.ask("GET", _path("approvals", approval)))
 
@@ -295,6 +311,13 @@ class _Started(msgspec.Struct, frozen=True):
 class _RunState(msgspec.Struct, frozen=True):
     run: int
     outcome: Any
+
+
+class _Tree(msgspec.Struct, frozen=True):
+    sessions: tuple[SessionView, ...]
+    entries: list[Any]
+    cursor: str
+    left_out: int
 
 
 class _Page(msgspec.Struct, frozen=True):

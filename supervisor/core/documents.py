@@ -11,7 +11,7 @@ import msgspec
 
 from supervisor.core.activity import Activity
 from supervisor.core.events import encode_event
-from supervisor.core.rows import JournalEntry
+from supervisor.core.rows import JournalEntry, TreeView
 from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, DecisionResult, SendResult, SessionView
 from supervisor.core.words import ChatResult
@@ -74,3 +74,12 @@ def event_document(row: JournalEntry) -> dict[str, Any]:
     """Return a journal entry as a Supervisor gives it: secrets in it are already masked."""
     event: dict[str, Any] = msgspec.json.decode(encode_event(row.event))
     return {"position": row.position, "session": row.session, **event}
+
+
+def tree_document(tree: TreeView) -> dict[str, Any]:
+    return {
+        "sessions": [session_document(view) for view in tree.sessions],
+        "entries": [event_document(row) for row in tree.entries],
+        "cursor": tree.cursor,
+        "left_out": tree.left_out,
+    }

@@ -1,12 +1,13 @@
-"""What a store returns: journal entries, sessions as in its index, and owners of trees. Values only."""
+"""What a store returns: journal entries, sessions as in its index, trees, and their owners. Values only."""
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from supervisor.core.events import AnyEvent
-from supervisor.core.values import Outcome
+from supervisor.core.values import Outcome, SessionView
 
 
 class JournalEntry(msgspec.Struct, frozen=True, gc=False):
@@ -70,3 +71,28 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     blocked: int | None = None
     """The position of the entry that says why its code cannot follow it; None if it is not blocked. A blocked session
     is asleep, and no event wakes it."""
+
+
+class TreeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A session's tree as it is at one instant, and what happened in the session and below it."""
+
+    sessions: tuple[SessionView, ...]
+    """Every session of the whole tree, parents before children."""
+    entries: tuple[JournalEntry, ...]
+    """Whole journals of the session and of sessions below it, in the order in which they were committed."""
+    cursor: str
+    """The instant: what happens later is after it."""
+    left_out: int = 0
+    """Sessions below it whose journals are not among the entries."""
+
+
+def ids_from(top: str, views: Iterable[SessionView]) -> Iterator[str]:
+    """Yield the ids of a session and all below it, each before its sub-agents, which come in the order of `views`."""
+    below: dict[str | None, list[str]] = {}
+    for view in views:
+        below.setdefault(view.parent, []).append(view.id)
+    waiting = [top]
+    while waiting:
+        session = waiting.pop()
+        yield session
+        waiting += below.get(session, ())[::-1]

@@ -25,6 +25,7 @@ from supervisor.abc import (
     Run,
     Store,
     StoreSupervisor,
+    TreeView,
     Watch,
 )
 from supervisor.core import events as e
@@ -416,6 +417,10 @@ class LocalSupervisor(StoreSupervisor):
     async def get_session(self, session: str) -> SessionView:
         await checkpoint()
         return self.reader.get_session(session)
+
+    async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
+        await checkpoint()
+        return self.reader.get_tree(session, entries=entries)
 
     async def get_approval(self, approval: str) -> Approval:
         await checkpoint()

@@ -404,3 +404,19 @@ async def test_leaving_ends_what_is_watched(kind):
             tasks.start_soon(watch)
             await opened.wait()
         await ended.wait()
+
+
+@pytest.mark.parametrize("most", [5000, 1])
+async def test_a_tree_is_read_at_once(kind, most, monkeypatch):
+    """Its sessions, whole journals, and the instant; also where one answer does not hold all of it."""
+    monkeypatch.setattr("supervisor.client.remote.MOST_ENTRIES", most)
+    async with side(kind) as here:
+        run = await here.supervisor.start(chief, ["bread"], requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        tree = await here.supervisor.get_tree(run.session, entries=None)
+        assert [view.id for view in tree.sessions] == [run.session, asked.session]
+        assert list(tree.entries) == here.local.store.rows(0)
+        assert (tree.cursor, tree.left_out) == (await here.local.get_cursor(), 0)
+        part = await here.supervisor.get_tree(run.session, entries=0)
+        assert ({row.session for row in part.entries}, part.left_out) == ({run.session}, 1)

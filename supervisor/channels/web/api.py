@@ -30,6 +30,8 @@ from supervisor.channels.web.schemas import (
     SessionQuery,
     StartBody,
     Started,
+    TreeDocument,
+    TreeQuery,
     page_of,
 )
 from supervisor.core.documents import (
@@ -38,6 +40,7 @@ from supervisor.core.documents import (
     decision_document,
     event_document,
     session_document,
+    tree_document,
 )
 from supervisor.core.errors import NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny, SessionView
@@ -87,6 +90,14 @@ async def get_journal(call: Call) -> Response:
     shown = rows[: query.limit]
     more = shown[-1].position if len(rows) > len(shown) else None
     return document({"items": [event_document(row) for row in shown], "next": more})
+
+
+async def get_tree(call: Call) -> Response:
+    query: TreeQuery = call.query
+    tree = await call.supervisor.get_tree(call.path("id"), entries=query.entries)
+    for view in tree.sessions:
+        call.show(*view.pending_approvals)
+    return document(tree_document(tree))
 
 
 async def get_transcript(call: Call) -> Response:
@@ -255,6 +266,15 @@ ENDPOINTS: Final = (
         handle=get_journal,
         query=PageQuery,
         answers={200: page_of(EventDocument, "JournalPage")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/sessions/{id}/tree",
+        name="getTree",
+        summary="The tree of a session, and what happened in the session and below it, at one instant",
+        handle=get_tree,
+        query=TreeQuery,
+        answers={200: TreeDocument},
     ),
     Endpoint(
         method="GET",

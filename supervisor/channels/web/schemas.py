@@ -3,7 +3,7 @@ values themselves, so that a field added there is in the schema, too.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +28,8 @@ from supervisor.core.words import ChatResult
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
+MOST_ENTRIES: Final = 5000
+"""Entries of one tree after which no further journal is read for an answer."""
 Position = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -128,6 +130,12 @@ class ApprovalQuery(In, frozen=True, kw_only=True):
 class PageQuery(In, frozen=True, kw_only=True):
     limit: Limit = 100
     after: Position = 0
+
+
+class TreeQuery(In, frozen=True, kw_only=True):
+    """`entries`: the session's own journal is there as a whole; those below it follow until there are so many."""
+
+    entries: Annotated[int, Meta(ge=0, le=MOST_ENTRIES)] = MOST_ENTRIES
 
 
 class ActivityQuery(In, frozen=True, kw_only=True):
@@ -234,6 +242,19 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     event: str
     at: str
+
+
+TreeDocument: Any = msgspec.defstruct(
+    "Tree",
+    [
+        ("sessions", list_of(SessionDocument)),
+        ("entries", list[EventDocument]),
+        ("cursor", str),
+        ("left_out", int),
+    ],
+    kw_only=True,
+    frozen=True,
+)
 
 
 def page_of(kind: Any, name: str) -> Any:

@@ -7,10 +7,12 @@ commands below the Supervisor use it directly.
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from supervisor.abc import JournalEntry, SessionRow, Store
+from supervisor.abc import JournalEntry, SessionRow, Store, TreeView
 from supervisor.core import events as e
+from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
 from supervisor.core.masking import shown
+from supervisor.core.rows import ids_from
 from supervisor.core.values import Approval, SessionView
 from supervisor.runtime.reading.sessions import block_of, session_views
 
@@ -56,8 +58,23 @@ class Reader:
         return row is not None
 
     def get_session(self, session: str) -> SessionView:
-        root = self.get_row(session).root
-        return next(view for view in session_views(self.store, root=root) if view.id == session)
+        with self.store.one_instant():
+            root = self.get_row(session).root
+            return next(view for view in session_views(self.store, root=root) if view.id == session)
+
+    def get_tree(self, session: str, *, entries: int | None) -> TreeView:
+        """Return the tree of a session, and the journals of the session and below; see Supervisor.get_tree."""
+        with self.store.one_instant():
+            views = session_views(self.store, root=self.get_row(session).root)
+            found, left_out = list[JournalEntry](), 0
+            for each in ids_from(session, views):
+                if each != session and entries is not None and len(found) >= entries:
+                    left_out += 1
+                else:
+                    found += self.store.journal(each)
+            cursor = make_cursor(self.store.id, self.store.last_position())
+        found.sort(key=lambda entry: entry.position)
+        return TreeView(sessions=tuple(views), entries=tuple(shown(found)), cursor=cursor, left_out=left_out)
 
     def find_sessions(
         self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None

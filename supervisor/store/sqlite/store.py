@@ -18,8 +18,8 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -236,6 +236,20 @@ class SqliteStore(Store):
     def log_size(self) -> int:
         """Return the size of the log's file; it is written over from its beginning when all of it was checkpointed."""
         return place.size_of(Path(f"{self.name}-wal"))
+
+    @contextmanager
+    def one_instant(self) -> Iterator[None]:
+        try:
+            self._reader.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if self._reader.in_transaction:
+                    self._reader.execute("COMMIT")
+        except MISUSED as error:
+            raise self._misuse(error, writing=False) from error
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from error
 
     def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
         return self._known_rows(self._read("rows", after, _END if to is None else to))

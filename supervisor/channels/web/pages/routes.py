@@ -13,8 +13,9 @@ Rules
 - What goes wrong is a page, too: it says what to do next.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -221,17 +222,16 @@ async def newest(
 
 
 async def show_session(visit: Visit) -> Response:
-    return await _session(visit, await visit.supervisor.get_session(visit.path("id")))
+    return await _session(visit, visit.path("id"))
 
 
-async def _session(visit: Visit, view: SessionView, status: int = 200, *, told: str = "", typed: str = "") -> Response:
-    after = await visit.supervisor.last_position()
-    views = await visit.supervisor.find_sessions(root=view.root)
-    view = next((each for each in views if each.id == view.id), view)
-    (root,) = tree.nodes(views)
+async def _session(visit: Visit, session: str, status: int = 200, *, told: str = "", typed: str = "") -> Response:
+    found = await visit.supervisor.get_tree(session, entries=MOST_ROWS)
+    view = next(each for each in found.sessions if each.id == session)
+    (root,) = tree.nodes(found.sessions)
     node = tree.find([root], view.id) or tree.nodes([view])[0]  # one that its parent's page leaves out
-    rows = await _journals(visit, node)
-    lanes = [timeline.lane(session, found, visit.now) for session, found in rows.items()]
+    rows = _journals(node, found.entries)
+    lanes = [timeline.lane(session, entries, visit.now) for session, entries in rows.items()]
     most = len(rows[view.id]) if "all" in visit.request.query_params else story.MOST_ENTRIES
     asked = view.pending_approvals[:MOST_ASKED]
     visit.show(*asked)
@@ -247,13 +247,13 @@ async def _session(visit: Visit, view: SessionView, status: int = 200, *, told: 
         "kinds": timeline.WORDS,
         "shown_kinds": {kind for lane in lanes for kind, _ in lane.totals},
         "lanes_left_out": node.size - len(lanes),
-        "story": story.story(rows[view.id], {each.id: cards.path_text(each.path) for each in views}, most),
+        "story": story.story(rows[view.id], {each.id: cards.path_text(each.path) for each in found.sessions}, most),
         "may_cancel": visit.person.is_operator,
         "hears": view.outcome is None or _begins_turns(rows[view.id]),
         "told": told,
         "typed": typed,
         "poll": 5 + sum(map(len, rows.values())) // 500 if view.outcome is None and node.below else 0,
-        "stream": stream_url(f"/api/sessions/{view.id}/events", after),
+        "stream": stream_url(f"/api/sessions/{view.id}/events", int(found.cursor.partition(".")[2])),
     }
     return await visit.page("session.html", "sessions", model, status=status)
 
@@ -264,14 +264,13 @@ def _begins_turns(rows: list[JournalEntry]) -> bool:
     return created is not None and created.takes_text and created.parent is None and bool(created.agent)
 
 
-async def _journals(visit: Visit, node: tree.Node) -> dict[str, list[JournalEntry]]:
-    """Read the journals of a session and of those below it, as many as a page may take."""
-    rows: dict[str, list[JournalEntry]] = {}
-    for each in tree.walk([node]):
-        if rows and (len(rows) >= MOST_LANES or sum(map(len, rows.values())) >= MOST_ROWS):
-            break
-        rows[each.id] = await visit.supervisor.find_entries(each.id)
-    return rows
+def _journals(node: tree.Node, entries: Iterable[JournalEntry]) -> dict[str, list[JournalEntry]]:
+    """Return the journals of a session and of those below it, as many as the page has lanes for."""
+    found: dict[str, list[JournalEntry]] = {}
+    for entry in entries:
+        found.setdefault(entry.session, []).append(entry)
+    known = (each.id for each in tree.walk([node]) if each.id in found)
+    return {session: found[session] for session in islice(known, MOST_LANES)}
 
 
 async def say(visit: Visit) -> Response:
@@ -282,16 +281,16 @@ async def say(visit: Visit) -> Response:
         told = (
             "Not sent: only operators speak to sessions. Others may say yes or no, alone, to what they may decide here."
         )
-        return await _session(visit, view, 403, told=told, typed=text)
+        return await _session(visit, session, 403, told=told, typed=text)
     if not text.strip():
-        return await _session(visit, view, 422, told="Not sent: there is no text.")
+        return await _session(visit, session, 422, told="Not sent: there is no text.")
     try:
         heard = await visit.supervisor.chat(session, text, by=visit.person.name, shown_before=visit.seen_at)
     except InvalidInput as error:
-        return await _session(visit, view, 422, told=f"Not sent: {error}", typed=text)
+        return await _session(visit, session, 422, told=f"Not sent: {error}", typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
-        return await _session(visit, await visit.supervisor.get_session(session), told=told)
+        return await _session(visit, session, told=told)
     said = heard.sent.kind if heard.sent is not None else heard.kind  # a browser must not send it twice
     return RedirectResponse(f"{rendering.url('sessions', session)}?{urlencode({'said': said})}#reply", 303)
 
@@ -307,8 +306,7 @@ def _received(receipt: SendResult | None) -> str:
 async def cancel(visit: Visit) -> Response:
     session = visit.path("id")
     if not visit.person.is_operator:
-        view = await visit.supervisor.get_session(session)
-        return await _session(visit, view, 403, told="Not cancelled: only operators cancel sessions.")
+        return await _session(visit, session, 403, told="Not cancelled: only operators cancel sessions.")
     await visit.supervisor.cancel(session, reason=visit.form.get("reason", "").strip() or None, by=visit.person.name)
     return RedirectResponse(rendering.url("sessions", session), 303)
 

@@ -1,0 +1,96 @@
+"""A tree is read at once: its sessions, their journals and the cursor are of one instant."""
+
+import pytest
+from watching import next_of
+
+from supervisor import Approve, Context, MemoryStore, NotFound, SqliteStore, agent, open_supervisor, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def asks(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).content
+
+
+@agent
+async def chief(ctx: Context) -> list[str]:
+    return [await ctx.run(asks, "a"), await ctx.run(asks, "b")]
+
+
+async def decided(supervisor):
+    """Run the chief to its end, and return its sessions: itself, then its sub-agents."""
+    run = await supervisor.start(chief, session="s")
+    for _ in range(2):
+        asked = await next_of(run.watch_approvals())
+        await supervisor.decide(asked.id, Approve(by="ana"))
+    await run.outcome()
+    return [view.id for view in await supervisor.find_sessions()]
+
+
+async def test_a_tree_has_every_session_and_every_entry_in_order():
+    """Of the whole tree the sessions, of the session and those below it the entries."""
+    async with open_supervisor(MemoryStore()) as supervisor:
+        sessions = await decided(supervisor)
+        tree = await supervisor.get_tree("s")
+        assert [view.id for view in tree.sessions] == sessions
+        assert list(tree.entries) == supervisor.store.rows(0)
+        assert (tree.cursor, tree.left_out) == (await supervisor.get_cursor(), 0)
+        part = await supervisor.get_tree(sessions[1])
+        assert {row.session for row in part.entries} == {sessions[1]}
+        assert [view.id for view in part.sessions] == sessions
+        with pytest.raises(NotFound):
+            await supervisor.get_tree("nothing")
+
+
+async def test_journals_are_whole_and_say_how_many_are_left_out():
+    """The session's own always; the others until there are so many entries."""
+    async with open_supervisor(MemoryStore()) as supervisor:
+        sessions = await decided(supervisor)
+        own = len(await supervisor.find_entries("s"))
+        for entries, count in [(0, 1), (own, 1), (own + 1, 2), (None, 3)]:
+            tree = await supervisor.get_tree("s", entries=entries)
+            assert {row.session for row in tree.entries} == {*sessions[:count]}
+            assert tree.left_out == 3 - count
+            whole = [len(await supervisor.find_entries(each)) for each in sessions[:count]]
+            assert len(tree.entries) == sum(whole)
+
+
+class Removing(SqliteStore):
+    """Lets another process remove the whole tree when the next journal is about to be read."""
+
+    is_removing = False
+
+    def journal(self, session, after=0):
+        if self.is_removing:
+            self.is_removing = False
+            self.remove_elsewhere()
+        return super().journal(session, after)
+
+    def remove_elsewhere(self):
+        other = SqliteStore(self.path)
+        other.open()
+        other.begin()
+        other.remove("s")
+        other.commit()
+        other.close()
+
+
+async def test_a_tree_that_another_process_removes_meanwhile_is_there_as_a_whole(tmp_path):
+    """Afterwards it is not there at all."""
+    path = tmp_path / "state.db"
+    async with open_supervisor(path) as supervisor:
+        sessions = await decided(supervisor)
+        known = await supervisor.get_tree("s")
+    store = Removing(path)
+    async with open_supervisor(store) as supervisor:
+        store.is_removing = True
+        tree = await supervisor.get_tree("s")
+        assert ([view.id for view in tree.sessions], tree.entries) == (sessions, known.entries)
+        with pytest.raises(NotFound):
+            await supervisor.get_tree("s")
