@@ -416,7 +416,7 @@ async def test_a_tree_is_read_at_once(kind, most, monkeypatch):
             asked = await anext(watch)
         tree = await here.supervisor.get_tree(run.session, entries=None)
         assert [view.id for view in tree.sessions] == [run.session, asked.session]
-        assert list(tree.entries) == here.local.store.rows(0)
-        assert (tree.cursor, tree.left_out) == (await here.local.get_cursor(), 0)
+        end = int(tree.cursor.partition(".")[2])  # a card may be posted afterwards
+        assert (list(tree.entries), tree.left_out) == (here.local.store.rows(0, end), 0)
         part = await here.supervisor.get_tree(run.session, entries=0)
         assert ({row.session for row in part.entries}, part.left_out) == ({run.session}, 1)
