@@ -1,14 +1,14 @@
-"""The environment of a runtime: what it takes from outside itself, in one object that can be another one.
+"""The environment of a runtime: everything that it takes from outside itself, in one object that can be replaced.
 
-The name is that of the same seam in storage engines (`Env` in LevelDB and RocksDB). This environment is an ordinary
-process. Another one may give instants and ids that are the same in each run, and run the bodies of tools and steps
-elsewhere: in a worker process, on another machine, as activities of a workflow engine.
+Storage engines have the same seam (`Env` in LevelDB and RocksDB). This environment is an ordinary process. Another
+environment may return the same instants and ids in each run. It may also run the bodies of tools and steps elsewhere:
+in a worker process, on another machine, as activities of a workflow engine.
 
 Rules
-- Nothing else in the runtime asks for the wall time, a new id, a random number, the user or the working directory.
-  Budgets and deadlines are counted on the event loop's own clock, which its owner chooses.
-- Agents run in the runtime's loop, wherever bodies run. A body sees of its run only what it is called with.
-- Which process writes an entry (host, pid) is a fact about that process, and no choice of its environment.
+- Only the environment reads the wall time, makes ids and random numbers, and knows the user and the working directory.
+  Budgets and deadlines are counted on the event loop's clock, which the program that runs the loop chooses.
+- Agents run in the runtime's loop, wherever bodies run. A body sees only the arguments with which it is called.
+- An entry names the process that wrote it (host, pid). That is a fact about the process, not its environment's choice.
 """
 
 import random
@@ -23,10 +23,10 @@ from supervisor.system.identity import current_user, working_directory
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call or a step does: a function, and what it is called with.
+    """The body of a call or a step: a function and its arguments.
 
-    `args` begins with the ToolContext where a tool takes one. Session, run and operation together name the effect: they
-    are the same in each attempt. A step that failed and is taken again by a restart or a retry has the same name, too.
+    `args` begins with the ToolContext if the tool takes one. Session, run and operation together name the effect, and
+    are the same in each attempt. A failed step that a restart or a retry runs again keeps its name, too.
     """
 
     kind: Literal["call", "step"]
@@ -39,38 +39,39 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment:
-    """An ordinary process. Made inside the event loop that the runtime runs in."""
+    """The environment of an ordinary process. Make it inside the event loop in which the runtime runs."""
 
     def __init__(self) -> None:
         self.clock = Clock()
 
     def new_session_id(self) -> str:
-        """Return the id of a session, or of a message."""
+        """Return a new id, for a session or a message."""
         return ids.new_session_id()
 
     def new_approval_id(self, root: str) -> str:
-        """Return the id of an approval in the tree of a root session. It matches APPROVAL_ID, and cannot be guessed."""
+        """Return a new id for an approval in the tree of a root session. It matches APPROVAL_ID and is unguessable."""
         return ids.new_approval_id(root)
 
     def new_rule_id(self) -> str:
         return ids.new_rule_id()
 
     def random(self) -> float:
-        """Return a number in [0, 1): what an agent asks for, and what spreads restarts. It keeps no secret."""
+        """Return a number in [0, 1), for `ctx.random()` and to spread restarts in time. It is not for secrets."""
         return random.random()  # noqa: S311 # no secret
 
     def user(self) -> str:
-        """Return on whose behalf this process acts where a caller names no person."""
+        """Return the person on whose behalf this process acts if a caller names none."""
         return current_user()
 
     def working_directory(self) -> str:
-        """Return the folder that sessions which begin here remember."""
+        """Return the working directory that new sessions journal."""
         return working_directory()
 
     async def run_body(self, body: Body) -> Any:
-        """Run a body, and return or raise what it does.
+        """Run a body: return its result, or raise its exception.
 
-        It is cancelled when the body's deadline has passed, or when its run is to end. It then ends when the body has
-        ended or can do nothing more: it raises the cancellation, or returns what the body returned all the same.
+        The runtime cancels this call when the body's deadline has passed or its run ends. The call then waits until the
+        body has ended or can have no further effect. It raises the cancellation, or returns the body's result if the
+        body finished all the same.
         """
         return await body.fn(*body.args, **body.kwargs)

@@ -1,13 +1,13 @@
-"""One task that waits for whatever is due next: watchdogs, passivation, durable timers, ends that are overdue.
+"""The alarm: one task that calls back at given instants, for watchdogs, passivation, durable timers and overdue ends.
 
-It sleeps while nothing can be due, since an empty wake four times a second costs minutes in a simulated month.
+The task sleeps until the earliest instant. Polling four times a second would cost minutes in a simulated month.
 
 Rules
-- Callbacks are synchronous and short; one that needs to wait starts a task where that task has an owner.
-- Whoever has no use for a call any more takes it back: until it is due, it would keep in memory whom it calls.
-- `lag` is how much later than planned this task ran, in all, where it was over 50 ms: the loop was held by somebody, or
-  the process was stopped. Watchdogs take it off their clock (W11), by `now`, which stands from the instant at which
-  this task was to run until it has: whoever runs in between knows nothing of the lag yet.
+- Callbacks are synchronous and short. A callback that needs to wait starts a task, in a group that owns it.
+- A caller takes back an appointment that it no longer needs: the heap keeps its callback in memory until it is due.
+- `lag` is the sum of all delays of this task over 50 ms: another task held the loop, or the process was stopped.
+  Watchdogs subtract it from their clock by `now` (W11). `now` stands still from the instant at which this task was to
+  run until it has run, because until then the lag is not known.
 """
 
 import heapq
@@ -19,10 +19,10 @@ from typing import Any
 import anyio
 
 TOLERATED_LAG = 0.05
-FEW = 100  # calls that were taken back, which are not worth tidying up
+FEW = 100  # appointments taken back: up to this number the heap is not rebuilt
 
 Appointment = list[Any]
-"""Instant, number, callback: compared by the heap in this order, so no class of ours."""
+"""Instant, number, callback. A list, because the heap compares lists item by item in this order."""
 
 
 class Alarm:
@@ -39,7 +39,7 @@ class Alarm:
         return min(anyio.current_time(), self._planned) - self.lag
 
     def at(self, deadline: float, callback: Callable[[], None]) -> Appointment:
-        """Call back at an instant of the loop's clock, or as soon after as the loop gets to it."""
+        """Call back at an instant of the loop's clock, or as soon after it as the loop is free."""
         appointment = [deadline, next(self._count), callback]
         heapq.heappush(self._heap, appointment)
         if deadline < self._planned:
@@ -48,7 +48,7 @@ class Alarm:
         return appointment
 
     def take_back(self, appointment: Appointment | None) -> None:
-        """Call nobody; nothing if it was called already."""
+        """Cancel an appointment. Nothing happens if its callback was called already."""
         if appointment is None or appointment[2] is None:
             return
         appointment[2] = None
@@ -62,7 +62,7 @@ class Alarm:
         """Serve until cancelled."""
         now = anyio.current_time()
         while True:
-            self._planned = max(self._heap[0][0], now) if self._heap else inf  # what is overdue at first is no lag
+            self._planned = max(self._heap[0][0], now) if self._heap else inf  # an instant in the past makes no lag
             if self._planned > anyio.current_time():
                 with anyio.CancelScope(deadline=self._planned):
                     await self._wake.wait()

@@ -1,7 +1,8 @@
-"""A bell: wakes everybody who waits for it now. It costs nothing while nobody does, unlike an event that is made anew
-after each time: there is one in every attempt, and one rings at every commit.
+"""A bell wakes all tasks that wait for it now. It makes an event only when a task waits, since there is one bell in
+every attempt, and one rings at every commit.
 
-Look at what you wait for first, then wait, in one step: who comes after the ringing waits for the next one.
+A task that comes after the ringing waits for the next one. So test the condition first, and wait without an await
+between the two.
 """
 
 import anyio
@@ -19,11 +20,11 @@ class Bell:
             event.set()
 
     def next(self) -> anyio.Event:
-        """Return the event that its next ringing sets."""
+        """Return the event that the next ringing sets."""
         if self._event is None:
             self._event = anyio.Event()
         return self._event
 
     async def wait(self) -> None:
-        """Wait until it rings the next time."""
+        """Wait for the next ringing."""
         await self.next().wait()

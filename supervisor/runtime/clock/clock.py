@@ -1,13 +1,14 @@
-"""The one module that reads clocks. Everything below it is given `now`.
+"""The one module that reads clocks. All code below it has `now` as a parameter.
 
-Two clocks: the loop's, monotonic, for budgets and deadlines; and wall time, aware UTC, which is only recorded and says
-when durable timers are due. Tests replace the loop's clock by one that jumps. A real loop's clock never runs ahead of
-the machine's monotonic one; where it does, wall time runs ahead by as much, or durable timers would never come due.
+There are two clocks. The loop's clock is monotonic, for budgets and deadlines. Wall time is aware UTC; it is journaled,
+and it says when durable timers are due. Tests replace the loop's clock by a virtual one that jumps. A virtual clock
+runs ahead of the machine's monotonic clock, which a real one never does. Wall time then runs ahead by as much:
+otherwise durable timers would never come due.
 
 Rules
-- A process translates the due instant of a durable timer once. A wall clock that is set afterwards moves no timer of
-  this process, whether its run is in memory or passivated. Only wall time outlives a process: the next one translates
-  again, by the wall clock that it finds.
+- A process translates the due instant of a durable timer once, into an instant of the loop. If the wall clock is set
+  afterwards, no timer of this process moves, whether its run is in memory or passivated. The next process translates
+  again, by its own wall clock, because only wall time outlives a process.
 """
 
 import time
@@ -18,17 +19,17 @@ import anyio
 from anyio.lowlevel import RunVar
 
 _START: Final[RunVar[tuple[float, float]]] = RunVar("supervisor_clock_start")
-"""Where both clocks stood when this loop was first asked: every clock in it must tell the same time."""
+"""Both clocks when a Clock was first made in this loop: all Clocks of a loop must tell the same time."""
 
 
 ROUNDING: Final = 2e-6  # seconds: wall time is in microseconds
 FEW_TIMERS: Final = 1000
 KEPT: Final = 60.0
-"""Seconds after its instant for which a timer that came due is remembered: until its run has been told."""
+"""Seconds for which a timer that came due is remembered. Its run is told within that time."""
 
 
 class Clock:
-    """Wall time and the loop's time, kept in step. Made inside the event loop that it reads."""
+    """Wall time and the loop's time, kept in step. Make it inside the event loop whose clock it reads."""
 
     def __init__(self) -> None:
         try:
@@ -47,22 +48,22 @@ class Clock:
         return real + timedelta(seconds=ahead) if ahead > 1.0 else real
 
     def elsewhere(self) -> float:
-        """Return the loop's instant as a thread outside of the loop knows it: not that of a virtual clock."""
+        """Return the loop's instant, for a thread that cannot ask the loop. It does not follow a virtual clock."""
         return self._loop_start + time.monotonic() - self._real_start
 
     def deadline(self, due_at: datetime) -> float:
-        """Return the instant of the loop's clock at which wall time will be `due_at`, if nobody sets it."""
-        left = (due_at - self.now()).total_seconds()  # read first: an instant that is rounded is late, never early
+        """Return the instant of the loop's clock at which wall time will be `due_at`, unless the wall clock is set."""
+        left = (due_at - self.now()).total_seconds()  # wall time is read first: rounding makes it late, never early
         return anyio.current_time() + left + ROUNDING
 
     def after(self, seconds: float) -> datetime:
-        """Return the wall time at which a durable timer of so many seconds is due that begins now."""
+        """Return the wall time at which a durable timer is due that begins now and lasts `seconds`."""
         due_at = self.now() + timedelta(seconds=seconds)
         self._remember(due_at, anyio.current_time() + seconds)
         return due_at
 
     def timer(self, due_at: datetime) -> float:
-        """Return the instant of the loop's clock at which a durable timer is due: the same one each time."""
+        """Return the instant of the loop's clock at which a durable timer is due: the same instant each time."""
         if (deadline := self._timers.get(due_at)) is None:
             deadline = self.deadline(due_at)
             self._remember(due_at, deadline)
@@ -77,5 +78,5 @@ class Clock:
 
 
 def duration() -> float:
-    """Return a number of seconds whose differences are durations of this thread's work; never shown to anybody."""
+    """Return a number of seconds that is only good for differences: the duration of some work. Never show it."""
     return time.perf_counter()

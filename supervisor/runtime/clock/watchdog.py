@@ -1,13 +1,14 @@
-"""The watchdog: ends attempts that show no progress (W1-W7, W11, W12). The arithmetic is in core/inactivity.py.
+"""The watchdog ends attempts that show no progress (W1-W7, W11, W12). The arithmetic is in core/inactivity.py.
 
-A heartbeat must cost next to nothing, so it stores `coarse`, an instant that is renewed by a tick; and nobody walks
-over all attempts: each is looked at when it could be due at the earliest, and put off if it is not.
+A heartbeat must cost almost nothing. So it stores `coarse`, an instant that a tick renews. There is no loop over all
+attempts: the alarm looks at each one at the earliest instant at which it could be due, and again later if it is not.
 
 Rules
-- The watchdog's clock is the loop's, less the lag that the alarm has seen: a loop that was held stalls nobody (W11).
-- The tick is 4/5 of what the shortest budget tolerates (250 ms, 5 % of it where that is less, never under 10 ms); while
-  nobody is armed there is none.
-- Expiry is decided and acted upon in one step: paused is nothing, due is due, fired is final (W3).
+- The watchdog's clock is the loop's clock less the lag that the alarm has measured. So a blocked loop stalls no attempt
+  (W11).
+- The tick is 4/5 of the tolerance of the shortest budget. The tolerance is 5 % of the budget, at most 250 ms and at
+  least 10 ms. While no watch is armed there is no tick.
+- A watch decides on expiry and acts on it in one step: a paused watch never expires, and expiry is final (W3).
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from supervisor.core.agent_spec import AgentSpec
 from supervisor.core.inactivity import Inactivity, PauseKind
 from supervisor.runtime.clock.alarm import Alarm, Appointment
 
-ROUNDING = 1e-6  # seconds by which an instant may miss itself once the lag was added and taken off again
+ROUNDING = 1e-6  # seconds: the error of an instant after the lag was added and subtracted again
 
 
 class Watchdog:
@@ -44,7 +45,7 @@ class Watchdog:
         return self.alarm.at(instant + self.alarm.lag, look)
 
     def arm(self, tick: float) -> None:
-        """Somebody is watched with this tick: from now on `coarse` is never older than that."""
+        """Count a watch with this tick: from now on `coarse` is never older than the tick."""
         self._ticks[tick] += 1
         if tick < self._pace:
             self.alarm.take_back(self._next)
@@ -62,8 +63,8 @@ class Watchdog:
 
 
 class Work(msgspec.Struct, eq=False):
-    """A step in flight, or a model call, which has no name; `since` is an instant of the watchdog's clock. `held`: how
-    many operations inside it wait for the replay."""
+    """A step in flight, or a model call, whose name is empty. `since` is an instant of the watchdog's clock. `held`:
+    the number of operations inside it that wait for the replay."""
 
     name: str
     since: float
@@ -71,11 +72,11 @@ class Work(msgspec.Struct, eq=False):
 
 
 _CALL: Final[ContextVar[Work | None]] = ContextVar("supervisor_model_call", default=None)
-"""The model call that a task is in, or was started in: whose heartbeats it shows."""
+"""The model call in which a task runs or was started. The task's heartbeats count for that call."""
 
 
 class Watch:
-    """The watchdog of one attempt. `expire` is called once, with the cause, when it is stalled."""
+    """The watchdog of one attempt. It calls `expire` once, with the cause, when the attempt has stalled."""
 
     __slots__ = ("_dog", "_expire", "_looks", "_looks_at", "_tick", "inactivity", "is_armed", "work")
 
@@ -103,7 +104,7 @@ class Watch:
 
     @property
     def _call(self) -> "Work | None":
-        """The model call of this attempt that the current task is in, if it is known to be in one."""
+        """The model call of this attempt in which the current task runs; None if it runs in none."""
         call = _CALL.get()
         return call if call in self.work else None
 
@@ -125,12 +126,12 @@ class Watch:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a step or a model call is in flight in which nothing waits for the replay."""
+        """Whether a step or a model call is in flight that has no operation waiting for the replay."""
         return any(not work.held for work in self.work)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Something waits for the replay; if it is inside a model call, that is not at work."""
+        """An operation waits for the replay. If it is inside a model call, that call is not at work meanwhile."""
         if (call := self._call) is None:
             yield
             return
@@ -141,12 +142,12 @@ class Watch:
             call.held -= 1
 
     def left(self) -> tuple[float, float] | None:
-        """Return how much is left of which budget, in seconds; None while nothing can expire."""
+        """Return the seconds that are left, and the budget they are left of; None while the watch cannot expire."""
         return self.inactivity.left(self._dog.now()) if self.is_armed else None
 
     @contextmanager
     def working(self, step: str = "", *, model_call: bool = False) -> Iterator[None]:
-        """A step or a model call is in flight: the clock runs whatever else waits."""
+        """A step or a model call is in flight: the clock runs even if other operations wait."""
         work, around = Work(step, self._dog.now()), _CALL.get()
         call = work if model_call else None
         self.inactivity.begin_work(work.since, call)
@@ -162,7 +163,7 @@ class Watch:
             self._rearm()
 
     def disarm(self) -> None:
-        """Nothing expires any more: the attempt was stopped or has ended."""
+        """Never expire: the attempt was stopped or has ended."""
         self._expire = None
         self._dog.alarm.take_back(self._looks)
         self._set_armed(False)
@@ -181,7 +182,7 @@ class Watch:
             (self._dog.arm if is_armed else self._dog.disarm)(self._tick)
 
     def _earliest(self, due: float) -> float:
-        """Return the earliest instant at which it could be due: a first heartbeat brings a shorter budget with it."""
+        """Return the earliest instant at which the watch could be due: a first heartbeat may shorten the budget."""
         if not self.inactivity.unheard:
             return due
         return min(due, max(self.inactivity.since, self._dog.now()) + self.inactivity.budget)

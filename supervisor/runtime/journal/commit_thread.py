@@ -1,4 +1,4 @@
-"""A worker thread for what the loop must not wait for: a commit on a slow disk (supervisor/system/interpreter.py)."""
+"""A worker thread for a commit on a slow disk, for which the loop must not wait (supervisor/system/interpreter.py)."""
 
 import threading
 from collections.abc import Callable
@@ -10,15 +10,16 @@ from supervisor.system.interpreter import switching_fast
 
 
 async def in_thread(work: Callable[[], None]) -> None:
-    """Do the work in a thread. To be called under a shield: it cannot be given up, nor can asyncio's own cancellation
-    make it so. It never waits for the threads of others: they may all be taken by what waits for this commit."""
+    """Do the work in a thread, exactly once. Call this under a shield: the work cannot be given up, and neither can
+    native cancellation end it. It uses no shared thread limit: the tasks that hold all other threads may be waiting for
+    this commit."""
     begun, came = threading.Lock(), list[BaseException | None]()
 
     def do() -> None:
-        if begun.acquire(blocking=False):  # once: nobody knows whether a thread that was given up does it
+        if begun.acquire(blocking=False):  # a thread that was given up after a cancellation may have begun the work
             try:
                 work()
-            except BaseException as error:  # noqa: BLE001 # it is raised again below, where it is waited for
+            except BaseException as error:  # noqa: BLE001 # raised again below, in the task that waits
                 came.append(error)
             else:
                 came.append(None)

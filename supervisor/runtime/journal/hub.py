@@ -1,10 +1,11 @@
-"""Facts come up by subscription: whoever waits for news under a key is woken, and reads the store from its own cursor.
+"""Change notification: the hub wakes the subscribers of a key, and each reads the store from its own cursor.
 
-Nothing is handed over here but the fact that there is something new, so nobody can be held up by a slow reader, miss an
-entry, or see one twice. Take the event before reading, wait for it after: then there is no gap.
+The hub hands over no data, only the fact that there is something new. So a slow reader delays no other one, and no
+reader misses an entry or sees one twice. A reader takes the event first, then reads, then waits for the event: so there
+is no gap.
 
-Signs of life of what a session's calls do (output, heartbeats) are told in the same way under `sign_key`, and are the
-one thing that no journal holds: only the last one's time is kept, in memory (W7).
+The hub also publishes signs of life of a session's calls (output, heartbeats) under `sign_key`. No journal holds these:
+the hub keeps only the time of the last one, in memory (W7).
 """
 
 from datetime import datetime, timedelta
@@ -17,17 +18,17 @@ from supervisor.core.machine import ASKS, ENDS_APPROVAL
 
 INBOX = "inbox"
 INBOX_EVENTS: Final = ASKS | ENDS_APPROVAL | e.having("reminds")
-"""What changes what is pending; a request that nobody is asked about wakes a reader for nothing, which is cheap."""
-SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes nobody more often
+"""Events that change what is pending. A call request that needs no approval wakes readers in vain, which is cheap."""
+SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes its readers no more often
 
 
 def end_key(session: str) -> str:
-    """Return the key under which a run's end is news: who waits for that is not woken by everything else."""
+    """Return the key for the end of a session's run. A waiter for that end is not woken by other entries."""
     return f"={session}"
 
 
 def sign_key(session: str) -> str:
-    """Return the key under which a session's signs of life are news; no session's id begins so."""
+    """Return the key for a session's signs of life. No session id begins with its first character."""
     return f"~{session}"
 
 
@@ -35,10 +36,10 @@ class Hub:
     def __init__(self) -> None:
         self._events: dict[str, anyio.Event] = {}
         self.signs: dict[str, datetime] = {}
-        """When what a session's calls do was last heard of, for sessions that have an attempt here."""
+        """When a call of each session last showed a sign of life, for sessions with an attempt in this process."""
 
     def news(self, key: str) -> anyio.Event:
-        """Return the event that the next news under this key sets: a session's id, or INBOX."""
+        """Return the event that the next `publish` of this key sets. A key is a session's id, INBOX, or made above."""
         return self._events.setdefault(key, anyio.Event())
 
     def publish(self, key: str) -> None:
@@ -46,13 +47,13 @@ class Hub:
             event.set()
 
     def sign(self, session: str, now: datetime) -> None:
-        """What a call of the session does shows life: for whoever looks on, and no clock (W7)."""
+        """Record a sign of life of a call of the session, for readers. It restarts no clock of the watchdog (W7)."""
         last = self.signs.get(session)
         if last is None or not last <= now < last + SIGNS_APART:
             self.signs[session] = now
             self.publish(sign_key(session))
 
     def publish_all(self) -> None:
-        """Wake everybody: the store has died, and each must be told."""
+        """Wake all subscribers: the store has died, and each must learn that."""
         for key in list(self._events):
             self.publish(key)

@@ -1,7 +1,7 @@
-"""Facts that go up: a lower part says that something has happened, and whoever listens is called at once.
+"""Signals: a lower layer announces a fact, and calls the listeners that upper layers have connected, at once.
 
 Rules
-- A listener must not raise, and must not wait: it starts a task for what takes time.
+- A listener neither raises nor waits. For work that takes time it starts a task.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Signal(Generic[*Ts]):
         self._listeners: list[Callable[[*Ts], object]] = []
 
     def connect(self, listener: Callable[[*Ts], object]) -> None:
-        """Call this whenever it happens, after those that were connected before."""
+        """Call `listener` each time, after the listeners that were connected before it."""
         self._listeners.append(listener)
 
     def send(self, *args: *Ts) -> None:

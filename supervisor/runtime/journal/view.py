@@ -1,9 +1,9 @@
-"""Plans: pure, synchronous functions that say what is to be journaled, and what they see when they run.
+"""Plans are pure, synchronous functions that return entries to journal. A view is what a plan sees while it runs.
 
 Rules
-- A plan sees every session as it is on disk, and as the plans before it in its batch leave it: drafts, which become the
-  live state after the commit. So a refused commit needs no undo, and nobody sees what is not on disk.
-- What a plan returns is checked here, so that whatever is wrong with it fails its caller alone.
+- A plan sees every session as it is on disk, with the changes of earlier plans of its batch. These changes are drafts,
+  which become the live state after the commit. So a refused commit needs no undo, and uncommitted state is never seen.
+- The view checks each entry of a plan. An error in one entry fails the caller of that plan alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,11 +19,11 @@ Entry = tuple[str, AnyEvent]
 T = TypeVar("T")
 Plan = Callable[["View"], Iterable[Entry]]
 Answering = Callable[["View"], tuple[Iterable[Entry], T]]
-"""A plan that also answers: with what it has found or decided."""
+"""A plan that returns its entries together with an answer for its caller."""
 
 
 class View:
-    """What a plan sees: every session as it is on disk, and as the plans before it in this batch leave it."""
+    """What a plan sees: every session as it is on disk, with the changes of earlier plans of this batch."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class View:
         notes: Mapping[str, Sequence[AnyEvent]],
         position: int,
     ) -> None:
-        """`states`: sessions in memory, as they are on disk and with their `notes`, which are not written yet.
-        `position`: that of the last entry on disk."""
+        """`states`: the sessions in memory. They include their `notes`, which are not written yet.
+        `position`: the position of the last entry on disk."""
         self.store = store
         self._states = states
         self._notes = notes
@@ -41,10 +41,10 @@ class View:
         self.drafts: dict[str, SessionState] = {}
         self.rows: list[JournalEntry] = []
         self.noted: dict[str, int] = {}
-        """Sessions whose notes are in `rows`, and how many."""
+        """The sessions whose notes are in `rows`, and the number of these notes."""
         self.has_claimed = False
         self._absent: set[str] = set()
-        """Sessions that were looked for and do not exist: a session that begins would be looked for again and again."""
+        """Sessions that do not exist in the store. Without this, a new session would be searched for repeatedly."""
 
     def find_session(self, session: str) -> SessionState | None:
         state = self.drafts.get(session) or self._states.get(session)
@@ -56,13 +56,13 @@ class View:
         return state
 
     def session(self, session: str) -> SessionState:
-        """Return a session's state, to be read only. Raises NotFound."""
+        """Return a session's state; do not change it. Raises NotFound."""
         if (state := self.find_session(session)) is None:
             raise NotFound(f"there is no session {session} in {self.store.name}")
         return state
 
     def claim(self, root: str) -> None:
-        """Own a tree from this commit on. Raises TreeOwned if a living process does."""
+        """Own a tree from this commit on. Raises TreeOwned if a living process owns it."""
         if self.store.owns(root):
             return
         if (owner := self.store.claim(root)) is not None:
@@ -70,7 +70,7 @@ class View:
         self.has_claimed = True
 
     def remove(self, root: str) -> None:
-        """Forget a tree with this commit; for the plans that follow it is not there."""
+        """Remove a tree with this commit. Later plans of the batch do not see it."""
         for row in self.store.find_sessions(root=root):
             self.drafts.pop(row.id, None)
             self._absent.add(row.id)
@@ -78,8 +78,8 @@ class View:
         self.has_claimed = True
 
     def take(self, session: str, event: AnyEvent) -> None:
-        """Let an event follow; the session's notes come before it. Raises InvalidInput for text that UTF-8 cannot hold:
-        found here it fails one caller, found by the store it would fail the batch."""
+        """Append an event to the batch, after the session's notes. Raises InvalidInput for text that UTF-8 cannot hold:
+        raised here it fails one caller, raised by the store it would fail the batch."""
         try:
             body = encode_event(event)
         except UnicodeEncodeError as error:
@@ -95,10 +95,10 @@ class View:
         self._add(session, event, body)
 
     def cut(self, length: int) -> None:
-        """Take back the entries behind `length`: the plan that made them was refused half-way."""
+        """Drop the entries after the first `length`: they are from a plan that raised half-way."""
         kept, written = self.rows[:length], {row.session for row in self.rows}
         self.rows, noted, self.noted = [], self.noted, {}
-        # What was only read stays: whoever has it read counts on finding it in memory.
+        # Drafts that were only read stay: earlier plans of the batch hold references to them.
         self.drafts = {session: draft for session, draft in self.drafts.items() if session not in written}
         for row in kept:
             if row.session not in self.noted and row.session in noted:

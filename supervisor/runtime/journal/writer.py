@@ -1,25 +1,25 @@
-"""The one way in which anything is written: validate (plan) -> append (store) -> apply (live state) -> act (the
-caller).
+"""The writer, the only writer of entries: validate (plan) -> append (store) -> apply (live state) -> act (caller).
 
-`append(plan)` hands a pure, synchronous function to the writer. A batch runs its plans each against everything before
-it, on drafts of the sessions they touch; it is written and committed, then the drafts become the live state, the
-callers are woken, and it is published.
+`append(plan)` hands a pure, synchronous function to the writer. The writer runs the plans of a batch one after the
+other, on drafts of the sessions that they touch, so that each plan sees the changes of the plans before it. It writes
+and commits the batch. Then it makes the drafts the live state, wakes the callers, and publishes the entries.
 
 Rules
-- Nobody sees a state that is not on disk. A commit refused cleanly leaves everything as it was; after a failed sync the
-  store is dead for this process, and everybody is told.
+- Only state that is on disk is visible. A cleanly refused commit changes nothing. After a failed sync the store is dead
+  for this process, and all callers are told.
 - A plan that raises fails only its caller. A plan may span sessions, and may run twice.
 - The caller waits under a shield without a bound: a commit is never given up half-way.
-- Whoever finds nobody committing commits at once, in its own task, without an await. Others gather behind the writer's
-  task, and so does who comes in a tick that has seen a few commits: more are coming (group commit). So does an agent
-  that is going to be given more results at once; the writer waits for what follows from them, for MORE at most.
-- Only COMMIT ever leaves the loop, and only while commits are slow: a thread is starved by a busy loop, a slow disk in
-  the loop stops everybody.
-- A note is an entry that needs no sync of its own: it counts at once in this process and is written with the session's
-  next append, before it. What depends on it can only be committed after it (docs/project/architecture.md).
-- Another process's entries are on disk: they are taken in before any plan runs, in the store's order.
+- A caller that finds no commit under way commits at once, in its own task, without an await. All other callers wait for
+  the writer's task, which commits their plans together (group commit). So does a caller in a tick of the loop that has
+  seen FEW commits, since more are probable. So does an agent that is about to be given more results: the writer waits
+  for the plans that follow from them, for at most MORE seconds.
+- Only COMMIT is ever moved to a thread, and only while commits are slow: a busy loop starves a thread, and a slow disk
+  in the loop blocks all tasks.
+- A note (a deferred entry) needs no sync of its own. It counts at once in this process, and is written before the next
+  append to its session. Entries that depend on it can only be committed after it (docs/project/architecture.md).
+- Before a plan runs, the writer applies the entries that other processes have committed, in the store's order.
 
-The module is longer than 400 lines because gathering, committing and applying are one state.
+The module is longer than 400 lines because gathering, committing and applying share one state.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,24 +45,24 @@ log = FactLog(__name__)
 
 T = TypeVar("T")
 
-SLOW_COMMIT = 0.004  # seconds from which on commits are sent to a thread
-MORE = 0.005  # seconds for which what has gathered waits for more
-FEW = 2  # commits in one tick of the loop: a decision, and the call that goes on by it
+SLOW_COMMIT = 0.004  # seconds: if a commit takes longer, the next ones run in a thread
+MORE = 0.005  # seconds for which a batch waits for more plans
+FEW = 2  # commits in one tick of the loop: a decision, and the call that it allows
 RETRY_LOCK = 0.002  # seconds between two tries for the store's write lock
 
 
 class Step(Protocol):
-    """The step in which a caller goes on after it has waited for a commit."""
+    """The step of the loop in which a caller continues after it has waited for a commit."""
 
     def come(self) -> None:
-        """The commit has landed, and the caller is being woken."""
+        """The commit has landed and the caller is about to continue."""
 
     def arrive(self) -> None:
-        """The caller has gone on, or does not wait any more."""
+        """The caller has continued, or has stopped waiting."""
 
 
 class _Slot:
-    """One caller's plan, and what became of it."""
+    """One caller's plan, and its error if it failed."""
 
     __slots__ = ("error", "plan", "step")
 
@@ -73,7 +73,7 @@ class _Slot:
 
 
 class _Batch:
-    """Callers who are committed together, and are told together: one event for all, since each costs."""
+    """Callers whose plans are committed together. One event wakes them all, since each event costs time."""
 
     __slots__ = ("landed", "slots")
 
@@ -82,7 +82,7 @@ class _Batch:
         self.landed: anyio.Event | None = None
 
     def gather(self, slot: _Slot) -> anyio.Event:
-        """Take one more; returns what it waits for."""
+        """Add a caller, and return the event for which it waits."""
         self.slots.append(slot)
         if self.landed is None:
             self.landed = anyio.Event()
@@ -100,8 +100,8 @@ class _Batch:
 
 
 class Journal:
-    """Live states of the sessions that are `pinned`, and the writer. `publish` gets what was committed, in order;
-    `refuse` the pinned sessions whose journals cannot be read any more; `die` is called once if the store has died."""
+    """The writer, and the live states of the `pinned` sessions. It calls `publish` with committed entries, in order;
+    `refuse` with a pinned session whose journal has become unreadable, and why; and `die` once if the store dies."""
 
     def __init__(
         self,
@@ -117,22 +117,22 @@ class Journal:
         self.position = store.last_position()
         self.death: StoreError | None = None
         self._generation: int | None = None
-        """That of the store when entries of others were last taken in."""
+        """The store's generation when entries of other processes were last applied."""
         self._publish = publish
         self._refuse = refuse
         self._die = die
         self._gathering = _Batch()
         self._more: set[Callable[[], bool]] = set()
-        """Each says whether one that has gathered something is going to append more without waiting for this."""
+        """One function for each caller in the batch: whether its attempt is going to append more before it waits."""
         self._work = anyio.Event()
         self._is_committing = False
         self._in_flight: dict[str, SessionState] = {}
         self._landed = Bell()
         self._coming: dict[Step, None] = {}
-        """The steps in which agents go on that wait for it."""
+        """The steps of agents that wait for the commit under way."""
         self._in_this_tick = 0
-        """How many commits there were in about this tick of the loop: the writer's task, which each of them wakes,
-        counts anew. Whoever comes behind FEW gathers, since more are coming."""
+        """The number of commits in about this tick of the loop. Each commit wakes the writer's task, which resets it.
+        After FEW commits callers gather, since more are probable."""
         self._commit_time = 0.0
 
     async def append(
@@ -142,18 +142,18 @@ class Journal:
         cut: Callable[[], AbstractContextManager[None]] = nullcontext,
         step: Step | None = None,
     ) -> None:
-        """Run a plan, commit what it returns, and return when that is on disk and live. `more`: says as long as it is
-        true that the caller's other tasks are going to append, too. `cut`: entered while a caller that was cancelled
-        waits for the commit. `step`: in which the caller goes on, if it waits.
+        """Run a plan, commit its entries, and return when they are on disk and live. `more`: returns true as long as
+        other tasks of the caller are going to append, too. `cut`: a context that a cancelled caller enters while it
+        waits for the commit. `step`: the step in which the caller continues, if it waits.
 
-        Raises what the plan raises; StoreRefused if the commit was rolled back; StoreDied if the store cannot be
-        trusted any more.
+        Raises the plan's own exceptions; StoreRefused if the commit was rolled back; StoreDied if the store can no
+        longer be trusted.
         """
         self._check_alive()
         slot = _Slot(plan, step)
         if more is None and self._may_commit_now() and self._begin():
             self._in_this_tick += 1
-            self._work.set()  # before anybody is told: then a new tick has begun for whoever goes on by it
+            self._work.set()  # before callers are woken: the writer resets the count before they continue
             batch = _Batch(slot)
             with self._transaction(batch) as view:
                 self._write(view, batch)
@@ -172,7 +172,8 @@ class Journal:
             raise slot.error
 
     async def append_with_answer(self, plan: Answering[T]) -> T:
-        """Append what a plan returns, and return its answer, of the run of the plan that was committed."""
+        """Append the entries of a plan, and return its answer. If the plan ran twice, the answer is from the committed
+        run."""
         answers: list[T] = []
 
         def run(view: View) -> Iterable[Entry]:
@@ -184,10 +185,10 @@ class Journal:
         return answers[0]
 
     async def note(self, session: str, make: Callable[[], AnyEvent | None], step: Step | None = None) -> bool:
-        """Let an entry count in this process now; it is written before the session's next append.
+        """Apply an entry to the live state now; it is written before the session's next append.
 
-        `make` is called in the step in which its entry counts; with None nothing is noted, and False returned. Until
-        then it can be given up, and whoever is cancelled by then gets nothing.
+        `make` is called in the same step of the loop in which its entry is applied. If it returns None, nothing is
+        noted, and the result is False. A caller that is cancelled before that step has noted nothing.
         """
         self._check_alive()
         while session in self._in_flight:
@@ -211,18 +212,18 @@ class Journal:
             step.arrive()
 
     def _ring_landed(self) -> None:
-        """Wake those who wait for the commit under way."""
+        """Wake the tasks that wait for the commit under way."""
         for step in self._coming:
             step.come()
         self._coming.clear()
         self._landed.ring()
 
     def look(self) -> View:
-        """Return a view of what is live now, to be read at once, as a plan would read it."""
+        """Return a view of the live state, as a plan sees it. Read it at once: it is of this instant."""
         return View(self.store, self.states, self.notes, self.position)
 
     def keep(self, session: str) -> None:
-        """Hold a session's state in memory for good. Raises StoreUnreadable."""
+        """Load a session and keep its state in memory, until `unpin`. Raises StoreUnreadable."""
         self.pinned.add(session)
         rows = self.store.journal(session)
         self.states[session] = replay(session, [row.event for row in rows if row.position <= self.position])
@@ -231,13 +232,13 @@ class Journal:
         return session in self.notes
 
     def unpin(self, session: str) -> None:
-        """Let a session leave memory; its notes must have been written, or are of no use to anybody."""
+        """Drop a session's state from memory. Its notes must have been written, or they are lost on purpose."""
         self.pinned.discard(session)
         self.states.pop(session, None)
         self.notes.pop(session, None)
 
     def catch_up(self) -> None:
-        """Take in what other processes have committed, unless a batch is under way, which does so itself."""
+        """Apply entries that other processes have committed, unless a batch is under way, which does so itself."""
         if self._is_committing or self.death is not None:
             return
         try:
@@ -247,7 +248,8 @@ class Journal:
             self._perish(death)
 
     async def run(self) -> None:
-        """Commit what gathers, until a scope is cancelled; asyncio's own cancellation of all tasks comes too early."""
+        """Commit the batches that gather, until a scope is cancelled. Ignore native cancellation: at the end of a
+        program it reaches this task while callers still append."""
         while True:
             try:
                 await self._serve()
@@ -270,8 +272,8 @@ class Journal:
         self._in_this_tick = 0
 
     async def _wait_for_more(self) -> None:
-        """Let those that have gathered something, and go on without waiting for it, gather the rest: an agent is given
-        its results one by one, and asks for the next thing after each."""
+        """Wait while callers in the batch are going to append more: an agent is given its results one by one, and
+        begins its next operation after each."""
         until = duration() + MORE
         while self._more and duration() < until:
             goes_on = next(iter(self._more))
@@ -325,7 +327,7 @@ class Journal:
 
     @contextmanager
     def _transaction(self, batch: _Batch) -> Iterator[View]:
-        """Let the caller write and commit, whichever of it the store refuses, then make it live and known."""
+        """Let the caller write and commit, then make the result live and publish it, or drop it if the store refuses."""
         self._is_committing = True
         view = self.look()
         error: StoreError | None = None
@@ -345,7 +347,7 @@ class Journal:
         self._publish(view.rows)
 
     def _write(self, view: View, batch: _Batch) -> None:
-        """Run the plans on what is on disk by now, and write what they return."""
+        """Run the plans on the state that is on disk now, and write their entries."""
         if self.store.generation != self._generation:
             self._take_foreign(is_locked=True)
             self._generation = self.store.generation
@@ -355,7 +357,7 @@ class Journal:
         self.store.write(view.rows)
 
     def _take_back(self, refusal: StoreRefused) -> StoreError | None:
-        """Undo what the store did not take; returns what to tell those who wait."""
+        """Roll back a refused batch, and return the error for the waiting callers."""
         try:
             self.store.rollback()
         except StoreError as death:
@@ -365,8 +367,8 @@ class Journal:
         return refusal
 
     def _take_foreign(self, *, is_locked: bool = False) -> None:
-        """Take in entries of other processes. One that cannot be read (a newer program wrote it) is left out by the
-        store: its session stops here, and under the lock our next position is behind it."""
+        """Apply entries of other processes. The store leaves out an entry that it cannot read (a newer program wrote
+        it): its session is refused here, and under the lock our next position is the one after it."""
         rows = self.store.rows(self.position)
         for row in rows:
             self.position = row.position
@@ -382,7 +384,8 @@ class Journal:
             self._publish(rows)
 
     def _rebase(self, session: str) -> None:
-        """Another process wrote to a session while its notes were not written: on disk they come behind."""
+        """Apply a session's unwritten notes again, after entries that another process has written: on disk the notes
+        come after these."""
         entries = [row.event for row in self.store.journal(session) if row.position <= self.position]
         self.states[session] = replay(session, entries + self.notes[session])
 
@@ -391,7 +394,7 @@ class Journal:
         try:
             for session, event in list(slot.plan(view)):
                 view.take(session, event)
-        except (Exception, Suspended) as error:  # noqa: BLE001 # a plan is its caller's code: it gets what it raised
+        except (Exception, Suspended) as error:  # noqa: BLE001 # a plan is its caller's code, and so is its exception
             if isinstance(error, IllegalEvent):
                 log.error("event.refused", reason=str(error))
             slot.error = error
@@ -404,7 +407,7 @@ class Journal:
             return
         before = duration()
         self.store.commit()
-        if self.store.is_durable:  # what waits for no disk needs no thread, which virtual time would not wait for
+        if self.store.is_durable:  # a store in memory needs no thread, and virtual time does not wait for threads
             self._commit_time = duration() - before
 
     def _land(self, view: View) -> None:
@@ -421,7 +424,7 @@ class Journal:
         self._ring_landed()
 
     def _perish(self, error: BaseException) -> None:
-        """The store has died for this process: nobody may wait for it, nothing in memory is trusted."""
+        """The store has died for this process: fail all callers that wait, and trust no state in memory."""
         if self.death is not None:
             return
         self.death = error if isinstance(error, StoreError) else StoreDied(f"the writer died: {error!r}")
@@ -434,10 +437,10 @@ class Journal:
 
 
 async def _wait_whatever_comes(event: anyio.Event, cut: Callable[[], AbstractContextManager[None]]) -> None:
-    """Wait, and let no cancellation end it. One of a scope comes again at the next checkpoint; one that knows no scopes
-    (asyncio's own timeouts) would not, and is raised afterwards.
+    """Wait for an event, whatever cancellation comes. A scope's cancellation is raised again at the next checkpoint. A
+    native cancellation (asyncio's own timeouts) would be lost, so it is raised after the wait.
 
-    The shield is put up when there is something to keep off: to have it around each wait takes as long as the wait.
+    The shield begins only when a cancellation comes: a shield around each wait takes as long as the wait itself.
     """
     try:
         await event.wait()

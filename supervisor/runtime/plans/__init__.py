@@ -1,1 +1,1 @@
-"""Plans that events come from: pure functions of a view, run inside the transaction."""
+"""Plans: pure functions of a view that return events, and are run inside the transaction."""

@@ -1,6 +1,6 @@
-"""How sessions are told to end, and end: the events of each in one append, deepest first (W8, W9, W13).
+"""Plans that cancel or end a tree: the events of all its sessions in one append, deepest first (W8, W9, W13).
 
-Pure planning over a View. Endings of live attempts are handed in; whoever is asleep ends as it was told to.
+A caller hands in the endings of live attempts. A session without an attempt ends as it was told to.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,17 +21,17 @@ from supervisor.runtime.plans.turns import next_turn, undelivered
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt's function ended: the outcome that is going to be written."""
+    """How an attempt's function ended: the outcome to journal."""
 
     kind: OutcomeKind
     value: Raw = JSON_NULL
     cause: str | None = None
     partial: Raw = JSON_NULL
     traceback: str = ""
-    """For people: the parent, which is an agent, is not told."""
+    """For people only. The parent is an agent and is not told it."""
     led_by: tuple[str, ...] = ()
     stopped_at: int = 0
-    """Of a stall: the length of the journal when it was told to stop."""
+    """After a stall: the length of the journal when the attempt was told to stop."""
     error: BaseException | None = None
     """What the agent raised, for the program that started the run in this process (runtime/reading/runs.py)."""
 
@@ -47,8 +47,8 @@ def open_tree(view: View, top: str) -> list[str]:
 
 
 def cancel_events(view: View, origin: str, by: str, reason: str | None, now: datetime) -> Iterator[Entry]:
-    """Tell a session and everything below it to end: their open waits are withdrawn at once. Nothing for an ended
-    one."""
+    """Tell a session and all open sessions below it to end, and withdraw their pending approvals. Yield nothing for a
+    session that has ended or was told before."""
     for session in open_tree(view, origin):
         state = view.session(session)
         if state.phase != "open":
@@ -58,7 +58,7 @@ def cancel_events(view: View, origin: str, by: str, reason: str | None, now: dat
 
 
 def cancel_children(view: View, session: str, now: datetime) -> Iterator[Entry]:
-    """Tell the children of a session that has not succeeded to end."""
+    """Tell the open children of a session to end, because it has not succeeded."""
     state = view.session(session)
     for child in state.open_children:
         yield from cancel_events(view, child, f"its parent {state.facts.path[-1]}", PARENT_ENDED, now)
@@ -70,8 +70,8 @@ def withdrawals(state: SessionState, reason: str, now: datetime) -> Iterator[e.A
 
 
 def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found, now: datetime) -> Iterator[Entry]:
-    """End a session and everything below it, each telling its parent; nothing for what has ended already. What is open
-    without an ending of its own, and was not told to end, is a later run: a turn, or a retry."""
+    """End a session and all open sessions below it, and tell the parent of each. Yield nothing if `top` has neither an
+    ending nor a cancel request: then its open run is a later one, of a turn or a retry."""
     if top not in endings and view.session(top).cancel is None:
         return
     for session in open_tree(view, top):
@@ -98,7 +98,7 @@ def end_events(view: View, top: str, endings: Mapping[str, Ending], found: Found
 
 
 def _last_words(ending: Ending) -> str | None:
-    """A turn's text result is said to whoever watches, as if it had been sent."""
+    """Return a run's result if it is text: it is shown to readers as a message of the agent."""
     if ending.kind != "succeeded" or not bytes(ending.value).startswith(b'"'):
         return None
     return str(msgspec.json.decode(ending.value))

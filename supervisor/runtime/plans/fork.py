@@ -1,4 +1,4 @@
-"""Forks, appended: a new tree begins with a copy of another one in one append (core/forking.py)."""
+"""Plans that fork: a new tree begins with a copy of another one, in one append (core/forking.py)."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,10 +13,10 @@ from supervisor.runtime.journal.view import Entry, View
 
 
 class Forking:
-    """A copy of a tree, as it was before entry `before` of `session`, that is about to be appended.
+    """A copy of a tree as it was before entry `before` of `session`, for one append.
 
-    It is made before the append, which holds the store's lock: what lies before an entry never changes. Raises
-    InvalidInput.
+    The copy is made before the append, because an append holds the store's lock. Entries before `before` never change.
+    Raises InvalidInput.
     """
 
     def __init__(self, store: Store, root: str, session: str, before: int, fork: str) -> None:
@@ -27,16 +27,16 @@ class Forking:
         self.fork = Fork(session=fork, source=root, before=self._before[root], later_calls=calls)
 
     def events(self, view: View, by: str, version: str | None, now: datetime) -> Iterator[Entry]:
-        """Yield the copies of all sessions, what says where they are from, and what says so in the source; nothing if
-        this very fork is there already.
+        """Yield the copied entries of all sessions, a SessionForked in each copy, and a ForkTaken in the source.
+        Yield nothing if this same fork was made before.
 
-        Raises SessionConflict if the new session is there and is another one; NotFound if the source is gone.
+        Raises SessionConflict if the new session exists and is another one; NotFound if the source is gone.
         """
         root, fork = self.fork.source, self.fork.session
         if (known := view.find_session(fork)) is not None:
             if known.forked is not None and (known.forked.source, known.forked.before) == (root, self.fork.before):
                 return
-            raise SessionConflict(f"there is a session {fork} already; choose another id for the fork")
+            raise SessionConflict(f"session {fork} exists already; choose another id for the fork")
         view.session(root)
         yield from self._entries
         for old, new in self._sessions.items():
@@ -46,6 +46,6 @@ class Forking:
 
 
 def _rows_of_tree(store: Store, root: str) -> list[JournalEntry]:
-    """Return the entries of all sessions of a tree, as they are on disk, in order."""
+    """Return the entries of all sessions of a tree that are on disk, by position."""
     found = [row for session in store.find_sessions(root=root) for row in store.journal(session.id)]
     return sorted(found, key=lambda row: row.position)

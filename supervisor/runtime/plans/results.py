@@ -1,4 +1,4 @@
-"""Results of calls, as they are journaled and as they are given back: kind, content, a typed value, details (T8)."""
+"""Results of calls, as the journal holds them and as callers get them: kind, content, typed value, details (T8)."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -23,7 +23,7 @@ def finished(
     value: msgspec.Raw = JSON_NULL,
     traceback: str = "",
 ) -> e.ToolCallFinished:
-    """Return the one result of a call, as the journal can hold it."""
+    """Return the result of a call as an event. A result above LARGEST_RESULT becomes an error (`too_large`)."""
     size = len(content) + len(bytes(value))
     if size > LARGEST_RESULT:
         kind, details = "error", {**details, "reason": "too_large"}
@@ -40,20 +40,21 @@ def finished(
 
 
 def denial(decided: e.ApprovalDecided, now: datetime) -> e.ToolCallFinished:
-    """Return the result of a call that was denied."""
+    """Return the result of a call that a person denied."""
     content = f"denied by {decided.by}: {decided.reason or 'no reason was given'}"
     return finished(decided.operation, now, "denied", content, {"effect": "none"})
 
 
 def result_of(event: e.ToolCallFinished, type_: Any, what: str) -> ToolResult[Any]:
-    """Return a journaled result as the caller gets it: the value typed, and only for an ok one."""
+    """Return a journaled result as the caller gets it. Only an ok result has a value; it is decoded as `type_`."""
     value = from_json(event.value, type_, what) if event.kind == "ok" else None
     details = msgspec.json.decode(event.details)
     return ToolResult(kind=event.kind, content=event.content, value=value, details=details)
 
 
 def encode_details(details: Mapping[str, Any]) -> msgspec.Raw:
-    """Details are a tool's own words: what JSON cannot hold is shown as text rather than lost with the result."""
+    """Return details as JSON. A tool chooses them freely: a value that JSON cannot hold is written as its `repr`, so
+    that the result is not lost with it."""
     whole = {"reason": None, "effect": "done", **details}
     return msgspec.Raw(msgspec.json.encode({printable(str(k)): _as_json(v) for k, v in whole.items()}))
 

@@ -1,4 +1,4 @@
-"""Retries, appended: the new runs of a tree that ended badly begin in one append (core/retrying.py)."""
+"""Plans that retry: the new runs of a tree that ended badly begin in one append (core/retrying.py)."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -10,9 +10,9 @@ from supervisor.runtime.journal.view import Entry, View
 
 
 def retry_events(view: View, root: str, by: str, now: datetime) -> Iterator[Entry]:
-    """Yield what begins the new run of a root at rest, and of the sub-agents that are done again with it.
+    """Yield the events that begin the new run of an idle root, and of the sub-agents that are run again with it.
 
-    Raises InvalidInput, saying what to do instead.
+    Raises InvalidInput, and says what to do instead.
     """
     if (why := why_not_retry(view.session(root))) is not None:
         raise InvalidInput(why)

@@ -1,16 +1,17 @@
-"""What the rules say of a call: those of the program, of the store, and of the agents from the root down (A7).
+"""The policy that rules give a call: rules of the program, of the store, and of the agents from the root down (A7).
 
-The store's rules are a Rulebook among the journal's live states, pinned for good: what a commit of ours or of another
-process changes is taken in as it is for a session. Nothing is read for a call.
+The store's rules are a Rulebook. It is one of the journal's live states and is always in memory, so a call reads
+nothing from the store. A commit of this process or of another one changes it as it changes a session.
 
 Rules
-- The rules are asked inside the plan that commits what follows, which sees all that is on disk by then, whoever wrote
-  it: a rule that was committed before `executing` holds for that call (A9).
-- A call that was asked about stays so, whatever is added meanwhile: only its own decision answers it (A13). A deny
-  counts when it is about to begin, whoever approved it; what allowed it must hold then, unless a person said yes.
-- A decision makes no rule but one that was offered, and none out of edited arguments, which nobody was offered (A5).
-- Two rules of one meaning are one: revoking it leaves no second one behind.
-- Where the store's rules cannot be read nothing is asked and nothing runs (A5).
+- The rules are applied inside the plan that commits the outcome. That plan sees everything that any process has
+  committed, so a rule that was committed before `executing` holds for that call (A9).
+- Once a call asks, only its own decision answers it: a rule that is added meanwhile does not (A13). A deny rule is
+  checked again when the call is about to begin, even if a person has approved it. An allow rule must still hold then,
+  unless a person has approved the call.
+- A decision can make only a rule that was offered. It makes no rule from edited arguments, which were not offered (A5).
+- Two rules with the same meaning are one rule, so one revocation removes it.
+- If the store's rules cannot be read, then no call asks and no call runs (A5).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -28,7 +29,7 @@ from supervisor.runtime.journal.view import Entry, View
 
 
 class Ruling:
-    """The rules that hold in this process. `from_code`: those that the program gave when it opened the supervisor; they
+    """The rules that hold in this process. `from_code`: the rules that the program passed to `open_supervisor`; they
     hold in every tree."""
 
     def __init__(self, from_code: Iterable[Rule] = ()) -> None:
@@ -42,9 +43,9 @@ class Ruling:
         arguments: msgspec.Raw,
         secret: Collection[str] = (),
     ) -> tuple[Policy, Rule] | None:
-        """Return what the rules say of a call, and which one said so; None where the tool's own policy decides.
+        """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
 
-        `secret`: names of the arguments that no pattern may speak of.
+        `secret`: names of secret arguments, which no pattern may match.
         """
         own = [rule for rule in (*self.from_code, *facts.rules) if rule.tool == tool]
         rules = (*own, *book(view).find(tool, facts.root))
@@ -54,7 +55,7 @@ class Ruling:
         return policy_of(rules, tool, values, cwd=facts.cwd, root_session=facts.root, secret=secret)
 
     def find(self, view: View) -> list[Rule]:
-        """Return all rules that stand, those of the program first."""
+        """Return all rules that hold, the program's first."""
         return [*self.from_code, *book(view).standing.values()]
 
 
@@ -65,33 +66,33 @@ def book(view: View) -> Rulebook:
     if not isinstance(found, Rulebook):
         raise StoreUnreadable(
             f"the rules in {view.store.name} cannot be read, so no call may begin: "
-            f"{reason or 'a newer program wrote them, or they are damaged'}"
+            f"{reason or 'a newer program wrote them, or they are damaged'}; use that program, or restore a backup"
         )
     return found
 
 
 def add(view: View, rule: Rule, by: str, now: datetime, approval: str | None = None) -> Iterator[Entry]:
-    """Return what is journaled for a rule; nothing if one of the same meaning stands."""
+    """Yield the event that adds a rule; nothing if a rule with the same meaning holds already."""
     if book(view).find_same(rule) is None:
         yield RULES, e.RuleAdded(at=now, rule=rule, by=by, approval=approval)
 
 
 def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[Rule, list[Entry]]:
-    """Return a rule, and what is journaled when it is taken back. Raises NotFound."""
+    """Return a rule, and the entries that revoke it. Raises NotFound."""
     if (found := book(view).standing.get(rule)) is None:
-        raise NotFound(f"no rule {rule} stands in this store: it was revoked already, or is one in code")
+        raise NotFound(f"this store has no rule {rule}: it was revoked already, or it is written in code")
     return found, [(RULES, e.RuleRevoked(at=now, rule=rule, by=by))]
 
 
 def granted(approval: Approval, decision: Approve) -> Rule | None:
-    """Return the rule that a decision makes, without an id, None for once. Raises InvalidInput for what was not
-    offered (A5)."""
+    """Return the rule that a decision makes, without an id; None if it approves once. Raises InvalidInput if that rule
+    was not offered (A5)."""
     if decision.scope == "once" and decision.pattern is None:
         return None
     if decision.arguments is not None:
         raise InvalidInput(
-            "edited arguments are approved once: what was offered to be allowed for longer is what was asked, not "
-            "what you made of it; approve it once, and add a rule of your own for more"
+            "edited arguments can only be approved once: the rules on offer are for the arguments that were asked "
+            "about; approve this call once, and add a rule of your own for later ones"
         )
     option = find_option(approval.options, decision.scope, decision.pattern)
     if option is None or option.pattern is None:

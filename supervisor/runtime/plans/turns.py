@@ -1,11 +1,11 @@
-"""Turns: which message begins a run, and which sessions may be spoken to. Pure planning.
+"""Turns: which message begins a run, and which sessions accept messages. Pure planning.
 
 Rules
-- A message to a root session at rest begins a turn with it as input, if its agent's input may be text. A sub-agent at
-  rest belongs to its parent's past: nobody would hear its answer, so a message to it is refused.
-- A run that was cancelled or abandoned begins nothing by itself: its messages wait for the next one.
-- What a run leaves in the inbox of a session that can have no further turn is journaled as undelivered, and shown to
-  whoever looks on: nobody's word is swallowed. It is not handed on, for it was not said to anybody else.
+- A message to an idle root session begins a turn with the message as its input, if the agent's input may be text. A
+  message to an idle sub-agent is refused: no agent would read its answer, since its parent already has its outcome.
+- A run that was cancelled or abandoned begins no turn. Its messages wait for the next run.
+- When the run of a session that can have no further turn ends, each message left in its inbox is journaled as
+  undelivered and shown to readers, so no message is lost silently. It is not delivered to another session.
 """
 
 from collections.abc import Iterator
@@ -18,20 +18,20 @@ from supervisor.core.session import SessionState
 
 
 def next_turn(state: SessionState, kind: str, now: datetime) -> Iterator[e.AnyEvent]:
-    """Begin the next turn with the oldest message that was not received, at the end of a run."""
+    """At the end of a run, begin the next turn with the oldest message that the agent did not receive."""
     if state.inbox and kind not in ("cancelled", "abandoned") and _has_turns(state):
         yield turn(next(iter(state.inbox.values())), now)
 
 
 def undelivered(state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
-    """Say of each message that nobody will hear any more that it was not received, at the end of a run."""
+    """At the end of a run, journal each message in the inbox as undelivered if no later turn can receive it."""
     if not _has_turns(state):
         for said in state.inbox.values():
             yield e.MessageUndelivered(at=now, message=said.message, text=said.text, by=said.by)
 
 
 def _has_turns(state: SessionState) -> bool:
-    """Whether a message may begin a run of the session."""
+    """Return whether a message may begin a run of the session."""
     return state.facts.takes_text and state.facts.parent is None
 
 
@@ -40,7 +40,7 @@ def turn(message: e.MessageReceived, now: datetime) -> e.RunStarted:
 
 
 def check_may_send(state: SessionState) -> None:
-    """Raise InvalidInput, saying why, if a message to this session could never be heard."""
+    """Raise InvalidInput, and say what to do, if no run of this session could ever receive a message."""
     if state.origin is not None and not state.facts.agent:
         raise InvalidInput(
             f"session {state.id} was imported without an agent and can only be read; to go on with it, import its file "
@@ -51,10 +51,10 @@ def check_may_send(state: SessionState) -> None:
     if state.phase == "open" or _has_turns(state):
         return
     if state.is_open:
-        raise InvalidInput(f"session {state.id} is being cancelled, and receives nothing any more")
+        raise InvalidInput(f"session {state.id} is being cancelled and accepts no messages; send when it has ended")
     if state.facts.parent is not None:
         raise InvalidInput(
-            f"session {state.id} is a sub-agent's and has ended; send to its root {state.facts.root} instead"
+            f"session {state.id} belongs to a sub-agent and has ended; send to its root {state.facts.root} instead"
         )
     agent = state.facts.path[-1]
-    raise InvalidInput(f"session {state.id} has ended, and agent {agent} takes no text: start it again with its input")
+    raise InvalidInput(f"session {state.id} has ended, and agent {agent} takes no text; start a new session with input")
