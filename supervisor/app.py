@@ -22,7 +22,7 @@ from supervisor.core.rules import Rule
 from supervisor.core.store_urls import read_store_url
 from supervisor.core.values import Policy
 from supervisor.logs import FactLog
-from supervisor.runtime.lifecycle.claim import Adoption
+from supervisor.runtime.lifecycle.claim import ClaimLoop
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
@@ -97,7 +97,7 @@ async def open_supervisor(
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
         posting = Posting(runner, supervisor.reader, supervisor.audience, channels, unattended, reminders, sweep=adopt)
-        adoption = Adoption(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
+        adoption = ClaimLoop(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
         with tuned() if tune_interpreter else nullcontext():
             async with serving(runner, supervisor, posting, adoption, channels):
                 yield supervisor
@@ -124,7 +124,7 @@ async def serving(
     runner: Runner,
     supervisor: LocalSupervisor,
     posting: Posting,
-    adoption: Adoption | None = None,
+    adoption: ClaimLoop | None = None,
     channels: Sequence[Channel] = (),
 ) -> AsyncIterator[None]:
     """Run a supervisor on a store that is open, and leave it as `open_supervisor` says."""
@@ -160,7 +160,7 @@ async def _host(
     runner: Runner,
     supervisor: LocalSupervisor,
     posting: Posting,
-    adoption: Adoption | None,
+    adoption: ClaimLoop | None,
     channels: Sequence[Channel],
     ready: anyio.Event,
     leaving: anyio.Event,

@@ -1,1 +1,1 @@
-"""Floor 2: time and tasks, on one machine."""
+"""The runtime of one machine: it runs agents as tasks, with clocks and a journal. Its rooms are layers."""

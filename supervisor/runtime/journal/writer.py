@@ -327,7 +327,7 @@ class Journal:
 
     @contextmanager
     def _transaction(self, batch: _Batch) -> Iterator[View]:
-        """Let the caller write and commit, then make the result live and publish it, or drop it if the store refuses."""
+        """Let the caller write and commit. Then make the result live and publish it; drop it if the store refuses."""
         self._is_committing = True
         view = self.look()
         error: StoreError | None = None

@@ -1,11 +1,11 @@
-"""What the parts of the runner share: which sessions have an attempt in this process, and the tasks that serve them.
+"""The state that the parts of the runner share: the sessions with an attempt in this process, and the tasks for them.
 
-A session is live while it has an attempt in memory. Before that it is being prepared, from the decision to launch it to
-the commit that begins the attempt. After that it may have an ending whose outcome is not written yet.
+A session is live while it has an attempt in memory. Before that it is being prepared, from the decision to launch it
+until the commit that begins the attempt. After that it may have an ending whose outcome is not written yet.
 
 Rules
-- The journal keeps the state of a session in memory for as long as the session is live or being prepared.
-- All tasks live in one flat task group, which only the end of the supervisor cancels. The tree of agents is data.
+- The journal keeps the state of a session in memory as long as the session is live or being prepared.
+- All tasks are in one flat task group, which is cancelled only when the supervisor ends. The tree of agents is data.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -31,7 +31,7 @@ log = FactLog(__name__)
 
 
 class Attempts:
-    """The attempts of this process. `publish` gets what was committed, in order."""
+    """The attempts of this process. `publish` is called with committed entries, in order."""
 
     def __init__(
         self, store: Store, publish: Callable[[list[JournalEntry]], None], clock: Clock, alarm: Alarm, hub: Hub
@@ -44,14 +44,14 @@ class Attempts:
         self.preparing: set[str] = set()
         """Sessions whose next attempt is being prepared, or whose first one is being committed."""
         self.again: set[str] = set()
-        """Sessions to be launched once more: when their attempt, which was told to pause or given up, has left, or when
-        the launch under way has found nothing to go on with."""
+        """Sessions to launch once more: when their paused or abandoned attempt has left memory, or when the launch
+        under way has begun no attempt."""
         self.endings: dict[str, Ending] = {}
-        """How sessions have ended whose outcome is not written yet."""
+        """The endings of sessions whose outcome is not written yet."""
         self.refusals: dict[str, str] = {}
-        """Why sessions of ours are not running: their agent is unknown, or the store refused them."""
+        """Why sessions of this process do not run: their agent is unknown, or the store refused them."""
         self.is_draining = False
-        """Whether nothing new begins, while calls that execute may finish (R8)."""
+        """Whether a graceful stop is under way: nothing new begins, and executing calls may finish (R8)."""
         self.is_closed = False
         self._tasks: TaskGroup | None = None
         self._running = 0
@@ -60,7 +60,7 @@ class Attempts:
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     def serve_in(self, tasks: TaskGroup) -> None:
-        """From now on attempts run in this task group, which only its owner cancels."""
+        """Run attempts in this task group from now on. Only its owner cancels it."""
         self._tasks = tasks
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
@@ -68,10 +68,10 @@ class Attempts:
         self.start_entered(self._count, fn, *args)
 
     def start_entered(self, task: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """As `start_soon`, for a task that enters this object itself, which saves a frame for each."""
+        """As `start_soon`, for a task that enters this object itself. That saves one frame of memory for each task."""
         assert self._tasks is not None, "the runner has not been opened"
         self._running += 1
-        with disowned():  # whichever agent's task this is
+        with disowned():  # the current task may belong to an agent
             self._tasks.start_soon(task, *args)
 
     async def _count(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
@@ -79,11 +79,11 @@ class Attempts:
             await fn(*args)
 
     def __enter__(self) -> None:
-        """Around each task."""
+        """Enter around each task; `__exit__` counts it as ended."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None and not isinstance(error, anyio.get_cancelled_exc_class()):
-            self.suspend_all("the supervisor fell")  # before the task group cancels those that did nothing wrong
+            self.suspend_all("the supervisor failed")  # before the task group cancels the other attempts
         self._running -= 1
         self.note_change()
 
@@ -92,59 +92,61 @@ class Attempts:
         return self._running > 0
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something about the attempts is so."""
+        """Wait until a condition on the attempts is true. It is tested again after each `note_change`."""
         while not condition():
             await self._changed.wait()
 
     def note_change(self) -> None:
-        """Let those look again that wait for something about the attempts."""
+        """Let the callers of `wait_until` test their conditions again."""
         self._changed.ring()
 
-    # -- which there are ---------------------------------------------------------------------------------------------
+    # -- the attempts ------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
-        """Whether no attempt is in memory, nor about to be."""
+        """Whether no attempt is in memory or being prepared."""
         return not self.live and not self.preparing
 
     def expect(self, session: str) -> None:
-        """A plan makes this session. Nothing else launches it until its attempt begins, or `forget` is called."""
+        """Announce a session that a plan creates. No other launch of it happens until its attempt begins or `forget`
+        is called."""
         self.journal.pinned.add(session)
         self.preparing.add(session)
 
     def forget(self, session: str) -> None:
-        """What was expected did not come to be."""
+        """Take an `expect` back: the session was not created."""
         self.preparing.discard(session)
         self.journal.unpin(session)
 
     def let_go(self, session: str) -> None:
-        """Let a session's state leave memory, unless an attempt needs it."""
+        """Drop a session's state from memory, unless an attempt needs it."""
         if session not in self.live and session not in self.preparing:
             self.journal.unpin(session)
 
     def waits_of(self, session: str) -> Collection[str]:
-        """Return what the attempt of a session waits for now; nothing if it has none here."""
+        """Return the keys that the attempt of a session waits for now; nothing if the session has no attempt here."""
         attempt = self.live.get(session)
         return attempt.waiting if attempt is not None else ()
 
-    # -- what stops them ---------------------------------------------------------------------------------------------
+    # -- suspending them ---------------------------------------------------------------------------------------------
 
     def refuse(self, session: str, reason: str) -> None:
-        """Record why a session cannot be run here, and tell those who wait for it."""
+        """Record why a session cannot be run here, and wake the callers that wait for it."""
         log.error("session.refused", session=session, reason=reason)
         self.refusals[session] = reason
         self.hub.publish(session)
         self.hub.publish(end_key(session))
 
     def refuse_for(self, session: str, error: StoreError) -> None:
-        """What the store does not take of one session holds up its tree: those who wait for the root are told, too."""
+        """Record that the store refused an entry of a session. That suspends its whole tree, so callers that wait for
+        the root are woken, too."""
         self.refuse(session, str(error))
         if isinstance(error, StoreRefused) and (row := self.journal.store.get_session(session)) is not None:
             self.suspend_root(row.root, error)
 
     def suspend_root(self, root: str, error: StoreError) -> None:
-        """The tree of a root cannot go on without what the store refused: nothing of it fails, all of it can be
-        resumed."""
+        """Suspend the tree of a root, which cannot go on without an entry that the store refused. No run of it fails;
+        all can be resumed."""
         self.refusals[root] = str(error)
         for other in list(self.live.values()):
             if other.state.facts.root == root:
@@ -158,7 +160,7 @@ class Attempts:
             attempt.stop(StopReason("suspended", reason))
 
     def _stop_unreadable(self, session: str, reason: str) -> None:
-        """A newer program wrote into a journal of ours: that session stops, and only that one."""
+        """Suspend a session in whose journal a newer program has written. Other sessions go on."""
         attempt = self.live.get(session)
         if attempt is not None and attempt.stop_reason is None:
             attempt.stop(StopReason("suspended", reason))

@@ -1,14 +1,14 @@
-"""Blocked runs: the code of today cannot follow the journal of a run (R1, core/blocking.py).
+"""Blocked runs: a run is blocked if today's code of its agent cannot follow its journal (R1, core/blocking.py).
 
-An attempt that finds so is stopped with the fate `blocked`. The append that says so checks again that the run is open
-and that nobody has cancelled it. Then the run leaves memory, without an outcome.
+Such an attempt is stopped with the stop reason `blocked`. The append that journals the block checks again that the run
+is open and was not cancelled. Then the run leaves memory, without an outcome.
 
 Rules
-- A process tries a blocked run once, when it takes up the tree: code does not change within a process. An agent that
-  cannot be loaded is looked for again (runtime/lifecycle/launch.py), since files may appear.
-- What arrives for a blocked run is kept, and wakes nothing. A cancel ends it without its code.
-- The same block is not journaled twice. An attempt that was blocked again is no barren one (R5).
-- The run is blocked until an attempt has asked for all that its journal holds, and has gone on from there.
+- A process tries a blocked run once, when it claims the tree, since code does not change within a process. An agent
+  that cannot be loaded is tried again (runtime/lifecycle/launch.py), since files may appear.
+- Entries for a blocked run are kept, and do not wake it. A cancel ends it without its code.
+- The same block is journaled once. An attempt that is blocked again does not count as barren (R5).
+- The run is blocked until an attempt has asked for everything in its journal and has gone on from there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,31 +34,31 @@ from supervisor.runtime.lifecycle.attempts import Attempts
 log = FactLog(__name__)
 
 Replayed = Callable[[str, Block | None], object]
-"""Gets a session that was replayed, and why it is blocked, if it is."""
-SETTLED_AFTER: Final = 0.1  # seconds in which an attempt that has asked for everything may still be blocked
+"""Is called with a session that was replayed, and its block if it is blocked."""
+SETTLED_AFTER: Final = 0.1  # seconds after which an attempt that has asked for everything counts as unblocked
 
 
 class Blocked:
     """The blocked runs of the trees that this process owns."""
 
     def __init__(self, attempts: Attempts, replayed: Replayed | None) -> None:
-        """`replayed`: given where attempts are only replayed; then it is called with the result of each."""
+        """`replayed`: passed if attempts are only replayed. It is called with the result of each."""
         self._attempts = attempts
         self._journal, self._clock = attempts.journal, attempts.clock
         self._replayed = replayed
         self.known: set[str] = set()
-        """Sessions that are blocked, by their journals."""
+        """The sessions that are blocked according to their journals."""
         self.tried: set[str] = set()
-        """Those of them that this process has tried, and cannot run."""
+        """The blocked sessions that this process has tried and cannot run."""
         self.changed = Signal[str]()
-        """A session has become blocked, or is not any more."""
+        """A session has become blocked or unblocked."""
 
     def found(self, session: str) -> None:
-        """A tree was taken up in which this session is blocked."""
+        """Record that this session of a newly claimed tree is blocked."""
         self.known.add(session)
 
     def published(self, session: str, event: e.AnyEvent) -> None:
-        """Take in what was committed."""
+        """Apply a committed event."""
         match event:
             case e.RunBlocked():
                 self.known.add(session)
@@ -73,7 +73,7 @@ class Blocked:
                 pass
 
     def _tell_those_who_wait(self, session: str) -> None:
-        """Wake whoever waits for the end of a session that is blocked, or of one above it."""
+        """Wake the callers that wait for the end of a blocked session, or of a session above it."""
         while (row := self._journal.store.get_session(session)) is not None:
             self._attempts.hub.publish(end_key(session))
             session = row.parent or ""
@@ -83,16 +83,16 @@ class Blocked:
         self.tried.discard(session)
 
     def mark(self, approval: Approval) -> Approval:
-        """Return an approval as people are to see it."""
+        """Return an approval as people see it: marked if its run is blocked."""
         is_blocked = approval.session in self.known
         return approval if is_blocked is approval.blocked else replace(approval, blocked=is_blocked)
 
     def stands(self, session: str) -> bool:
-        """Whether a session is blocked and this process is not trying to run it now."""
+        """Whether a session is blocked and this process has tried it: it is not launched again."""
         return session in self.known and session in self.tried
 
     async def settle(self, attempt: Attempt, block: Block) -> None:
-        """Append that an attempt is blocked. Raises StoreError."""
+        """Journal that an attempt is blocked. Raises StoreError."""
 
         def plan(view: View) -> list[Entry]:
             state = view.session(attempt.session)
@@ -105,7 +105,7 @@ class Blocked:
         self._tell_those_who_wait(attempt.session)
 
     async def presume(self, attempt: Attempt, block: Block) -> None:
-        """Append that an attempt seems to be blocked; it stays in memory, and goes on if its code asks."""
+        """Journal that an attempt is presumed blocked. It stays in memory, and goes on if its code asks for more."""
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
             if attempt.stop_reason is None and attempt.replay.is_replaying and state.phase == "open":
@@ -119,14 +119,14 @@ class Blocked:
         return self._replayed is not None
 
     def note_replayed(self, attempt: Attempt) -> None:
-        """Report the result of an attempt that was only to be replayed: it is blocked, or has followed its journal."""
+        """Report the result of an attempt that is only replayed: it is blocked, or has followed its journal."""
         if self._replayed is not None and (attempt.block is not None or attempt.replay.has_followed):
             self._replayed(attempt.session, attempt.block)
-            attempt.stop(StopReason("suspended", "it was only to be replayed"))
+            attempt.stop(StopReason("suspended", "the run was only replayed"))
             self._attempts.note_change()
 
     async def fail_to_load(self, session: str, reason: str) -> None:
-        """Append that a session's agent cannot be loaded. Raises StoreError."""
+        """Journal that a session is blocked because its agent cannot be loaded. Raises StoreError."""
         block = Block(why="agent", cause=printable(reason))
         if self._replayed is not None:
             self._replayed(session, block)
@@ -148,7 +148,7 @@ class Blocked:
         return [(session, e.RunBlocked(at=now, block=block))]
 
     def look_for_end(self, attempt: Attempt) -> None:
-        """The attempt of a blocked run has asked for everything: soon it is known to go on."""
+        """Journal, after SETTLED_AFTER, that a blocked run goes on: its attempt has asked for everything."""
         due = anyio.current_time() + SETTLED_AFTER
         self._attempts.alarm.at(due, lambda: self._attempts.start_soon(self._end, attempt))
 
@@ -160,6 +160,6 @@ class Blocked:
 
 
 def unblocked(attempt: Attempt, state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
-    """Yield what says that a blocked run goes on, if it does."""
+    """Yield RunUnblocked if the attempt of a blocked run has gone on."""
     if state.blocked is not None and attempt.stop_reason is None and not attempt.replay.is_replaying:
         yield e.RunUnblocked(at=now)

@@ -1,14 +1,15 @@
-"""Trees that nobody owns are taken up: by `resume` once, by a daemon at its start and for as long as it runs (R2).
+"""Claim trees that no process owns: `resume` does so once, a daemon at its start and as long as it runs (R2).
 
 Rules
-- A daemon takes a tree up when it starts, when a decision or a message arrives for it, and when its owner has died or
-  left. It looks for owners that are gone every LOOK seconds: a lock that the kernel has let go sends no event.
-- At a start and at an owner's end every open tree is taken up, except one that has been silent for SILENT and in which
-  nothing is pending: no approval or question, no timer, no decision, message or cancel not yet acted upon (R5).
-- Then, and by `resume`, a tree that has ended, or rests, is taken up, too, if it has a job whose end nobody saw to.
-- What could not be taken up or run (a full disk, an agent that could not be imported) is tried again every RETRY
+- A daemon claims a tree at its own start, when a decision or a message for the tree arrives, and when the tree's owner
+  has died or left. It polls for lost owners every LOOK seconds, since the kernel's release of a lock sends no event.
+- At its start and after the end of an owner, a daemon claims every open tree, except a silent one. A tree is silent if
+  it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, and no
+  decision, message or cancel that the tree has not acted on (R5).
+- Then a daemon, and `resume` too, also claims an ended or idle tree that has a job whose end was not journaled.
+- If a tree cannot be claimed or run (a full disk, an agent that cannot be imported), it is tried again every RETRY
   seconds.
-- Whoever was faster has the tree: it is in good hands.
+- If another process is faster, the tree is left to that process.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,7 @@ RETRY: Final = 60.0
 
 
 class Claims:
-    """Takes up trees for this process."""
+    """Claims trees for this process."""
 
     def __init__(self, attempts: Attempts, launcher: Launcher, jobs: Jobs) -> None:
         self._attempts = attempts
@@ -44,9 +45,9 @@ class Claims:
         self._jobs = jobs
 
     async def take(self, roots: Iterable[str], *, only_one: bool = False) -> list[str]:
-        """Own trees in one append and run what can go on in them; returns those that no other process owns.
+        """Claim trees in one append, and launch their sessions. Return the trees that this process now owns.
 
-        `only_one`: raises TreeOwned for a tree that another process owns, rather than leaving it out.
+        `only_one`: raise TreeOwned if another process owns a tree, rather than leave it out.
         """
         wanted = list(roots)
 
@@ -66,13 +67,12 @@ class Claims:
         for root in taken:
             try:
                 await self._launcher.take_up(root)
-            except StoreUnreadable as error:  # no reason to leave the others, which are ours now
+            except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
         return taken
 
     def find_with_jobs(self) -> list[str]:
-        """Return the trees that have ended, or rest, and that no process owns, though the end of one of their jobs was
-        not seen to."""
+        """Return the ended and idle trees that no process owns and that have a job whose end was not journaled."""
         store, found = self._attempts.journal.store, dict[str, None]()
         for session in self._jobs.untold():
             row = store.get_session(session)
@@ -82,8 +82,8 @@ class Claims:
         return list(found)
 
 
-class Adoption:
-    """Takes up, for as long as it runs, what nobody runs."""
+class ClaimLoop:
+    """Claims trees without an owner, as long as it runs."""
 
     def __init__(self, attempts: Attempts, claims: Claims, came_for_unowned: Signal[str]) -> None:
         self._attempts = attempts
@@ -92,12 +92,12 @@ class Adoption:
         self._wanted: dict[str, None] = {}
         self._news = anyio.Event()
         self._owners: set[str] | None = None
-        """Who lived when trees were last looked for; None: nobody has looked yet."""
+        """The owners that lived when trees were last searched for; None before the first search."""
         self._retry_at = anyio.current_time() + RETRY
         came_for_unowned.connect(self.want)
 
     def want(self, root: str) -> None:
-        """Something came for a tree that this process does not own; if nobody does, it is taken up."""
+        """Claim a tree for which an entry came, if no process owns it."""
         self._wanted[root] = None
         self._news.set()
 
@@ -108,17 +108,17 @@ class Adoption:
             try:
                 wanted |= dict.fromkeys(self._find())
                 for root in await self._claims.take(wanted) if wanted else ():
-                    log.debug("tree.adopted", root=root)
+                    log.debug("tree.claimed", root=root)
             except StoreDied:
-                return  # everybody is told, and the daemon ends of it
-            except (StoreError, OSError) as error:  # of the files of other owners, too
-                log.error("trees.not_adopted", reason=str(error))
+                return  # all callers are told, and the daemon ends
+            except (StoreError, OSError) as error:  # OSError: from the lock files of other owners
+                log.error("trees.not_claimed", reason=str(error))
                 self._wanted, pause = wanted | self._wanted, RETRY
             with anyio.move_on_after(pause):
                 await self._news.wait()
 
     def _find(self) -> list[str]:
-        """Return what is to be taken up because somebody has died, or because it could not be run before."""
+        """Return the trees to claim because their owner has died, and those that could not be run before."""
         found, living = list[str](), {owner.id for owner in self._store.owners()}
         if self._owners is None or self._owners - living:
             found += self._unowned()
@@ -136,13 +136,13 @@ class Adoption:
         return unowned + self._claims.find_with_jobs()
 
     def _refused(self) -> list[str]:
-        """Trees of ours in which something is not running that should."""
+        """Return the trees of this process in which a session was refused that should run."""
         store = self._store
         rows = [store.get_session(session) for session in self._attempts.refusals]
         return [row.root for row in rows if row is not None and row.outcome is None and store.owns(row.root)]
 
     def _is_silent(self, rows: list[SessionRow]) -> bool:
-        """Whether nothing has happened in a tree for long, and nothing is left to be acted upon."""
+        """Whether a tree has had no entry for SILENT, and nothing is pending in it."""
         store, since = self._store, self._attempts.clock.now() - SILENT
         if any(row.last_at > since or row.due_at is not None or row.blocked is not None for row in rows):
             return False
@@ -152,14 +152,14 @@ class Adoption:
             journals = {row.id: [entry.event for entry in store.journal(row.id)] for row in rows}
             states = [replay(session, journal) for session, journal in journals.items()]
         except StoreUnreadable:
-            return False  # taking it up says what is wrong with it
-        if any(journal[-1].at > since for journal in journals.values()):  # the index knows it only roughly
+            return False  # the claim reports what is wrong with it
+        if any(journal[-1].at > since for journal in journals.values()):  # `last_at` of the index is only approximate
             return False
         return not any(_has_something_to_do(state) for state in states)
 
 
 def _has_something_to_do(state: SessionState) -> bool:
-    """Whether a decision, a message, a cancel or a timer has not been acted upon."""
+    """Whether a session has a decision, a message, a cancel or a timer that it has not acted on."""
     is_decided = any(
         record.decision is not None and record.started is None and record.result is None
         for record in state.operations.values()

@@ -1,7 +1,7 @@
-"""What came of an agent function: what it returned, or whose exception it raised (W1).
+"""Classify how an agent function ended: by its result, or by whose exception it raised (W1).
 
-The function itself is awaited by the runner, between the attempt's two scopes: each frame between would be in memory
-for as long as a person thinks.
+The runner awaits the function directly inside the attempt's two scopes: each frame in between would stay in memory
+while the agent waits for a person.
 """
 
 from typing import Any
@@ -19,8 +19,8 @@ from supervisor.runtime.plans.end import Ending
 
 
 def _own_error(raised: BaseException | None) -> BaseException | None:
-    """Return what is the agent's own in what came out of it; None for what ended it from outside. Raises what is to end
-    the process."""
+    """Return the agent's own part of an exception; None if the exception only says that the attempt was ended from
+    outside. Raises an exception that must end the process."""
     match raised:
         case None:
             return None
@@ -39,11 +39,11 @@ def _own_error(raised: BaseException | None) -> BaseException | None:
 
 
 def _stray() -> RuntimeError:
-    return RuntimeError("a cancellation was raised inside the agent, by none of its scopes")
+    return RuntimeError("the agent raised a cancellation that none of its cancel scopes had requested")
 
 
 async def wait_for_children(attempt: Attempt) -> None:
-    """An agent that returns waits for its children, as a task group does (W13)."""
+    """Wait for the children of an agent that has returned, as a task group does (W13)."""
     attempt.is_finishing = True
     for child in attempt.state.open_children:
         await attempt.wait(f"child:{child}", child, lambda child=child: attempt.state.children[child] is not None)  # type: ignore[misc] # mypy does not infer a lambda's default
@@ -59,9 +59,9 @@ def _without_ours(group: BaseExceptionGroup[BaseException]) -> BaseException | N
 def ending_of(
     attempt: Attempt, returned: list[Any], raised: BaseException | None
 ) -> tuple[Ending | None, frozenset[str]]:
-    """Return what to record of what an agent returned or raised, and the steps whose failures led to it: another
-    attempt could mend those (core/restarts.py). None means that there is no ending: another attempt follows, or the
-    process is going down. Raises what is to end the process."""
+    """Return the ending of an attempt, and the steps whose failures led to it. A restart may run those steps again
+    (core/restarts.py). The ending is None if another attempt follows or the process is going down. Raises an exception
+    that must end the process."""
     error = _own_error(raised)
     if attempt.stop_reason is None and attempt.replay.oldest_unclaimed(attempt.state) is not None:
         how = "the agent returned" if error is None else f"the agent raised {describe(error)}"
@@ -79,7 +79,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
             partial = _partial(returned[0])
         raised = _raised(attempt, error)
         return Ending(kind=reason.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
-    if error is None and not returned:  # a group of nothing else
+    if error is None and not returned:  # the agent raised a group of cancellations only
         error = _stray()
     if error is not None:
         return Ending(kind="failed", cause=printable(describe(error)), partial=partial, **_raised(attempt, error))
@@ -99,6 +99,6 @@ def _partial(value: Any) -> Any:
 
 
 def _raised(attempt: Attempt, error: BaseException | None) -> dict[str, Any]:
-    """Return what an Ending says of an exception."""
+    """Return the fields of an Ending that describe an exception."""
     traceback = "" if error is None else traceback_of(error, secret_values(attempt.state))
     return {"traceback": traceback, "error": error, "led_by": led_by(error), "stopped_at": attempt.stopped_at}

@@ -1,9 +1,9 @@
-"""Concludes attempts: their endings become outcomes, of one session or of a whole tree in one append.
+"""Write outcomes: the endings of attempts become the outcomes of one session, or of a whole tree in one append.
 
 Rules
-- A run that ends in any way but success cancels its children first; outcomes are written deepest first. An attempt
-  whose parent is ending, too, leaves its ending to the parent, so that a tree ends in one append however deep it is.
-- An ending that the store does not take is kept for nobody: the run can be resumed, and ends again.
+- A run that does not succeed cancels its children first. Outcomes are written deepest first. If the parent is ending,
+  too, an attempt leaves its ending to the parent: so a tree of any depth ends in one append.
+- If the store refuses an ending, the ending is dropped. The run can be resumed, and ends again.
 """
 
 from supervisor.core import events as e
@@ -23,7 +23,8 @@ class Concluding:
         self._orphans = orphans
 
     async def settle(self, attempt: Attempt) -> None:
-        """A suspended attempt ended in good order: that is no crash loop (R5), and its notes are written."""
+        """Journal that a suspended attempt ended in good order, so that it does not count as barren (R5). That writes
+        its notes, too."""
 
         def plan(view: View) -> list[Entry]:
             state = view.session(attempt.session)
@@ -36,10 +37,10 @@ class Concluding:
             await self._journal.append(plan)
 
     async def conclude(self, attempt: Attempt, ending: Ending) -> None:
-        """Write an ending, or leave it to the parent that is ending, too."""
+        """Write an ending, or leave it to a parent that is ending, too."""
         session = attempt.session
         self._attempts.endings[session] = ending
-        was_cancelled = attempt.state.cancel is not None  # and with it all below
+        was_cancelled = attempt.state.cancel is not None  # then its children were cancelled, too
         if ending.kind != "succeeded" and not was_cancelled and attempt.state.open_children:
             try:
                 await self._journal.append(lambda view: list(cancel_children(view, session, self._clock.now())))
@@ -48,7 +49,7 @@ class Concluding:
                 return
         parent = attempt.state.facts.parent
         live = self._attempts.live
-        if parent in self._attempts.endings:  # it may have left before us, and left its own ending to its parent
+        if parent in self._attempts.endings:  # the parent may have left memory, and left its ending to its own parent
             return
         if parent in live and live[parent].state.cancel is not None:
             return
@@ -58,7 +59,7 @@ class Concluding:
             await self._write_endings(session)
 
     async def end_tree(self, top: str) -> None:
-        """Write the endings of a session and all below it, once none of them is running."""
+        """Write the endings of a session and all sessions below it, when none of them is running any more."""
         attempts, live = self._attempts, self._attempts.live
 
         def look(view: View) -> tuple[list[Entry], tuple[list[str], list[SessionState]]]:
@@ -68,7 +69,7 @@ class Concluding:
         def is_running(session: str) -> bool:
             if session in attempts.preparing:
                 return True
-            # One that somebody else has ended meanwhile has no ending here any more; we may be that one's task.
+            # A session that another task has ended meanwhile has no ending here any more, and may be ours.
             return session in live and session not in attempts.endings and live[session].state.is_open
 
         def is_still() -> bool:
@@ -95,7 +96,7 @@ class Concluding:
             self._drop(top, error)
 
     def _drop(self, top: str, error: StoreError) -> None:
-        """The store did not take an ending, nor then those that were left to it: nobody may count on them."""
+        """Drop an ending that the store refused, and the endings below it that were left to it."""
         dropped, endings = [top], self._attempts.endings
         for session in dropped:
             endings.pop(session, None)

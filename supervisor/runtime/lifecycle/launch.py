@@ -1,13 +1,14 @@
-"""Launches attempts after the first: when a tree is taken up, and when something has come that a session waits for.
+"""Launch the later attempts of runs: when this process claims a tree, and when a session's wait is answered.
 
 Rules
-- Never for a session that was told to end (its end is seen to instead), nor while what it was passivated for has not
-  come.
-- Attempts in a row that append nothing new are bounded: three, then the run is abandoned (R5).
-- Runs at their last chance begin one after the other, each when the one before has appended something or come to wait:
-  they all died with the same process, and only one of them may have killed it.
-- What an earlier process left executing comes first: orphaned processes are ended, lost calls answered (R1, T2, T9).
-- A session whose agent cannot be imported is blocked. Its agent is looked for again every LOOK_AGAIN seconds.
+- A session that was told to end gets no further attempt; its end is written instead. A passivated session gets none
+  until one of its waits is answered or one of its timers is due.
+- After three attempts in a row that append nothing new, the run is abandoned (R5).
+- Runs at their last chance begin one after the other. The next one begins when the one before has appended an entry or
+  waits. They all died with the same process, and perhaps one of them killed it.
+- Calls that an earlier process left executing come first: their orphaned processes are ended, and the calls answered as
+  interrupted (R1, T2, T9).
+- A session whose agent cannot be imported is blocked. The launcher tries the import again every LOOK_AGAIN seconds.
 """
 
 from collections.abc import Callable
@@ -32,12 +33,12 @@ from supervisor.runtime.plans.interrupted import lost_calls
 from supervisor.system.identity import attempt_started
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
-LOOK_AGAIN = 60.0  # seconds after which an agent that could not be loaded is looked for again
-INNOCENT_AFTER = 5.0  # seconds after which an attempt that still lives does not hold up the next suspect
+LOOK_AGAIN = 60.0  # seconds until an agent that could not be imported is tried again
+INNOCENT_AFTER = 5.0  # seconds: if an attempt at its last chance still lives then, the next one may begin
 
 
 class Launcher:
-    """`find_agent` loads the agent of a session. `begin` runs an attempt whose beginning is committed."""
+    """`find_agent` loads the agent of a session. `begin` runs an attempt whose AttemptStarted is committed."""
 
     def __init__(
         self,
@@ -57,13 +58,13 @@ class Launcher:
         self._find_agent = find_agent
         self._begin = begin
         self.taken_up = Signal[str]()
-        """A tree has become ours to run."""
+        """This process has claimed a tree."""
         self.sleepers: dict[str, Appointment] = {}
-        """Sessions that a timer is going to wake."""
+        """Passivated sessions that a timer will wake."""
         self._last_chance = anyio.Lock()
 
     async def take_up(self, root: str) -> None:
-        """Run what can go on of a tree that this process owns, and wake the rest when it can."""
+        """Launch each open session that can go on, in a tree that this process owns. A timer wakes the others."""
         self._attempts.refusals.pop(root, None)
         self.taken_up.send(root)
         for row in self._journal.store.find_sessions(root=root, is_open=True):
@@ -80,7 +81,8 @@ class Launcher:
         self.sleepers[session] = self._alarm.at(deadline, lambda: self._come_due(session))
 
     def has_timers(self) -> bool:
-        """Whether a timer will wake a sleeper. What only expires does not count: it waits for a person."""
+        """Whether a timer will wake a passivated session. An approval's expiry does not count: its session waits for a
+        person."""
         store = self._journal.store
         due = dict(store.next_due())
         for session in self.sleepers.keys() & due.keys():
@@ -99,7 +101,7 @@ class Launcher:
         if self._attempts.is_closed or self._blocked.stands(session):
             return
         if session in self._attempts.preparing:
-            self._attempts.again.add(session)  # what came now may be what the launch under way has not seen
+            self._attempts.again.add(session)  # the launch under way may not have seen the newest entry
             return
         if (attempt := self._attempts.live.get(session)) is not None:
             if attempt.stop_reason is not None and (attempt.stop_reason.is_pause or attempt.has_ended):
@@ -145,7 +147,7 @@ class Launcher:
             self.launch(session)
 
     async def _prepare(self, session: str) -> AgentSpec[Any, Any] | None:
-        """Load a session and its agent; None if it was told to end, which is then seen to."""
+        """Load a session and its agent. Return None if the session has ended, or is to end: then its end is written."""
         self._journal.pinned.add(session)
         state = await self._journal.append_with_answer(lambda view: ((), view.session(session)))
         await self._orphans.end(state)
@@ -159,8 +161,8 @@ class Launcher:
         return spec if state.version is None else spec.at_version(state.version)
 
     async def _begin_in_turn(self, session: str, spec: AgentSpec[Any, Any]) -> None:
-        """Begin another attempt; those at their last chance one after the other, so that a run which kills the process
-        is alone in it, and its neighbours are not given up for what it does."""
+        """Begin another attempt. Attempts at their last chance begin one after the other: so a run that kills the
+        process is the only one at its last chance, and its neighbours are not abandoned for it."""
         if self._journal.states[session].barren < BARREN_ATTEMPTS - 1:
             await self._begin_again(session, spec)
             return
@@ -170,7 +172,7 @@ class Launcher:
                 await self._attempts.wait_until(lambda: self._is_past(session))
 
     def _is_past(self, session: str) -> bool:
-        """Whether an attempt has shown that it does not end with its process, or is over."""
+        """Whether the attempt of a session is over, or is no longer barren."""
         attempt = self._attempts.live.get(session)
         return attempt is None or not attempt.state.barren
 
@@ -183,7 +185,7 @@ class Launcher:
             if not self._blocked.only_replays and self._must_sleep(session, state):
                 return [], "not begun"
             if state.barren >= BARREN_ATTEMPTS:
-                cause = f"{state.barren} attempts in a row came to nothing: each ended with its process"
+                cause = f"{state.barren} attempts in a row made no progress: the process ended during each"
                 return list(cancel_children(view, session, now)), Ending(kind="abandoned", cause=cause)
             lost = [(session, event) for event in lost_calls(state, self._orphans.found, now)]
             return [*lost, (session, attempt_started(spec.version, now))], "begun"
@@ -197,7 +199,8 @@ class Launcher:
             self._begin(session, spec)
 
     def _must_sleep(self, session: str, state: SessionState) -> bool:
-        """Whether nothing that a passivated run waits for has come, and none of its timers is due."""
+        """Whether a passivated run still waits: none of its waits is answered, and none of its timers is due. Sets the
+        timer that wakes it."""
         deadline = min(map(self._clock.timer, state.due_at), default=inf)
         if state.waiting_for is None or deadline <= anyio.current_time():
             return False

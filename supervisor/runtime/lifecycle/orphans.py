@@ -1,10 +1,10 @@
-"""Processes that outlive the calls of a process that died: each is ended before its session goes on (T9).
+"""Orphaned processes, those of interrupted calls that are still alive, are ended before their session goes on (T9).
 
 Rules
-- Lost does not mean dead: the process is looked for by the pid and start time that were committed with `executing`, on
-  this host only. How that is done is given from above: tools are a higher floor.
-- A call that began a background job is lost like any other, but its job goes on.
-- What is called again because its tool is idempotent is ended first, too: never two of it at once.
+- An interrupted call may still have a living process. It is found by the pid and start time that were committed with
+  `executing`, on this host only. The caller passes the function that ends it, since tools are a layer above.
+- A call that began a background job is interrupted like any other one, but its job goes on.
+- If an idempotent tool is called again, the process of the former call is ended first: two never run at once.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,11 +17,11 @@ from supervisor.system.identity import HOST
 log = FactLog(__name__)
 
 EndOne = Callable[[int, float | None], Awaitable[str]]
-"""Ends a process by pid and start time; says gone, ended, refused or not ours."""
+"""Ends a process by pid and start time; returns gone, ended, refused or not ours."""
 
 
 class OrphanedProcesses:
-    """Ends orphaned processes, and keeps what was found until the results of the calls are written."""
+    """Ends orphaned processes, and keeps the findings until the results of the calls are written."""
 
     def __init__(self, end_one: EndOne | None = None) -> None:
         self._end_one = end_one
@@ -32,7 +32,7 @@ class OrphanedProcesses:
         return self._found
 
     async def end(self, state: SessionState) -> None:
-        """Look for the processes of a session's lost calls, one after the other, and end them."""
+        """Find the processes of a session's interrupted calls, and end them one after the other."""
         for operation, record in state.operations.items():
             started = record.started
             is_known = (state.id, operation) in self._found
@@ -48,6 +48,6 @@ class OrphanedProcesses:
             self._found[state.id, operation] = found
 
     def forget(self, session: str) -> None:
-        """Drop what was found: the results are written."""
+        """Drop the findings of a session: its results are written."""
         for key in [key for key in self._found if key[0] == session]:
             del self._found[key]

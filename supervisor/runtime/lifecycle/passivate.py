@@ -1,16 +1,16 @@
-"""Quiet attempts: those that only wait. They are passivated after a while, and known to be no crash loop; those that
-get no further in their replay are blocked (runtime/lifecycle/blocked.py).
+"""Quiet attempts only wait. They are passivated after a while, and they are no crash loop. A quiet attempt that gets no
+further in its replay is blocked (runtime/lifecycle/blocked.py).
 
 Rules
-- Passivation is per run, when all that it does is wait for people, messages, children or timers that are not due soon.
-  The plan of the append checks that the run is still in the quiet spell in which this was decided, waits for the same
-  things, and that none of them has come (R2).
-- While the supervisor is being left, what waits for people sleeps at once; what has a timer stays, it can go on by
-  itself. What would only expire waits for people: a program that asks does not stay for a "no" of its own.
-- A later attempt that has come to wait has shown that it does not end with its process: that is journaled once (R5).
-- A replay in which the agent's only task waits for what the agent does not ask for is blocked (R1). If the agent has
-  other tasks, what code of its own they wait for cannot be seen from here: it is presumed to be blocked after
-  PRESUMED_AFTER, and has as long as its declaration gives for silence.
+- A run is passivated if it only waits: for people, messages, children, or timers that are not due soon. The plan of
+  the append checks that the run is still in the same quiet spell, waits for the same keys, and that none of them is
+  answered (R2).
+- While the supervisor is closing, a run that waits for people is passivated at once. A run with a timer stays, since it
+  can go on by itself. An approval's expiry does not count as a timer: the run waits for people.
+- A later attempt that waits has shown that it does not end with its process. That is journaled once (R5).
+- In a replay, an agent whose only task waits for an entry that the agent does not ask for is blocked (R1). If the agent
+  has other tasks, they may wait for something outside our sight. So the run is presumed blocked after PRESUMED_AFTER,
+  and blocked after the agent's `inactivity_timeout`.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,8 +27,8 @@ from supervisor.runtime.journal.writer import View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked, unblocked
 
-SETTLED_AFTER = 0.1  # seconds of quiet that are no accident of scheduling
-PRESUMED_AFTER = 5.0  # seconds of silence in a replay after which a run is presumed to be blocked
+SETTLED_AFTER = 0.1  # seconds of quiet; a shorter quiet may be an accident of scheduling
+PRESUMED_AFTER = 5.0  # seconds of silence in a replay after which a run is presumed blocked
 STOPPED_ASKING = "the agent asks for nothing more"
 
 
@@ -43,7 +43,7 @@ class Quiet:
         self._asleep_next = _Queue(self._alarm, self._passivate_soon)
 
     def leave(self) -> None:
-        """From now on whoever waits for people sleeps at once."""
+        """Passivate at once, from now on, each run that only waits for people."""
         self.is_leaving = True
         for attempt in self._attempts.live.values():
             if attempt.is_quiet:
@@ -54,13 +54,13 @@ class Quiet:
         return SETTLED_AFTER if self.is_leaving else self.passivate_after
 
     def look_at(self, attempt: Attempt) -> None:
-        """The attempt has grown quiet: look again when that is no accident, and when it could be passivated."""
+        """Look again at an attempt that has become quiet: after SETTLED_AFTER, and when it could be passivated."""
         if attempt.state.barren:
             self._unsettled.put(attempt, SETTLED_AFTER)
         self._asleep_next.put(attempt, self._after)
 
     def forget(self, attempt: Attempt) -> None:
-        """The attempt leaves memory."""
+        """Drop an attempt that leaves memory."""
         self._unsettled.remove(attempt)
         self._asleep_next.remove(attempt)
 
@@ -100,10 +100,10 @@ class Quiet:
         await attempt.append_if_live(plan)
 
     def look_for_parting(self, attempt: Attempt) -> None:
-        """Look, for as long as an attempt replays, whether it gets any further (R1).
+        """Check, as long as an attempt replays, whether it gets any further (R1).
 
-        Neither a model call nor a loop that was held is a block: one has a budget, the other is nobody's fault. So
-        silence is counted on the alarm's clock, from which lag is taken.
+        A model call in flight is no block, since it has its own budget. A blocked loop is none either, so silence is
+        measured on the alarm's clock, which subtracts the lag.
         """
         if attempt.is_looked_at:
             return
@@ -131,7 +131,7 @@ class Quiet:
 
 
 def is_alone(attempt: Attempt) -> bool:
-    """Whether the attempt has one task, and that waits for the replay."""
+    """Whether the attempt has a single task, and that task waits for the replay."""
     if (attempt.in_flight, attempt.waits) != (1, 1) or attempt.timers or attempt.strangers is None:
         return False
     tasks = anyio.get_running_tasks()
@@ -140,8 +140,9 @@ def is_alone(attempt: Attempt) -> bool:
 
 
 class _Queue:
-    """Attempts that have grown quiet, in that order, each to be looked at when it has been quiet for as long as all
-    others are given: one alarm for all of them, and an entry of a dict for each, since so many wait."""
+    """Quiet attempts, in the order in which they became quiet. `look` is called for each when it has been quiet for a
+    duration that is the same for all. One appointment serves them all, and each takes one entry of a dict, since many
+    attempts wait."""
 
     def __init__(self, alarm: Alarm, look: Callable[[Attempt], None]) -> None:
         self._alarm = alarm
@@ -151,7 +152,7 @@ class _Queue:
         self._next: Appointment | None = None
 
     def put(self, attempt: Attempt, after: float) -> None:
-        """It has grown quiet (again)."""
+        """Add an attempt that has become quiet, at the end."""
         self._attempts.pop(attempt, None)
         self._attempts[attempt] = None
         if self._next is None or after != self._after:
@@ -167,7 +168,7 @@ class _Queue:
         self._next = None if first is None else self._alarm.at(first.quiet_since + self._after, self._come_due)
 
     def _come_due(self) -> None:
-        # Instants are compared, not durations: rounding must not find it too early for ever on a clock that stands.
+        # Instants are compared, not durations: with a rounded duration a virtual clock could call this for ever.
         now, due = anyio.current_time(), list[Attempt]()
         for attempt in self._attempts:
             if attempt.quiet_since + self._after > now:

@@ -1,11 +1,11 @@
-"""Restarts, appended: an attempt has ended, and another follows. What that is worth is in core/restarts.py.
+"""Restart a run: its attempt has ended badly, and another one follows. The policy is in core/restarts.py.
 
-A back-off is a sleep that only its instant ends: the run leaves memory as if it were passivated, and is woken by the
-same alarm, here or, after a crash, in whichever process owns its tree then. Its children go on meanwhile.
+During the back-off the run leaves memory, as a passivated run does, and the same alarm wakes it: in this process or,
+after a crash, in the process that then owns its tree. Only the due instant ends a back-off. Children go on meanwhile.
 
 Rules
-- Decided inside the plan: a run that was told to end in the meantime has its outcome, and no further attempt.
-- The parent learns of no restart; giving up is said in the cause of the outcome.
+- The decision is made inside the plan: a run that was told to end meanwhile gets its outcome, and no further attempt.
+- A restart is not told to the parent. If the run is not restarted, the cause of its outcome says why.
 """
 
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ log = FactLog(__name__)
 
 
 async def restart_or_end(attempt: Attempt, ending: Ending, failed: frozenset[str]) -> Ending | None:
-    """Append that the run is restarted, and return None; or return the ending that stands. Raises StoreError."""
+    """Journal that the run is restarted, and return None; or return the final ending. Raises StoreError."""
     if attempt.spec.restart != "transient" or ending.kind not in ("failed", "stalled"):
         return ending
     stopped_at, late = attempt.stopped_at, attempt.asked_late

@@ -1,12 +1,13 @@
-"""Runs attempts: it is their host, it passes on to them what is committed, and it composes the parts that see to them.
+"""The runner is the host of attempts. It runs them, tells them about committed entries, and composes the other parts.
 
-attempts.py holds what the parts share, launch.py begins attempts, passivate.py passivates them, blocked.py looks after
-those that their code cannot follow, and finish.py writes their outcomes.
+attempts.py holds the state that the parts share. launch.py begins attempts, passivate.py passivates them, blocked.py
+keeps the runs that their code cannot follow, and finish.py writes outcomes.
 
 Rules
 - A session has at most one attempt in memory.
-- A cancellation that is not ours does not reach an attempt. A stray one out of an agent fails that run alone.
-- An attempt that ignores its end is abandoned after `stop_timeout`, loudly (W13).
+- Only our own cancellations reach an attempt. If an agent raises a cancellation of none of its scopes, only that run
+  fails.
+- An attempt that has not ended `stop_timeout` after it was told to is abandoned, with an error in the log (W13).
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -54,11 +55,11 @@ from supervisor.runtime.plans.rules import Ruling
 
 log = FactLog(__name__)
 
-FEW: Final = 100  # attempts in memory up to which it is worth looking at all tasks when another one replays
+FEW: Final = 100  # above this number of attempts, listing all tasks at the start of a replay would cost too much
 
 
 class Raised:
-    """What the agent of a run raised, in the process in which it ran."""
+    """The exception that a run's agent raised, kept in the process in which it ran."""
 
     error: BaseException | None = None
 
@@ -70,9 +71,9 @@ def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
 class Runner:
     """Runs the attempts of this process, and is their host.
 
-    `find_agent` loads the agent of a session. `jobs` sees to the background jobs of calls. `replayed` is given where
-    attempts are only replayed (supervisor/checking.py), and gets the result of each; then nothing new begins.
-    `environment` gives time, ids and randomness, and runs bodies; None: this process does.
+    `find_agent` loads the agent of a session. `jobs` makes the part that watches background jobs. `replayed` is passed
+    if attempts are only replayed (supervisor/checking.py): the runner calls it with the result of each, and nothing new
+    begins. `environment` gives time, ids and randomness, and runs bodies; None stands for this process.
     """
 
     def __init__(
@@ -111,15 +112,15 @@ class Runner:
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.quiet = Quiet(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
-        """Something has come for a tree that is not ours."""
+        """An entry for a session without an attempt was committed, in the tree of another or of no process."""
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
-        """Where the exception of a run (session, number) is kept for as long as a program holds the run's handle."""
+        """The exceptions of runs (session, number), each for as long as a program holds the run's handle."""
         self._opener = anyio.get_current_task()
         self._acting = 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing can go on without a person: no task is at work, and no timer will wake a run of ours."""
+        """Whether only a person can let a run continue: no task is at work, and no timer will wake a run of ours."""
         return not self.attempts.has_tasks and not self.launcher.has_timers()
 
     @property
@@ -127,7 +128,7 @@ class Runner:
         """Whether a tool call is under way, from the commit of `executing` to that of its result."""
         return self._acting > 0
 
-    # -- what an attempt needs of its host ---------------------------------------------------------------------------
+    # -- the host of attempts ----------------------------------------------------------------------------------------
 
     @property
     def is_draining(self) -> bool:
@@ -143,7 +144,7 @@ class Runner:
 
     @property
     def may_be_left(self) -> bool:
-        """Whether we are being left, or who opened us was cancelled just now, and may be about to."""
+        """Whether the supervisor is closed, or may be about to be: the task that opened it has just been cancelled."""
         return self.is_closed or self._opener.has_pending_cancellation()
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
@@ -151,7 +152,7 @@ class Runner:
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """Surround what a graceful stop lets end (R8)."""
+        """Enclose work that a graceful stop waits for (R8)."""
         self._acting += 1
         try:
             yield
@@ -167,7 +168,7 @@ class Runner:
         self.attempts.forget(session)
 
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
-        """Run an attempt whose beginning is committed."""
+        """Run an attempt whose AttemptStarted is committed."""
         self.attempts.preparing.discard(session)
         self.attempts.again.discard(session)
         self.attempts.endings.pop(session, None)  # of an earlier attempt
@@ -197,13 +198,14 @@ class Runner:
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
     def suspend_tree(self, attempt: Attempt, error: StoreError) -> None:
-        """The store cannot take what an attempt appends: nothing of its tree fails, all of it can be resumed."""
+        """Suspend the tree of an attempt whose entries the store refuses. No run of it fails; all can be resumed."""
         self.attempts.suspend_root(attempt.state.facts.root, error)
 
     def follow(self, state: SessionState, decided: e.AnyEvent) -> Iterator[Entry]:
-        """Return what is journaled with a decision: a denial is the result of the call, where that waits here.
+        """Yield the entry that is journaled with a decision: a denial is the result of a call that waits here.
 
-        Not `executing` with an approval: if we died in between, a call that has not begun would be lost.
+        `executing` is not journaled with an approval: if this process died before the call began, the call would be
+        interrupted although it never ran.
         """
         attempt = self.attempts.live.get(state.id)
         if not isinstance(decided, e.ApprovalDecided) or decided.decision != "deny":
@@ -212,10 +214,10 @@ class Runner:
         if is_waiting and state.cancel is None and state.operations[decided.operation].kind == "call":
             yield state.id, denial(decided, self.clock.now())
 
-    # -- facts come up -----------------------------------------------------------------------------------------------
+    # -- committed entries -------------------------------------------------------------------------------------------
 
     def _published(self, rows: list[JournalEntry]) -> None:
-        sleepers: dict[str, e.AnyEvent] = {}  # each is told once: a parent may hear of a thousand children in one batch
+        sleepers: dict[str, e.AnyEvent] = {}  # each is told once: one batch may end a thousand children of a parent
         for row in rows:
             attempt = self.attempts.live.get(row.session)
             if attempt is not None:
@@ -248,7 +250,7 @@ class Runner:
                 pass
 
     def _tell_sleeper(self, session: str, event: e.AnyEvent) -> None:
-        """Something came for a session that is not in memory: it is ours to see to if we own its tree (R2)."""
+        """Act on an entry for a session that is not in memory, if this process owns its tree (R2)."""
         if isinstance(event, e.CancelRequested) and event.origin != session:
             return
         row = self.journal.store.get_session(session)
@@ -279,7 +281,7 @@ class Runner:
                         self.follows(attempt)
                     returned.append(await attempt.spec.fn(LocalContext(attempt), *given))
                     await wait_for_children(attempt)
-            except BaseException as error:  # noqa: BLE001 # it is looked at next, and raised again if it is not the agent's
+            except BaseException as error:  # noqa: BLE001 # ending_of raises it again unless it is the agent's own
                 raised = error
             if raised is not None and not isinstance(raised, Exception):
                 await is_own_doing(attempt)
@@ -314,20 +316,20 @@ class Runner:
             self._leave(attempt, sleeps=sleeps)
 
     def _overdue(self, attempt: Attempt) -> None:
-        """An attempt was told to end, and has not: give it up, loudly (W13)."""
+        """Abandon an attempt that was told to end and has not, and log an error (W13)."""
         if attempt.has_ended or attempt.session in self.attempts.endings or attempt.stop_reason is None:
             return
         log.error("run.overdue", session=attempt.session, stop_timeout=attempt.spec.stop_timeout)
         attempt.seal()
         if not attempt.stop_reason.is_pause:
-            cause = f"it ignored its end for {attempt.spec.stop_timeout:g} s ({attempt.stop_reason})"
+            cause = f"it did not end within {attempt.spec.stop_timeout:g} s of being stopped ({attempt.stop_reason})"
             attempt.has_ended = True
             ending = Ending(kind="abandoned", cause=cause)
-            self.attempts.endings[attempt.session] = ending  # known before its task ends: then its state stays
+            self.attempts.endings[attempt.session] = ending  # set before its task ends, so that its state stays
             self.start_soon(self.concluding.conclude, attempt, ending)
 
     def _leave(self, attempt: Attempt, *, sleeps: bool) -> None:
-        """The attempt's task has ended: it leaves memory, and goes on at once if something came meanwhile."""
+        """Drop an attempt whose task has ended from memory. Launch the next one at once if an entry came meanwhile."""
         session = attempt.session
         state = attempt.state
         del self.attempts.live[session]
@@ -348,11 +350,11 @@ class Runner:
             elif state.cancel is None and state.waiting_for is None:
                 self.launcher.launch(session)
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
-                # Not before it has left, since a live attempt cannot be woken; and by what is on disk, since a note
-                # that came after the passivation goes with the attempt.
+                # Only now, since a live attempt cannot be woken. By the instant on disk, since a note that came after
+                # the passivation is dropped with the attempt.
                 self.launcher.wake_at(session, self.clock.timer(row.due_at))
         self.attempts.note_change()
 
 
 _WAKING: Final = {*e.ANSWERS, e.CancelRequested}
-"""What may let a session go on that is not in memory; a turn begins with a message, too."""
+"""Events that may let a session continue that is not in memory. They include messages, which begin turns."""

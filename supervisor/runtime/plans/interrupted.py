@@ -1,8 +1,8 @@
-"""Calls that were lost: executing when their process died. Pure planning: they are answered before the agent runs (T2).
+"""Lost calls: calls that were executing when their process died. They are answered before the agent runs again (T2).
 
 Rules
-- A lost call never runs again, unless its tool says that it may.
-- What was found of its process (runtime/lifecycle/orphans.py) is part of the answer.
+- A lost call never runs again, unless its tool is idempotent.
+- The answer says what was found of its process (runtime/lifecycle/orphans.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,16 +17,16 @@ from supervisor.core.session import SessionState
 from supervisor.core.values import LOST
 
 Found = Mapping[tuple[str, str], str]
-"""What was found of the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours."""
+"""What became of the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours."""
 _REMARKS: Final = {
     "ended": "; its process was still running and was ended",
     "refused": "; its process is still running and could not be ended",
-    "kept": "; the background job that it began is not ended by that",
+    "kept": "; the background job that it began goes on",
 }
 
 
 def lost_calls(state: SessionState, found: Found, now: datetime) -> Iterator[e.AnyEvent]:
-    """Answer each call that was executing when its process died; it never runs again unless its tool says so."""
+    """Answer each lost call as interrupted, except those of idempotent tools, which run again."""
     for operation, record in state.operations.items():
         request = record.request
         if record.state == "executing" and not (isinstance(request, e.ToolCallRequested) and request.idempotent):
@@ -42,7 +42,7 @@ def lost_calls(state: SessionState, found: Found, now: datetime) -> Iterator[e.A
 
 
 def orphan_of(state: SessionState, operation: str, found: Found) -> dict[str, str]:
-    """Return what a lost call's details say of its process; empty if it had none."""
+    """Return the details of a lost call about its process; empty if it had none."""
     orphan = found.get((state.id, operation))
     if orphan is None:
         return {}
