@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+import preloaded
 import pytest
 
 from supervisor import SqliteStore, StoreUnreadable
@@ -44,7 +45,7 @@ from supervisor.cli import main
 sys.exit(main(sys.argv[1:]))
 """
     run = ["run", f"{STUBBORN}:{agent}", json.dumps(name), "--session", "s", "--unattended", "allow", *options]
-    process = subprocess.Popen(
+    process = preloaded.Popen(
         [sys.executable, "-c", code, *run],
         cwd=supervisor.folder,
         env=supervisor.env,

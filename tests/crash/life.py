@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import scenario
-from live_states import differences
+from live_states import Replayed
 from nest import tell
 from scenario import record
 
@@ -53,6 +53,7 @@ class Store(SqliteStore):
     def __init__(self, job: Job) -> None:
         super().__init__(f"{job.folder}/store.db")
         self.watched: Journal | None = None
+        self._replayed = Replayed(self)
         self.count = 0
         self.doom = (job.when, job.n)
         self.act = ACTS.get(job.act or "", lambda: None)
@@ -60,7 +61,7 @@ class Store(SqliteStore):
     def begin(self) -> bool:
         begun = super().begin()
         if begun and self.watched is not None:
-            for difference in differences(self, self.watched):
+            for difference in self._replayed.differences(self.watched):
                 record(difference, "differences")
         return begun
 

@@ -2,18 +2,39 @@
 yet."""
 
 from collections.abc import Iterator
+from copy import copy
+
+from msgspec.structs import asdict, replace
 
 from supervisor import SqliteStore
+from supervisor.core.ids import RULES
 from supervisor.core.session import replay
 from supervisor.runtime.journal.writer import Journal
 
 
-def differences(store: SqliteStore, journal: Journal) -> Iterator[str]:
-    """Return where the live states of a process differ from what its store says; nothing, we hope."""
-    for session, live in journal.states.items():
-        state = replay(session, [r.event for r in store.journal(session) if r.position <= journal.position])
-        for note in journal.notes.get(session, ()):
-            state.apply(note)
-        for field in state.__struct_fields__:
-            if (was := getattr(live, field)) != (should := getattr(state, field)):
-                yield f"{session} {field}: live {was}, replayed {should}"
+class Replayed:
+    """What a store says, kept up entry by entry: a replay of everything at each look would be most of a life's work."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._states = {RULES: replay(RULES, [])}
+        self._position = 0
+
+    def differences(self, journal: Journal) -> Iterator[str]:
+        """Return where the live states of a process differ from what its store says; nothing, we hope."""
+        for row in self._store.rows(self._position, journal.position):
+            if row.session not in self._states:
+                self._states[row.session] = replay(row.session, [])
+            self._states[row.session].apply(row.event)
+        self._position = journal.position
+        for session, live in journal.states.items():
+            state = self._states[session]
+            if notes := journal.notes.get(session):
+                state = replace(
+                    state, **{n: copy(v) for n, v in asdict(state).items() if isinstance(v, dict | list | set)}
+                )
+                for note in notes:
+                    state.apply(note)
+            for field in state.__struct_fields__:
+                if (was := getattr(live, field)) != (should := getattr(state, field)):
+                    yield f"{session} {field}: live {was}, replayed {should}"

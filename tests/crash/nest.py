@@ -20,6 +20,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import preloaded
+
 
 def serve() -> None:
     import life
@@ -115,7 +117,8 @@ class Nests:
             nest = self._idle.get_nowait()
         except Empty:
             command = [sys.executable, __file__]
-            nest = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            env = os.environ | {"PYTHONPATH": str(Path(preloaded.__file__).parent)}
+            nest = preloaded.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
             self._all.append(nest)
         return Life(nest, self._idle, {"do": do, "folder": str(folder), **job})
 

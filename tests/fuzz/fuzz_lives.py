@@ -34,7 +34,7 @@ import fuzz_dumps
 import trio
 from fuzz_agents import record
 from fuzz_programs import answer_to
-from live_states import differences
+from live_states import Replayed
 
 from supervisor import InvalidInput, NotFound, SqliteStore, TreeOwned, open_supervisor
 
@@ -54,6 +54,7 @@ class Store(SqliteStore):
     def __init__(self, folder: str, life: dict[str, Any], chance: random.Random) -> None:
         super().__init__(f"{folder}/store.db")
         self.runner: Any = None
+        self._replayed = Replayed(self)
         self.count = 0
         self._life = life
         self._chance = chance
@@ -61,7 +62,7 @@ class Store(SqliteStore):
     def begin(self) -> bool:
         begun = super().begin()
         if begun and self.runner is not None and self.count % 5 == 0:
-            for difference in differences(self, self.runner.journal):
+            for difference in self._replayed.differences(self.runner.journal):
                 record("differences", difference)
         return begun
 

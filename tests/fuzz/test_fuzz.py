@@ -2,10 +2,10 @@
 failed. Each test is a process of its own, since the fuzzer forks."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 
 HERE = Path(__file__).parent
@@ -20,7 +20,7 @@ def backend(request):
 def fuzz(folder, *words):
     """Run the fuzzer; returns what it says if it found anything."""
     command = [sys.executable, HERE / "__main__.py", "--keep", folder / "failures", *words]
-    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=3600)
+    ran = preloaded.run([str(word) for word in command], capture_output=True, text=True, timeout=3600)
     print(ran.stdout)
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 

@@ -5,7 +5,6 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import fake_discord
 import fake_slack
+import preloaded
 import pytest
 from platform_life import ANA, TOKEN
 
@@ -43,7 +43,7 @@ SAMPLE = [death for place, death in enumerate(ALL) if place % 9 == 0 or (isinsta
 def nursery():
     """Where daemons come from: a process that has imported everything."""
     script = Path(__file__).with_name("platform_life.py")
-    with subprocess.Popen([sys.executable, script], stdin=-1, stdout=-1, bufsize=0) as process:
+    with preloaded.Popen([sys.executable, script], stdin=-1, stdout=-1, bufsize=0) as process:
         yield process
         process.stdin.close()
 
@@ -86,10 +86,11 @@ def test_a_card_that_nobody_noted_loses_its_buttons_when_it_was_decided_elsewher
 def decide_elsewhere(store):
     """By a process that has not declared the agent, and so does not run it (R2)."""
     command = [sys.executable, "-m", "supervisor"]
-    listed = subprocess.run([*command, "approvals", "--store", store, "--json"], capture_output=True, check=True)
+    listed = preloaded.run([*command, "approvals", "--store", store, "--json"], capture_output=True)
     (approval,) = json.loads(listed.stdout)
     assert approval["shown"] == []
-    subprocess.run([*command, "approve", approval["id"], "--store", store], capture_output=True, check=True)
+    approved = preloaded.run([*command, "approve", approval["id"], "--store", store], capture_output=True)
+    assert approved.returncode == 0, approved.stderr
 
 
 def story(nursery, folder, platform, backend, when, where):
