@@ -4,10 +4,10 @@ Why: "How a result comes to an agent" in docs/project/architecture.md. One Repla
 It knows which operations of the journal the agent asked for again, and which results it was given.
 
 Rules
-- A result is given when its turn has come: every result that the journal holds before it was given (or its waiter is
-  gone), and every operation that had begun before it was asked for again.
-- A new operation begins only when the whole journal was asked for again. An agent that gets no further before that is
-  blocked (core/blocking.py).
+- A result is given when its turn has come: every earlier result of the journal was given (or the task that waited for
+  it is gone), and every operation that had begun before it was asked for again.
+- A new operation begins only when everything in the journal was asked for again. An agent that gets no further before
+  that is blocked (core/blocking.py).
 """
 
 from operator import itemgetter
@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 from supervisor.core.session import SessionState
 
 HELD: Final = ""
-"""Stands among what is unclaimed where nothing new may begin; no operation has this name."""
+"""A member of `unclaimed` while no new operation may begin; no operation has this name."""
 
 
 class Asked(NamedTuple):
-    """When the agent asked for something new: behind which save, how many results it had been given since that save,
-    and how many in all."""
+    """When the agent asked for a new operation: after how many saves, how many results it had been given since the last
+    save, and how many in all."""
 
     saves: int
     given: int
@@ -30,18 +30,18 @@ class Asked(NamedTuple):
 
 
 class ReplayOrder:
-    """What one attempt has asked for and been given."""
+    """What one attempt has asked for, and which results it was given."""
 
     __slots__ = ("_begun", "_gifts", "_given", "_next", "_oldest", "_saves", "unclaimed")
 
     def __init__(self, state: SessionState) -> None:
         begun = ((record.begun, operation) for operation, record in state.operations.items())
         self._begun = tuple(sorted(begun, key=itemgetter(0)))
-        """What the journal held when the attempt began, in the order in which it had begun."""
+        """The operations in the journal when the attempt began, in the order in which they began."""
         self.unclaimed = dict.fromkeys(state.operations)
         self._oldest = 0
         self._given: dict[str, int] = {}
-        """The how-many-th each result was."""
+        """The number of each result that was given, counting from 0."""
         self._gifts = 0
         self._next = 0
         self._saves = state.saves
@@ -51,12 +51,12 @@ class ReplayOrder:
         return bool(self.unclaimed)
 
     def hold(self) -> None:
-        """Never let anything new begin: the agent is to show no more than that it follows its journal."""
+        """Let no new operation begin: the agent is only to show that it follows its journal."""
         self.unclaimed[HELD] = None
 
     @property
     def has_followed(self) -> bool:
-        """Whether the agent has asked again for all that the journal holds."""
+        """Whether the agent has asked again for everything in the journal."""
         return not self.unclaimed or [*self.unclaimed] == [HELD]
 
     def claim(self, operation: str) -> None:
@@ -64,12 +64,12 @@ class ReplayOrder:
         self.unclaimed.pop(operation, None)
 
     def give(self, operation: str) -> None:
-        """The result was given to the agent, or whoever waited for it is gone."""
+        """The result was given to the agent, or the task that waited for it is gone."""
         self._given.setdefault(operation, self._gifts)
         self._gifts += 1
 
     def front(self, state: SessionState) -> str | None:
-        """Return the operation whose result may be given now; None if the agent must ask again, or get one, first."""
+        """Return the operation whose result may be given now; None if another request or result must come first."""
         if self._saves != state.saves:
             self._saves, self._next = state.saves, 0
             self._given = {name: number for name, number in self._given.items() if name in state.operations}
@@ -83,20 +83,20 @@ class ReplayOrder:
         return operation
 
     def oldest_unclaimed(self, state: SessionState) -> str | None:
-        """Return the oldest operation that the agent did not ask for again, but for those that it gave up itself."""
+        """Return the oldest operation that the agent did not ask for again, except those that it abandoned itself."""
         for _, operation in self._begun:
             if operation in self.unclaimed and state.operations[operation].state != "abandoned":
                 return operation
         return None
 
     def ask(self, state: SessionState) -> Asked:
-        """The agent asks for something new."""
+        """The agent asks for a new operation."""
         self.front(state)
         return Asked(state.saves, self._next, self._gifts)
 
     def given_when(self, asked: Asked, state: SessionState) -> int:
-        """Return how many of the results that are remembered the agent had been given when it asked for something. A
-        save may have come between: it forgets only what the agent had been given when it asked for the save."""
+        """Return how many of the remaining results the agent had been given when it asked for something. A save may
+        have happened since: it forgets only results that the agent had been given when it asked for the save."""
         if asked.saves == state.saves:
             return asked.given
         later = (self._given.get(operation, asked.gifts) >= asked.gifts for operation in state.order)

@@ -1,17 +1,17 @@
-"""Retries: a new run with the memory of one that ended badly, and what is done again in it (R10).
+"""Retries: a new run with the operations of one that ended badly, and which of them are done again (R10).
 
 Theory
-    As in a restart (core/restarts.py): what the agent had asked for by the time of what led to the end stays, and is
-    answered from the journal. Done again is what led to the end: steps that raised, and sub-agents that failed, where
-    their failures are in the chain of the exception. So is what the end cut off without effect: calls that had not
-    begun, questions that nobody had answered, and sub-agents that were cancelled because their parent ended. A call
-    that may have had an effect keeps its `interrupted` result.
+    As in a restart (core/restarts.py): what the agent had asked for before the cause of the end was given stays, and is
+    answered from the journal. The cause is done again: steps that raised, and sub-agents that failed, if their failures
+    are in the chain of the exception. So is what the end cut off without effect: calls that had not begun, questions
+    without an answer, and sub-agents that were cancelled because their parent ended. A call that may have had an effect
+    keeps its `interrupted` result.
 
-    If no step and no sub-agent led to the end, the agent's own code did. Then everything stays, and code that was
-    mended in the meantime goes on from there.
+    If no step and no sub-agent caused the end, the agent's own code did. Then everything stays, and code that was
+    repaired meanwhile goes on from there.
 
 Rules
-- A sub-agent that is done again is retried on its own session, in the same append, with its own memory.
+- A sub-agent that is done again is retried on its own session, in the same append, with its own operations.
 - The outcome of the run that ended stays in the journal: each run keeps its one outcome.
 """
 
@@ -26,13 +26,13 @@ from supervisor.core.restarts import Ended, chain_of, partition
 from supervisor.core.session import SessionState
 
 PARENT_ENDED: Final = "the parent has ended"
-"""The reason of a cancel that a sub-agent owes to its parent's end."""
+"""The reason of a cancel that a sub-agent gets because its parent ended."""
 _UNWINDING: Final = e.having("unwinding")
-"""What a run journals on its way out."""
+"""Events that a run journals while it unwinds."""
 
 
 def led_by(error: BaseException | None) -> tuple[str, ...]:
-    """Return the operations whose results led to an exception: steps that raised, failures of sub-agents."""
+    """Return the operations whose results caused an exception: steps that raised, failures of sub-agents."""
     found = dict.fromkeys(
         each.operation for each in chain_of(error) if isinstance(each, StepFailed | RunError) and each.operation
     )
@@ -40,7 +40,7 @@ def led_by(error: BaseException | None) -> tuple[str, ...]:
 
 
 def why_not_retry(state: SessionState) -> str | None:
-    """Say why the latest run of a session cannot be retried, and what to do instead; None if it can."""
+    """Return why the latest run of a session cannot be retried, and what to do instead; None if it can."""
     root = state.facts.root
     if state.facts.parent is not None:
         return f"session {state.id} is a sub-agent's: retry its root, supervisor retry {root}"
@@ -56,7 +56,7 @@ def why_not_retry(state: SessionState) -> str | None:
 
 
 def again(state: SessionState, journal: Sequence[e.AnyEvent], by: str, cut_off: Iterable[str]) -> e.Again:
-    """Return what a new run does again of one that has ended, with `journal` as its session's entries.
+    """Return what a new run does again from a run that has ended; `journal` has the entries of its session.
 
     `cut_off`: sub-agents that were cancelled because this run ended.
     """
@@ -78,8 +78,8 @@ def again(state: SessionState, journal: Sequence[e.AnyEvent], by: str, cut_off: 
 
 
 def was_cut_off_by_its_parent(state: SessionState) -> bool:
-    """Whether a sub-agent was cancelled because its parent, or one above that, had ended. One that came to its end all
-    the same has its result."""
+    """Return whether a sub-agent was cancelled because its parent, or one above that, had ended. A sub-agent that
+    finished all the same has its result."""
     was_told = state.cancel is not None and state.cancel.reason == PARENT_ENDED
     return was_told and state.outcome is not None and state.outcome.kind == "cancelled"
 
@@ -93,7 +93,7 @@ def _ended(state: SessionState, journal: Sequence[e.AnyEvent], ended: e.RunFinis
 
 
 def _unwound_from(journal: Sequence[e.AnyEvent]) -> int:
-    """Return the number of entries before a run's way out, which ends the journal of its session."""
+    """Return the number of entries before those that a run wrote while it unwound, at the end of its journal."""
     length = max(number for number, event in enumerate(journal) if isinstance(event, e.RunFinished))
     while length and (type(journal[length - 1]) in _UNWINDING or _is_interrupted(journal[length - 1])):
         length -= 1
@@ -101,7 +101,7 @@ def _unwound_from(journal: Sequence[e.AnyEvent]) -> int:
 
 
 def _was_cut_off(state: SessionState, operation: str) -> bool:
-    """Whether the end took an operation's answer from it before it had any effect."""
+    """Return whether the end cut off an operation before it was answered or had any effect."""
     record = state.operations[operation]
     if record.kind == "ask":
         return record.state == "settled" and isinstance(record.decision, e.ApprovalWithdrawn)

@@ -3,17 +3,17 @@
     allow("shell", "git status *")      allow("deploy", '{"environment":"staging"}')      deny("shell", "rm *")
 
 A rule is a value: allow, deny or ask, on a tool and a pattern of its arguments, from code, configuration, the
-command line or a decision. `policy_of` asks them all about one call, at any time and as often as one likes (before
-asking, after an edit, immediately before the effect: A8, A9); it changes nothing and remembers nothing.
+command line or a decision. `policy_of` applies all of them to one call. It may be called at any time and any number of
+times (before asking, after an edit, immediately before the effect: A8, A9); it changes and remembers nothing.
 
 Rules
-- Deny beats ask beats allow, in whatever order they stand. Where no rule says anything, the tool's own policy
-  decides. In doubt whether a deny is meant, a person is asked (A5): an allow beside it does not count.
+- Deny beats ask beats allow, whatever the order of the rules. If no rule applies, the tool's own policy decides. If it
+  is in doubt whether a deny applies, a person is asked (A5), and an allow does not count.
 - An allow must be proved to mean this very call; a pattern that is not understood allows nothing.
 - A pattern is a JSON object of arguments (core/patterns.py), or for the shell a command (core/shell_patterns.py). None
-  is any arguments: that is a whole tool.
+  means any arguments: the whole tool.
 - A rule with a `session` counts in the tree of that root session; one without it always.
-- Rules are inherited downwards; a sub-agent's own can deny and ask, and never allow more (A14).
+- Rules are inherited downwards; a sub-agent's own rules can deny and ask, and never allow more (A14).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +35,7 @@ _ONCE: Final = Option("once")
 
 
 class NamedTool(Protocol):
-    """A tool that a rule is on: its name is all that a rule needs."""
+    """The tool that a rule is about: a rule needs its name only."""
 
     @property
     def name(self) -> str: ...
@@ -45,21 +45,21 @@ AnyTool: TypeAlias = str | NamedTool
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A standing decision. Made by `allow`, `deny` and `ask`, which refuse what could not do what it says."""
+    """A standing decision. Made by `allow`, `deny` and `ask`, which refuse rules that could not work as written."""
 
     kind: Policy
     tool: str
     pattern: str | None = None
     session: str | None = None
-    """The root session in whose tree it counts; None: always."""
+    """The root session in whose tree the rule counts; None: always."""
     unreviewed: bool = False
-    """Whether its pattern is a prefix that is not known to be harmless, and whoever made it said so."""
+    """Whether its pattern is a prefix that is not known to be harmless, and its author said so."""
     origin: str = "code"
     """Where it comes from: code, configuration, command line, decision (then `approval` names it)."""
     id: str | None = None
-    """By which it is revoked, given by the store; None for a rule in code."""
+    """The id by which it is revoked, given by the store; None for a rule in code."""
     by: str | None = None
-    """Who added it, when, and by deciding which approval; None for a rule in code."""
+    """The person who added it; None for a rule in code. Likewise when, and by which approval's decision."""
     added_at: datetime | None = None
     approval: str | None = None
 
@@ -72,10 +72,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = None, unreviewed: bool = False) -> Rule:
     """Allow calls of a tool without asking; without a pattern all of them.
 
-    `session`: only in the tree of this root session; so for `ask` and `deny`.
-    `unreviewed`: also if the pattern is a prefix of a shell command that nobody has reviewed: its further words may run
-    anything. Which ones are reviewed is in docs/prefixes.md. Raises InvalidInput for a pattern that cannot be
-    understood, and for a prefix that is not reviewed, or that would surely run anything (`python *`).
+    `session`: only in the tree of this root session; also in `ask` and `deny`.
+    `unreviewed`: also if the pattern is a prefix of a shell command that was not reviewed: its further words may run
+    anything. docs/prefixes.md lists the reviewed prefixes. Raises InvalidInput for a pattern that cannot be understood,
+    and for a prefix that is not reviewed, or that would certainly run anything (`python *`).
     """
     return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed)
 
@@ -86,7 +86,7 @@ def deny(tool: AnyTool, pattern: str | None = None, *, session: str | None = Non
 
 
 def ask(tool: AnyTool, pattern: str | None = None, *, session: str | None = None) -> Rule:
-    """Ask a person for calls of a tool, whatever allows them; a pattern means what it means in `deny`."""
+    """Ask a person about calls of a tool, also if a rule allows them; a pattern has the same meaning as in `deny`."""
     return make_rule("ask", tool, pattern, "code", session)
 
 
@@ -99,13 +99,13 @@ def make_rule(
     *,
     unreviewed: bool = False,
 ) -> Rule:
-    """Return a rule of any kind; `unreviewed` as for `allow`, without a meaning for the others. Raises InvalidInput."""
+    """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others. Raises InvalidInput."""
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
-        raise InvalidInput(f"{name!r} names no tool; a rule is on one tool, named exactly")
+        raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
     if pattern is not None and not _is_readable(pattern):
         raise InvalidInput(
-            f"the pattern {pattern!r} has characters that nobody sees or that look like others, or more than "
+            f"the pattern {pattern!r} has characters that are invisible or look like others, or more than "
             f"{MAX_SHOWN} of them"
         )
     if pattern is not None and name == SHELL:
@@ -130,11 +130,11 @@ def policy_of(
     root_session: str | None,
     secret: Collection[str] = (),
 ) -> tuple[Policy, Rule] | None:
-    """Return what the rules say of a call and the rule that said so, or None where the tool's own policy decides.
+    """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
 
     `arguments`: all of them, defaults filled in, as JSON values. `cwd`: the folder in which the tool runs commands
-    that name none; None: unknown, and a rule that names a folder covers only calls that name it. `secret`: names of the
-    arguments that no pattern may speak of: none allows a call that has any, and one that denies them asks.
+    that name none; None: unknown, and a rule that names a folder covers only calls that name it. `secret`: names of
+    arguments that may not be shown. With any, only an allow without a pattern allows; a deny that mentions one asks.
     """
     said: dict[Policy, Rule] = {}
     for rule in rules:
@@ -148,18 +148,18 @@ def policy_of(
 
 
 def inherit(above: Iterable[Rule], own: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the rules of a sub-agent: those above it, and of its own those that do not widen them."""
+    """Return the rules of a sub-agent: the rules above it, and those of its own that do not widen them."""
     return (*above, *(rule for rule in own if rule.kind != "allow"))
 
 
 def grantable(
     tool: str, arguments: Mapping[str, Any], *, cwd: str | None, secret: Collection[str] = ()
 ) -> tuple[str | None, ...]:
-    """Return the patterns for which a call may be granted for more than once: the exact one, then a prefix if there is
-    a safe one. None stands for exactly these arguments: the pattern would say them once more on disk.
+    """Return the patterns that may be granted for more than this call: the exact one, then a prefix if there is a safe
+    one. None means exactly these arguments: a pattern would only repeat them on disk.
 
-    Only patterns that cover this call, and none where the exact one is not fit to be read. `cwd` and `secret` as for
-    `policy_of`: what may not be shown cannot be granted but once.
+    Every pattern covers this call. There is none if the exact one is not readable. `cwd` and `secret` as for
+    `policy_of`: a call with arguments that may not be shown can be granted only once.
     """
     if secret:
         return ()
@@ -174,7 +174,7 @@ def grantable(
 
 
 def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Option, ...]:
-    """Return the ways in which a call may be granted: once, and what is `grantable` for the session and for always."""
+    """Return the ways in which a call may be granted: once, and each `grantable` one for the session and for always."""
     options: tuple[Option, ...] = (_ONCE,)
     for pattern in found:
         text = canonical_json(arguments).decode() if pattern is None else pattern
@@ -183,19 +183,19 @@ def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Op
 
 
 def is_prefix(tool: str, pattern: str) -> bool:
-    """Whether an offered pattern covers more than the call that it was offered for."""
+    """Return whether an offered pattern covers more than the call for which it was offered."""
     return tool == SHELL and pattern.endswith(" *")
 
 
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
-    """Return the offered option that a decision names, or None; without a pattern the scope's exact one (A5)."""
+    """Return the offered option that a decision names, or None; without a pattern, the scope's exact one (A5)."""
     return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)
 
 
 def checked(rule: Rule) -> Rule:
-    """Return a rule that was made by hand as `allow`, `deny` or `ask` would have; raises InvalidInput."""
+    """Return a rule as `allow`, `deny` or `ask` would have made it; raises InvalidInput."""
     if rule.kind not in get_args(Policy):
-        raise InvalidInput(f"{rule.kind!r} is no kind of rule; make it with allow, deny or ask")
+        raise InvalidInput(f"{rule.kind!r} is not a kind of rule; make the rule with allow, deny or ask")
     return make_rule(rule.kind, rule.tool, rule.pattern, rule.origin, rule.session, unreviewed=rule.unreviewed)
 
 
@@ -207,7 +207,7 @@ def _say(
     root_session: str | None,
     secret: Collection[str],
 ) -> Policy | None:
-    """What one rule says; what cannot be decided asks, unless it would allow."""
+    """Return what one rule says; in doubt it asks, unless it would allow."""
     if rule.tool != tool or rule.session not in (None, root_session):
         return None
     if rule.kind == "allow":
@@ -231,11 +231,11 @@ def _meets(pattern: str, tool: str, arguments: Mapping[str, Any], cwd: str | Non
 
 
 def _names(pattern: str, tool: str, secret: Collection[str]) -> bool:
-    """Whether a pattern speaks of an argument that may not be shown; a shell command speaks of `command`."""
+    """Return whether a pattern mentions an argument that may not be shown; a shell command mentions `command`."""
     fields = patterns.read_object(pattern)
     return any(name in secret for name in (("command",) if tool == SHELL else () if fields is None else fields))
 
 
 def _is_readable(text: str) -> bool:
-    """Whether a person can read all of it: not too long, and nothing in it is unseen or looks like something else."""
+    """Return whether a person can read all of it: not too long, no invisible characters, none that look like others."""
     return len(text) <= MAX_SHOWN and is_visible(text)

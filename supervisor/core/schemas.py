@@ -1,13 +1,13 @@
-"""JSON schemas: what a question's answer must look like, made from a Python type and checked without it.
+"""JSON schemas: the valid answers to a question, made from a Python type and checked without it.
 
-Whoever answers may be in another process, where the agent and its types cannot be imported; what is accepted there must
-fit here. So the schema is that which msgspec makes of the type, kept with the question, and this module checks a value
-against it: all that msgspec writes, and nothing else.
+An answer may be given in another process, where the agent and its types cannot be imported; an answer that is accepted
+there must fit here. So the schema is the one that msgspec makes of the type. It is kept with the question, and this
+module checks a value against it: every word that msgspec writes, and no other words.
 
 Rules
-- Fail closed: a type whose schema holds a word that is not known here is refused when the question is asked, never
-  checked by halves when it is answered.
-- Numbers are as the decoder of the types has them: 1.0 is no integer, true is no number.
+- Fail closed: a type whose schema has a word that is not known here is refused when the question is asked. No answer is
+  checked against a part of a schema.
+- Numbers are as the decoder of the types has them: 1.0 is not an integer, true is not a number.
 """
 
 import math
@@ -43,7 +43,7 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def schema_of(type_: Any) -> dict[str, Any]:
-    """Return the JSON schema of a type; raises InvalidInput for one that JSON, or `misfit`, cannot do justice to."""
+    """Return the JSON schema of a type; raises InvalidInput for a type that JSON, or `misfit`, cannot handle fully."""
     schema = _schema(type_)
     for part in (schema, *schema.get("$defs", {}).values()):
         _check_words(part)
@@ -59,7 +59,7 @@ def _schema(type_: Any) -> dict[str, Any]:
 
 
 def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
-    """Say why a JSON value does not fit a schema of `schema_of`; None if it fits."""
+    """Return why a JSON value does not fit a schema of `schema_of`; None if it fits."""
     try:
         return _misfit(value, schema, schema.get("$defs", {}), "")
     except RecursionError:
@@ -67,26 +67,26 @@ def misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema in which no object has a name that its type does not know: a misspelt one is no choice of the
-    default. (msgspec passes over such names, unless a type says otherwise.)"""
+    """Return a schema in which no object may have a name that its type does not have: a misspelt name must not mean
+    the default. (msgspec ignores such names, unless a type says otherwise.)"""
     return _mapped(schema, lambda part: {"additionalProperties": False, **part} if "properties" in part else part)
 
 
 def refuse_unknown(raw: msgspec.Raw | bytes, type_: Any, what: str) -> None:
-    """Raise InvalidInput, naming `what`, if JSON that fits a type has a name, at any depth, that it does not know."""
+    """Raise InvalidInput, naming `what`, if JSON that fits a type has a name, at any depth, that the type does not."""
     value = msgspec.json.decode(raw)
     if not isinstance(value, dict | list):
         return
     try:
         schema = _mapped(_schema(type_), _without_unknown_words)
     except InvalidInput:
-        return  # a type that JSON schema cannot describe: its own decoder has judged
+        return  # a type that JSON schema cannot describe: its own decoder has checked it
     if misfit(value, schema) is None and (problem := misfit(value, closed(schema))) is not None:
         raise InvalidInput(f"{what}: {problem}")
 
 
 def _mapped(schema: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    """Return a schema with a change made to it and to each schema in it."""
+    """Return a schema with a change applied to it and to each schema in it."""
     found = dict(schema)
     for word, said in schema.items():
         match word:
@@ -112,13 +112,13 @@ def _check_words(schema: Mapping[str, Any]) -> None:
         if word in _IGNORED:
             continue
         if not _is_checked(word, said):
-            raise InvalidInput(f"the type of an answer is too much for a question: nobody could check {word}: {said!r}")
+            raise InvalidInput(f"the type cannot be used for an answer: {word}: {said!r} cannot be checked")
         for part in _parts(word, said):
             _check_words(part)
 
 
 def _parts(word: str, said: Any) -> list[Mapping[str, Any]]:
-    """Return the schemas within what a word says."""
+    """Return the schemas within the value of a word."""
     match word:
         case "anyOf" | "prefixItems":
             return list(said)
@@ -147,13 +147,13 @@ def _type(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | No
     names = said if isinstance(said, list) else [said]
     if any(_TYPES[name](value) for name in names):
         return None
-    return f"{_short(value)}{_at(place)} is no {' or '.join(names)}"
+    return f"{_short(value)}{_at(place)} is not of type {' or '.join(names)}"
 
 
 def _enum(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
     if any(_same(value, each) for each in said):
         return None
-    return f"{_short(value)}{_at(place)} is none of {', '.join(_short(each) for each in said)}"
+    return f"{_short(value)}{_at(place)} is not one of {', '.join(_short(each) for each in said)}"
 
 
 def _any_of(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
@@ -193,11 +193,11 @@ def _names(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | N
 
 
 def _items(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | None:
-    behind = len(schema.get("prefixItems", ()))
-    others = value[behind:] if isinstance(value, list) else []
+    first = len(schema.get("prefixItems", ()))
+    others = value[first:] if isinstance(value, list) else []
     if said is False:
-        return f"there are more than {behind} values{_at(place)}" if others else None
-    problems = (_misfit(each, said, defs, f"{place}[{n}]") for n, each in enumerate(others, behind))
+        return f"there are more than {first} values{_at(place)}" if others else None
+    problems = (_misfit(each, said, defs, f"{place}[{n}]") for n, each in enumerate(others, first))
     return next((problem for problem in problems if problem), None)
 
 
@@ -218,7 +218,7 @@ def _format(value: Any, said: Any, schema: Any, defs: Any, place: str) -> str | 
     try:
         msgspec.convert(value, _FORMATS[said]) if isinstance(value, str) else None
     except msgspec.ValidationError:
-        return f"{_short(value)}{_at(place)} is no {said}"
+        return f"{_short(value)}{_at(place)} is not a {said}"
     return None
 
 
@@ -254,7 +254,7 @@ _CHECKS: Final[dict[str, Callable[..., str | None]]] = {
     "maximum": _bound(lambda value, said: value <= said, float, "is more than"),
     "exclusiveMinimum": _bound(lambda value, said: value > said, float, "is not more than"),
     "exclusiveMaximum": _bound(lambda value, said: value < said, float, "is not less than"),
-    "multipleOf": _bound(lambda value, said: math.fmod(value, said) == 0, float, "is no multiple of"),
+    "multipleOf": _bound(lambda value, said: math.fmod(value, said) == 0, float, "is not a multiple of"),
     "minLength": _bound(lambda size, said: size >= said, str, "is shorter than"),
     "maxLength": _bound(lambda size, said: size <= said, str, "is longer than"),
     "minItems": _bound(lambda size, said: size >= said, list, "has fewer values than"),
@@ -262,7 +262,7 @@ _CHECKS: Final[dict[str, Callable[..., str | None]]] = {
     "minProperties": _bound(lambda size, said: size >= said, dict, "has fewer fields than"),
     "maxProperties": _bound(lambda size, said: size <= said, dict, "has more fields than"),
 }
-"""What each word of a schema asks of a value."""
+"""The check of each word of a schema."""
 
 
 def _is_number(value: Any) -> bool:
@@ -270,7 +270,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; True is not 1."""
+    """Return whether two JSON values are equal; True is not 1."""
     return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(other, order="deterministic")
 
 

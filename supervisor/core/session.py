@@ -4,19 +4,19 @@
 nothing. The state keeps the events themselves rather than copies of their fields.
 
 Rules
-- `order` is the order in which results reach the agent: that of the events that hold them.
+- `order` is the order in which results reach the agent: the order of the events that have them.
 - `begun` and `answered` are places in the journal. A result may be given to the agent again only when everything that
   had begun before it was asked for again; else an agent that races its operations would take another path. An operation
-  has begun when the agent asked for it: behind the last result that it had been given by then, wherever its event is.
+  begins when the agent asks for it: after the last result that it had been given by then, wherever its event is.
 - Attempts in a row that append nothing else are counted (`barren`), and bounded by the runner (R5).
-- A StateSaved forgets the operations that lie before it, but no call without its result (T1), and no open
+- A StateSaved forgets the operations that are before it, but no call without its result (T1), and no open
   question.
-- A draft holds its own changes over the live maps, which stay as they are until it lands (core/overlay.py): a commit
-  costs the same however long the session has lived.
-- A RunRestarted forgets what the next attempt does anew, puts aside (`kept`) what has a result but no place in the
-  order any more, and opens timers again (core/restarts.py).
+- A draft has its own changes over the live maps, which stay unchanged until it lands (core/overlay.py): the cost of a
+  commit does not depend on the age of the session.
+- A RunRestarted forgets what the next attempt does again, sets operations aside (`kept`) that have a result but no
+  place in the order any more, and opens timers again (core/restarts.py).
 
-The module is longer than 400 lines because one fold takes in every event.
+The module is longer than 400 lines because one fold handles every event.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -39,16 +39,16 @@ from supervisor.core.rules import Rule
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: "call", e.QuestionAsked: "ask"}
 WAKING: Final = e.having("wakes")
-"""What ends a passivation whatever the run was waiting for."""
-_BESIDE: Final = e.having("no progress")
-"""What says nothing of how far an attempt has come: a daemon posts its cards again after every crash."""
+"""Events that end a passivation, whatever the run was waiting for."""
+_NO_PROGRESS: Final = e.having("no progress")
+"""Events that are no sign of progress of an attempt: a daemon posts its cards again after every crash."""
 
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class SessionState(msgspec.Struct, kw_only=True):
-    """What is known of one session. Changed by `apply` only; `draft` returns one that a commit may yet refuse.
+    """What is known of one session. Changed by `apply` only; a commit may refuse the changes of a `draft`.
 
     Drafts share what they do not overlay: a Mapping here is replaced, never changed.
     """
@@ -59,21 +59,21 @@ class SessionState(msgspec.Struct, kw_only=True):
     created: e.SessionCreated | None = None
     input: Raw = Raw(b"null")
     first_input: Raw = Raw(b"null")
-    """What the session was started with; a turn's input is the message that began it."""
+    """The input of the first run; a turn's input is the message that began it."""
     runs: int = 0
-    """How many have begun; what was imported counts as one, the first."""
+    """How many have begun; an import counts as the first."""
     origin: e.ImportStarted | None = None
     forked: e.SessionForked | None = None
-    """Where the latest copy ends, of a session that begins with one."""
+    """The end of the latest copy, in a session that begins with one."""
     imported: int = 0
-    """How many messages have been imported."""
+    """How many messages were imported."""
     inbox: MutableMapping[str, e.MessageReceived] = {}
-    """Messages that nobody has received yet, in the order in which they came."""
+    """Messages that no run has received yet, in the order in which they came."""
     jobs: MutableMapping[str, Job] = {}
-    """Background jobs, those that have ended too; they outlive the run that began them."""
+    """Background jobs, including those that have ended; they outlive the run that began them."""
     attempts: int = 0
     version: str | None = None
-    """Of the code of the run's first attempt; None until that begins. Every attempt runs this version."""
+    """The version of the run's first attempt; None until that begins. Every attempt runs this version."""
     blocked: Block | None = None
     """Why today's code cannot follow the run; None again when an attempt has asked for everything."""
     marks: frozenset[str] = frozenset()
@@ -82,13 +82,13 @@ class SessionState(msgspec.Struct, kw_only=True):
     operations: MutableMapping[str, Operation] = {}
     order: Entries[str] = []
     kept: MutableMapping[str, Operation] = {}
-    """What has its result from before a restart, and was not asked for again yet."""
+    """Operations with a result from before a restart, which the agent has not asked for again yet."""
     restarts: tuple[datetime, ...] = ()
     """When the run was restarted."""
     back_off_until: datetime | None = None
     children: MutableMapping[str, e.ChildEnded | None] = {}
     live_children: int = 0
-    """How many of them have not ended."""
+    """How many children have not ended."""
     saved: Raw | None = None
     counts: Mapping[str, int] = _NOTHING
     floor: int = 0
@@ -99,7 +99,7 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     @property
     def facts(self) -> e.SessionCreated:
-        """How the session was created; every session in a store has it."""
+        """The event that created the session; every session in a store has it."""
         if self.created is None:
             raise IllegalEvent(f"session {self.id} has no beginning")
         return self.created
@@ -113,7 +113,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         return [child for child, ended in self.children.items() if ended is None]
 
     def pending_approvals(self) -> list[tuple[str, str]]:
-        """Return (operation, approval) for each call and question that a person has yet to decide."""
+        """Return (operation, approval) for each call and question that waits for a person's decision."""
         found = []
         for operation, record in self.operations.items():
             if (approval := record.pending_approval) is not None:
@@ -122,13 +122,13 @@ class SessionState(msgspec.Struct, kw_only=True):
 
     @property
     def due_at(self) -> list[datetime]:
-        """When the run's timers are due, and what it asks expires; in a back-off, when that is over."""
+        """Return when the run's timers are due and its approvals expire; in a back-off, when that is over."""
         if self.back_off_until is not None:
             return [self.back_off_until]
         return [due_at for record in self.operations.values() if (due_at := record.due_at)]
 
     def is_answered(self, key: str) -> bool:
-        """Whether what a passivated run waits for under this key has come."""
+        """Return whether the event for which a passivated run waits under this key has come."""
         if key == e.MESSAGE:
             return bool(self.inbox)
         if key in self.children:
@@ -137,7 +137,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         return operation is None or operation.state not in (*ASKING, "waiting")
 
     def draft(self) -> "SessionState":
-        """Return a state to apply events to that leaves this one as it is."""
+        """Return a state for further events that leaves this one unchanged."""
         return replace(
             self,
             operations=map_over(self.operations),
@@ -149,20 +149,20 @@ class SessionState(msgspec.Struct, kw_only=True):
         )
 
     def land(self) -> None:
-        """Take the changes of a draft into the maps that it was drafted over. The state below it is of no use any more:
-        this one takes its place."""
+        """Merge the changes of a draft into the maps below it. The state below must not be used any more: this one
+        replaces it."""
         for name in _OVERLAID:
             held = getattr(self, name)
-            if type(held) is MapOverlay or type(held) is ListOverlay:  # isinstance asks an abstract class: slow
+            if type(held) is MapOverlay or type(held) is ListOverlay:  # isinstance is slow for an abstract class
                 setattr(self, name, held.merge())
 
     def apply(self, event: e.AnyEvent) -> None:
-        """Take one event in; raises IllegalEvent, having changed nothing, if the tables forbid it."""
+        """Apply one event; raises IllegalEvent, and changes nothing, if the tables forbid it."""
         phase = advance(RUN, self.phase, event)
         self._take(event)
         self.phase = phase
         self.length += 1
-        if type(event) not in _BESIDE:
+        if type(event) not in _NO_PROGRESS:
             self.barren = 0
 
     def _take(self, event: e.AnyEvent) -> None:
@@ -223,8 +223,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 pass
 
     def _begin_run(self, event: e.RunStarted) -> None:
-        """A run's memory is its own: what the run before it did is in the journal, and nowhere else. A retry alone goes
-        on with that memory."""
+        """A run has its own operations: those of the run before it are only in the journal. Only a retry goes on with
+        them."""
         if event.again is not None:
             self._begin_again(event.again)
             return
@@ -251,7 +251,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.runs += 1
 
     def _take_message(self, message: str) -> None:
-        """Each message is taken once: by a `receive`, by the turn that it begins, or by nobody any more."""
+        """Each message leaves the inbox once: to a `receive`, to the turn that it begins, or as undelivered."""
         if message not in self.inbox:
             raise IllegalEvent(f"message {message} is not in the inbox of {self.id}")
         del self.inbox[message]
@@ -263,25 +263,23 @@ class SessionState(msgspec.Struct, kw_only=True):
         elif isinstance(event, e.JobEnded) and known is not None and known.ended is None:
             self.jobs[event.job] = Job(started=known.started, ended=event)
         else:
-            raise IllegalEvent(f"job {event.job} of {self.id} is not one that this can happen to: {event!r}")
+            raise IllegalEvent(f"job {event.job} of {self.id} cannot have this event now: {event!r}")
 
     def _advance_operation(self, event: Any) -> None:  # noqa: C901 # one case per kind of fact
         operation: str = event.operation
         old = self.operations.get(operation)
         state = advance(OPERATION, "" if old is None else old.state, event)
         if old is None and (operation in self.kept) is not isinstance(event, e.OperationRecalled):
-            raise IllegalEvent(
-                f"{operation} of {self.id} is recalled if a restart has kept it, and else not: {event!r}"
-            )
+            raise IllegalEvent(f"{operation} of {self.id} is recalled if and only if a restart has kept it: {event!r}")
         if isinstance(event, e.OperationRecalled):
-            begun = self._place_behind(event.given)
+            begun = self._place_after(event.given)
             self.operations[operation] = replace(self.kept[operation], begun=begun, answered=self.length)
             del self.kept[operation]
             self.order.append(operation)
             return
         if old is None:
             kind = _KINDS.get(type(event)) or event.kind
-            old = Operation(state="", kind=kind, begun=self._place_behind(event.given))
+            old = Operation(state="", kind=kind, begun=self._place_after(event.given))
         if isinstance(event, e.OperationFinished) and event.message is not None:
             self._take_message(event.message)
         match event:
@@ -302,8 +300,8 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.children[child] = None
             self.live_children += 1
 
-    def _place_behind(self, given: int | None) -> int:
-        """Return the place in the journal of the last of so many results."""
+    def _place_after(self, given: int | None) -> int:
+        """Return the place in the journal of the last of the first `given` results."""
         if given is None:
             return self.length
         last = min(given, len(self.order))
@@ -312,11 +310,11 @@ class SessionState(msgspec.Struct, kw_only=True):
     def _forget(self, event: e.StateSaved) -> None:
         kept = {}
         for operation, record in self.operations.items():
-            if not _lies_behind(operation, event):
+            if not _is_forgotten(operation, event):
                 kept[operation] = record
             elif record.kind in ("call", "ask") and record.is_open:
                 raise IllegalEvent(f"{operation} has no result yet and cannot be forgotten")
-        for operation in [operation for operation in self.kept if _lies_behind(operation, event)]:
+        for operation in [operation for operation in self.kept if _is_forgotten(operation, event)]:
             del self.kept[operation]
         self.saved = event.state
         self.counts = event.counts
@@ -334,12 +332,14 @@ class SessionState(msgspec.Struct, kw_only=True):
         for operation in aside:
             record = self.operations.get(operation)
             if record is None or record.state in ("asked", "executing"):
-                raise IllegalEvent(f"{operation} is not known, or somebody is at it; a restart cannot put it aside")
+                raise IllegalEvent(
+                    f"{operation} is not known, asks a person or is executing; a restart cannot set it aside"
+                )
         open_again = {}
         for operation in event.reopened:
             timer = self.operations.get(operation)
             if timer is None or operation in aside or not isinstance(timer.request, e.OperationStarted):
-                raise IllegalEvent(f"{operation} is no timer, or put aside; a restart cannot open it again")
+                raise IllegalEvent(f"{operation} is not a timer, or is set aside; a restart cannot open it again")
             open_again[operation] = replace(timer, state="waiting", answered=0, result=None)
         self.kept.update({operation: _kept(self.operations[operation]) for operation in event.kept})
         left = {name: record for name, record in self.operations.items() if name not in aside}
@@ -364,20 +364,20 @@ _OF_A_RUN = (
     "cancel",
     "outcome",
 )
-"""What of a session's state is of its latest run only."""
+"""Fields of a session's state that belong to its latest run only."""
 
 _OVERLAID = ("operations", "order", "children", "inbox", "jobs", "kept")
-"""What grows with a session's history."""
+"""Fields that grow with a session's history."""
 
 
-def _lies_behind(operation: str, saved: e.StateSaved) -> bool:
-    """Whether a save forgets an operation."""
+def _is_forgotten(operation: str, saved: e.StateSaved) -> bool:
+    """Return whether a save forgets an operation."""
     key, count = split_operation_id(operation)
     return count <= saved.counts.get(key, saved.floor)
 
 
 def _kept(record: Operation) -> Operation:
-    """Return an operation with its result alone; of a call that was given up, that is the `interrupted` one."""
+    """Return an operation with its result only; for an abandoned call, that is the `interrupted` result."""
     result = record.result
     if isinstance(result, e.OperationAbandoned):
         result = e.ToolCallFinished(
@@ -391,19 +391,19 @@ def _kept(record: Operation) -> Operation:
 
 
 class Rulebook(SessionState, kw_only=True):
-    """The standing rules of a store: the fold of the one journal that is no session's, by the same mechanism."""
+    """The standing rules of a store: the fold of the one journal that belongs to no session, by the same mechanism."""
 
     standing: dict[str, Rule] = {}
-    """By their ids, in the order in which they were added."""
+    """By id, in the order in which they were added."""
     on: dict[tuple[str, str | None], tuple[Rule, ...]] = {}
-    """The same by tool and scope: a call asks for few of them."""
+    """The same by tool and scope: few of them concern one call."""
 
     def find(self, tool: str, root: str) -> tuple[Rule, ...]:
         """Return the rules on a tool that hold in a tree."""
         return (*self.on.get((tool, None), ()), *self.on.get((tool, root), ()))
 
     def find_same(self, rule: Rule) -> Rule | None:
-        """Return the standing rule that says the same, if there is one."""
+        """Return the standing rule with the same meaning, if there is one."""
         known = self.on.get((rule.tool, rule.session), ())
         return next((each for each in known if each.meaning == rule.meaning), None)
 
@@ -422,12 +422,12 @@ class Rulebook(SessionState, kw_only=True):
                 if rest:
                     self.on[rule.tool, rule.session] = rest
             case _:
-                raise IllegalEvent(f"the rules cannot take this: {event!r}")
+                raise IllegalEvent(f"this event cannot be in the journal of rules: {event!r}")
         self.length += 1
 
 
 def replay(session: str, events: list[e.AnyEvent]) -> SessionState:
-    """Return the state that a journal says; raises StoreUnreadable if it contradicts itself."""
+    """Return the state that a journal gives; raises StoreUnreadable if the journal contradicts itself."""
     state = Rulebook(id=session) if session == RULES else SessionState(id=session)
     try:
         for event in events:

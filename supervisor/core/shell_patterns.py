@@ -9,17 +9,18 @@
     ["git","log","--format=a  b"]       exactly these words, run without a shell
     {"command":"ls","cwd":"/srv",...}   exactly these arguments, all of them: the only way to cover an `env`
 
-An allow is strict: what cannot be proved simple (core/shellwords.py) is covered by its own exact text only, and a
-pattern that cannot be understood covers nothing. A deny or ask is generous: always a prefix, in every folder, met
-by what runs the program from within another command; where something could hide it, or its name stands among the words
-of a program of which nobody knows what it does with them, the answer is doubt, and that asks.
+An allow is strict: a command that cannot be proved simple (core/shellwords.py) is covered by its own exact text only,
+and a pattern that cannot be understood covers nothing. A deny or ask is generous: it is always a prefix, in every
+folder, and matches a command that runs the program from within another one. Where the program could be hidden, or its
+name is among the words of a program that may run some of them, the answer is doubt, and then a person is asked.
 
 Rules
-- A simple pattern covers the words, as text for /bin/sh or as a list, but not a list for what is a builtin in a shell.
-- A pattern ends in ` *`, or it has no wildcard: a star elsewhere is the shell's own, in a text that must be the same.
-- No pattern but the object covers a call with `env`, or with an argument that this module does not know.
-- A deny pattern's options are met in any place; other options of the same program raise doubt (`-rf`, `-fr`).
-- A deny is a fence, not a wall: it cannot know what a script does. What nobody allowed is asked, and that is the wall.
+- A simple pattern covers the words, as text for /bin/sh or as a list, but not a list whose program is a shell builtin.
+- A pattern ends in ` *`, or it has no wildcard: any other star is the shell's own, in a text that must be equal.
+- Only an object covers a call with `env`, or with an argument that this module does not know.
+- A deny pattern's options match in any place; other options of the same program raise doubt (`-rf`, `-fr`).
+- A deny is a fence, not a wall: it cannot know what a script does. A call that no rule allows is asked: that is the
+  wall.
 """
 
 import re
@@ -44,10 +45,10 @@ from supervisor.core.programs import (
 )
 from supervisor.core.shellwords import Word, as_text, quote, simple_words, split_commands
 
-DEFAULT_TIMEOUT: Final = 30.0  # seconds, as the shell tool's (T3); a pattern that names no time covers no more
-_LONG: Final = 20_000  # characters of a command in which a deny is looked for; a longer one asks
+DEFAULT_TIMEOUT: Final = 30.0  # seconds, as the shell tool's (T3); a pattern without a time covers at most this
+_LONG: Final = 20_000  # characters of a command in which a deny is looked for; a longer command asks
 _MANY: Final = 100
-_ENDLESS: Final = 1e9  # seconds that no pattern can name
+_ENDLESS: Final = 1e9  # more seconds than any pattern can name
 _HEAD: Final = re.compile(
     r"(?:in (?P<folder>/[A-Za-z0-9_@%+=:,./-]*|'/[ -&(-~]*')(?: for (?P<in_folder>\d{1,9}(?:\.\d{1,6})?) s)?"
     r"|for (?P<anywhere>\d{1,9}(?:\.\d{1,6})?) s): (?P<rest>.+)",
@@ -64,7 +65,7 @@ _RESERVED: Final = frozenset(
 class _Pattern(NamedTuple):
     text: str
     words: tuple[str, ...] | None = None
-    """None: not simple."""
+    """None: not a simple command."""
     is_prefix: bool = False
     is_list: bool = False
     fields: dict[str, Any] | None = None
@@ -76,10 +77,10 @@ class _Pattern(NamedTuple):
 class _Call(NamedTuple):
     command: str | tuple[str, ...]
     folder: str | None
-    """Where it runs; None: where the session runs, and nobody said where that is."""
+    """The folder in which it runs; None: the session's folder, which is not known."""
     seconds: float
     is_bare: bool
-    """Whether command, folder and time are all there is to know of it."""
+    """Whether the call is only command, folder and time."""
 
     @property
     def words(self) -> tuple[str, ...] | None:
@@ -87,8 +88,8 @@ class _Call(NamedTuple):
 
 
 def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None, *, unreviewed: bool = False) -> bool:
-    """Whether an allow pattern stands for this call of a session in the folder `cwd`. `unreviewed`: also if it is a
-    prefix that nobody has looked at, as whoever wrote it said."""
+    """Return whether an allow pattern covers this call of a session in the folder `cwd`. `unreviewed`: also if it is a
+    prefix that was not reviewed, as its author said."""
     read, call = _read(pattern), _read_call(arguments, cwd)
     if read is None or call is None:
         return False
@@ -109,7 +110,7 @@ def covers(pattern: str, arguments: Mapping[str, Any], cwd: str | None, *, unrev
 
 
 def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
-    """Whether a deny or ask pattern is met by this call; None in doubt."""
+    """Return whether a deny or ask pattern matches this call; None in doubt."""
     read = _read(pattern)
     call = _read_call(arguments, None)
     if read is None or read.words is None or call is None:
@@ -130,12 +131,12 @@ def meets(pattern: str, arguments: Mapping[str, Any]) -> bool | None:
 
 
 def exact_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
-    """Return the pattern that stands for this call in this folder and nothing else, or None if there is none."""
+    """Return the pattern that covers only this call in this folder, or None if there is none."""
     return next((each for each in _exact_patterns(arguments, cwd) if covers(each, arguments, cwd)), None)
 
 
 def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
-    """Return the prefix that a person is offered for this call, or None: only what is known to look and no more."""
+    """Return the prefix that a person is offered for this call, or None: only prefixes that are known to only look."""
     call = _read_call(arguments, cwd)
     if call is None or not call.words:
         return None
@@ -145,27 +146,27 @@ def prefix_pattern(arguments: Mapping[str, Any], cwd: str | None) -> str | None:
 
 
 def what_prefix_shows(pattern: str) -> str | None:
-    """Return what a prefix that a person is offered would show without asking; None for any other pattern."""
+    """Return what an offered prefix would show without asking; None for any other pattern."""
     read = _read(pattern)
     return None if read is None or not read.is_prefix else OFFERED.get(read.words or ())
 
 
 def normalise(kind: str, pattern: str) -> str:
-    """Return the pattern, an object in its canonical form; raises InvalidInput if it would not do what it says."""
+    """Return the pattern, an object in its canonical form; raises InvalidInput if it could not work as written."""
     read = _read(pattern)
     if read is None:
         raise InvalidInput(f"the pattern {pattern!r} cannot be understood; {_HELP}")
     if kind == "allow":
         if read.is_prefix and (why := why_no_prefix(read.words or ("",))) is not None:
-            raise InvalidInput(f"{pattern!r} is no prefix that can be allowed: {why}")
+            raise InvalidInput(f"{pattern!r} is not a prefix that can be allowed: {why}")
         return patterns.normalise(pattern) if read.fields is not None else pattern
     if read.words is None or read.has_head:
-        raise InvalidInput(f"{pattern!r} cannot be told from other commands: name a program and its first words")
+        raise InvalidInput(f"{pattern!r} does not identify a command: name a program and its first words")
     return pattern
 
 
 def why_not_reviewed(pattern: str) -> str | None:
-    """Return why a prefix that may be one is not known to be harmless; None for any other pattern."""
+    """Return why a prefix is not known to be harmless; None for any other pattern."""
     read = _read(pattern)
     return None if read is None or not read.is_prefix else why_unreviewed(read.words or ("",))
 
@@ -215,7 +216,7 @@ def _read_words(text: str) -> tuple[str, ...] | None:
 
 
 def _read_call(arguments: Mapping[str, Any], cwd: str | None) -> _Call | None:
-    """Return what a call of the shell tool would run, or None if it is not one that we know."""
+    """Return what a call of the shell tool would run, or None if its arguments are not those that we know."""
     command, own, seconds = arguments.get("command"), arguments.get("cwd"), arguments.get("timeout", DEFAULT_TIMEOUT)
     if isinstance(command, list | tuple):
         command = tuple(command)
@@ -240,7 +241,7 @@ def _head(call: _Call) -> str:
 
 
 def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None) -> Iterator[str]:
-    """Yield candidates, the most readable first; each is tried before it is offered."""
+    """Yield candidates, the most readable first; the caller tests each before it offers it."""
     call = _read_call(arguments, cwd)
     if call is None:
         return
@@ -258,7 +259,7 @@ def _exact_patterns(arguments: Mapping[str, Any], cwd: str | None) -> Iterator[s
 
 
 def _is_run(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, is_fed: bool) -> bool | None:
-    """Whether a command runs the wanted program so, itself or through what it launches; None in doubt."""
+    """Return whether a command runs the wanted program in the wanted way, directly or by a launcher; None in doubt."""
     skipped = takewhile(lambda word: word.text in _RESERVED or _ASSIGNMENT.match(word.text), words)
     words = words[len(tuple(skipped)) :]
     if not words:
@@ -276,14 +277,14 @@ def _is_run(wanted: Sequence[str], words: tuple[Word, ...], *, is_alone: bool, i
 
 
 def _is_named(wanted: Sequence[str], words: tuple[Word, ...]) -> bool:
-    """Whether the arguments of a command spell the wanted one; too many places where it could begin spell it, too."""
+    """Return whether the arguments of a command spell the wanted one; also if it could begin in too many places."""
     names = tuple(Word(name) for word in words[1:] for name in _NAMES.findall(word.text))
     starts = [at for at, name in enumerate(names) if family(name.text) == family(wanted[0])]
     return len(starts) > _MANY or any(_begins(wanted, names[at:]) is not False for at in starts)
 
 
 def _begins(wanted: Sequence[str], words: tuple[Word, ...]) -> bool | None:
-    """Whether the words run the wanted program with the wanted words; None if an option or a variable may."""
+    """Return whether the words run the wanted program with the wanted words; None if an option or variable may."""
     if not words or family(words[0].text) != family(wanted[0]):
         return False
     rest = [word.text for word in words[1:]]
@@ -296,7 +297,7 @@ def _begins(wanted: Sequence[str], words: tuple[Word, ...]) -> bool | None:
 
 
 def _follow(wanted: Sequence[str], rest: Sequence[str]) -> bool:
-    """Whether the wanted words come in this order, with nothing between but options and what may belong to them."""
+    """Return whether the wanted words come in this order, with only options and their values between them."""
     at = 0
     for word in wanted:
         start = at

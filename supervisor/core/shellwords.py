@@ -1,19 +1,19 @@
-"""Reading a shell command without running it: strictly, where it must be safe; generously, where it must be found.
+"""Reading a shell command without running it: strictly to prove it safe, generously to find what it may run.
 
-Two readers, because two different mistakes must not happen. `simple_words` proves: it returns words only for text that
-every POSIX shell takes for one simple command of exactly these words, and None for all else. `split_commands` searches:
-it finds every place where a command could begin, and admits where something may be hidden from it.
+There are two readers, because two different mistakes must not happen. `simple_words` proves: it returns words only for
+a text that every POSIX shell reads as one simple command of exactly these words, and else None. `split_commands`
+searches: it finds every place where a command could begin, and says if something may be hidden from it.
 
-Why not a parser of the shell's grammar: proving needs the opposite of a parser, a language so small that all shells
-agree on it, and a refusal of the rest. tree-sitter-bash recovers from errors and reads bash where /bin/sh is dash; it
-would widen what has to be trusted, by two compiled wheels, to understand text that is refused anyway. bashlex is GPL.
-shlex accepts what a shell would expand, and knows no line ends.
+Why not a parser of the shell's grammar: a proof needs the opposite of a parser, a language so small that all shells
+agree on it, and a refusal of the rest. tree-sitter-bash recovers from errors and reads bash where /bin/sh is dash; with
+it we would trust two compiled wheels more, to understand text that is refused anyway. bashlex is GPL.
+shlex accepts what a shell would expand, and does not know line ends.
 
 Rules
-- Simple text is printable ASCII in which words are parted by spaces; a word is bare (letters, digits and `_@%+=:,./-`,
+- Simple text is printable ASCII in which spaces separate words; a word is bare (letters, digits and `_@%+=:,./-`,
   which mean nothing to a shell) or quoted as a whole, without `$`, backtick, backslash and `!` in double quotes.
 - The program is a bare word without `=` (that would be an assignment); a builtin may have its name, too.
-- Nothing is repaired, normalised or guessed. The generous reader is used by deny and ask only.
+- Nothing is repaired, normalised or guessed. Only deny and ask use the generous reader.
 """
 
 import re
@@ -29,14 +29,14 @@ _QUOTINGS: Final = ("{}", "'{}'", '"{}"')
 
 
 def simple_words(text: str) -> tuple[str, ...] | None:
-    """Return the words of one simple command, or None if it cannot be proved to be one."""
+    """Return the words of one simple command; None if the text cannot be proved to be one."""
     if not _SIMPLE.fullmatch(text):
         return None
     return tuple(match[match.lastgroup or 0] for match in _WORDS.finditer(text))
 
 
 def quote(word: str) -> str | None:
-    """Return how a simple command spells a word, or None if it cannot."""
+    """Return the spelling of a word in a simple command, or None if there is none."""
     spellings = (form.format(word) for form in _QUOTINGS)
     return next((each for each in spellings if re.fullmatch(_ANY, each)), None)
 
@@ -51,24 +51,24 @@ def as_text(words: Iterable[str]) -> str | None:
 class Word(NamedTuple):
     text: str
     is_open: bool = False
-    """Whether a shell makes something else of it: a variable, a glob, braces, or characters that deceive."""
+    """Whether a shell may change it: a variable, a glob, braces, or characters that deceive."""
 
 
 class Split(NamedTuple):
     commands: tuple[tuple[Word, ...], ...]
     is_clear: bool
-    """Whether every command was found for certain: no substitution, here-document, comment or open quote."""
+    """Whether every command was found for certain: no substitution, here-document, comment or unclosed quote."""
     is_plumbed: bool
-    """Whether anything is piped or redirected; a file that it is redirected to is no word of a command."""
+    """Whether anything is piped or redirected; the file of a redirection is not a word of a command."""
 
 
 def split_commands(text: str) -> Split:
-    """Return every simple command that the text may run, quotes removed, assignments and reserved words included."""
+    """Return every simple command that the text may run, without quotes, with assignments and reserved words."""
     return _Splitter(text).split()
 
 
 class _Splitter:
-    """Goes through the text once, character by character, as a shell would; `at` is the next one."""
+    """Reads the text once, character by character, as a shell would; `at` is the next one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -118,7 +118,7 @@ class _Splitter:
             self._take(following)
 
     def _expansion(self, char: str) -> None:
-        """A variable opens its word; in a substitution a command begins, with quotes of its own."""
+        """A variable makes its word open; in a substitution a command begins, with quotes of its own."""
         following = self.text[self.at : self.at + 1]
         self._take("$")
         self.is_open = True
@@ -145,7 +145,7 @@ class _Splitter:
             self.is_open |= char in "*?[{}" or (char == "~" and self.word == "~")
 
     def _redirection(self, before: str) -> None:
-        """What follows is a file, and a number just before is a descriptor; a here-document is not looked into."""
+        """The next word is a file, and a number just before is a descriptor; a here-document is not read."""
         self.is_clear &= before != "<"
         if self.word is not None and self.word.isdigit():
             self.word = None

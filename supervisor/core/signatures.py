@@ -1,4 +1,4 @@
-"""What every declaration knows of its function: its name, and its types where JSON must become values.
+"""What every declaration knows of its function: its name, and the types into which JSON is converted.
 
 Declared functions are async and at the top of a module: a resumed run imports them again.
 """
@@ -40,7 +40,7 @@ else:
 
 
 def is_named(annotation: Any, name: str) -> bool:
-    """Say whether an annotation that could not be resolved is this name."""
+    """Return whether an annotation that could not be resolved is this name."""
     return bool(getattr(annotation, "__forward_arg__", annotation) == name)
 
 
@@ -48,7 +48,7 @@ def is_named(annotation: Any, name: str) -> bool:
 def hint_of(fn: Callable[..., Any], name: str) -> Any:
     """Resolve one annotation of a function, Any where it has none; raises InvalidInput if it cannot be resolved.
 
-    One at a time, so that another annotation, which exists for type checkers only, does no harm.
+    One annotation at a time, so that another one, which exists for type checkers only, does no harm.
     """
     annotation = _annotations_of(fn).get(name, Any)
     stub = SimpleNamespace(__annotations__={name: annotation})
@@ -82,7 +82,7 @@ class DeclaredFunction(ABC):
     @property
     @abstractmethod
     def offered(self) -> Sequence[inspect.Parameter]:
-        """The parameters that a model is shown and may give, when it calls this as a tool."""
+        """The parameters that a model is offered when it calls this as a tool."""
 
     @property
     def offered_names(self) -> list[str]:
@@ -93,19 +93,19 @@ class DeclaredFunction(ABC):
         return self._struct_of(self.offered)
 
     def read_offered(self, raw: msgspec.Raw | bytes) -> None:
-        """Raise InvalidInput, naming what does not fit, unless these are arguments that a model may give."""
+        """Raise InvalidInput, naming what does not fit, unless a model may give these arguments."""
         from_json(raw, self.offered_struct, self.arguments_text)
         refuse_unknown(raw, self.offered_struct, self.arguments_text)
 
     @property
     def arguments_text(self) -> str:
-        """What an error calls the arguments."""
+        """The name of the arguments in an error."""
         return f"the arguments of tool {self.name}"
 
     def _struct_of(
         self, parameters: Sequence[inspect.Parameter], untyped: Collection[str] = ()
     ) -> type[msgspec.Struct]:
-        """Return a type with a field for each parameter; `untyped`: those that take anything."""
+        """Return a type with a field for each parameter; `untyped`: parameters that take any value."""
         fields = [
             (
                 p.name,

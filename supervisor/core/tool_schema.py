@@ -1,4 +1,4 @@
-"""Tools as models are told of them, in the form that every provider takes: a name, a description, a JSON schema."""
+"""Tools as models see them, in the form that every provider accepts: a name, a description, a JSON schema."""
 
 import inspect
 from typing import Any
@@ -10,7 +10,7 @@ from supervisor.core.signatures import DeclaredFunction
 
 
 def tool_schema(tool: DeclaredFunction) -> dict[str, Any]:
-    """Return what a model is told of a tool or sub-agent; raises InvalidInput for a type that no schema describes."""
+    """Return the description of a tool or sub-agent for a model; raises InvalidInput for a type without a schema."""
     try:
         (parameters,), parts = msgspec.json.schema_components([tool.offered_struct], ref_template="#/$defs/{name}")
     except (TypeError, NameError) as error:

@@ -1,9 +1,9 @@
 """Declarations of tools: what the supervisor must know of a tool before it is called: its policy and its deadline.
 
 Rules
-- A tool's arguments are encodable; its first parameter may be a ToolContext, which is no argument; a
-  ProcessToolContext says that the tool starts processes.
-- Arguments and results are converted at one border by msgspec: JSON on disk, the annotated types in Python.
+- A tool's arguments can be encoded. Its first parameter may be a ToolContext, which is not an argument; a
+  ProcessToolContext declares that the tool starts processes.
+- Arguments and results are converted in one place by msgspec: JSON on disk, the annotated types in Python.
 """
 
 import inspect
@@ -41,7 +41,7 @@ R_co = TypeVar("R_co", covariant=True)
 _POLICIES: Final = get_args(Policy)
 
 CONTEXTS: Final[Mapping[str, type]] = {"ToolContext": ToolContext, "ProcessToolContext": ProcessToolContext}
-"""What the first parameter of a tool may be annotated with, and be no argument."""
+"""The annotations of a first parameter that is not an argument."""
 
 
 class ToolSpec(DeclaredFunction, Generic[P, R_co]):
@@ -77,7 +77,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self._required = {p.name for p in self._arguments if p.default is p.empty}
         self._defaults = {p.name: p.default for p in self._arguments}
         if isinstance(secret, str):
-            raise TypeError(f"tool {self.name}: secret is a list of parameters' names, not one of them: [{secret!r}]")
+            raise TypeError(f"tool {self.name}: secret must be a list of parameter names: write [{secret!r}]")
         if unknown := [name for name in secret if all(name != p.name for p in self._arguments)]:
             raise ValueError(f"tool {self.name} has no parameter {unknown[0]!r} to keep secret")
         self.secret = tuple(secret)
@@ -95,28 +95,28 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     @cached_property
     def value_type(self) -> Any:
-        """The type of the value that an ok result of it has."""
+        """The type of the value of its ok results."""
         return _value_in(self.return_type)
 
     @property
     def keeps_deadline(self) -> bool:
-        """Whether the tool keeps the deadline itself that its argument `timeout` says."""
+        """Whether the tool itself enforces the deadline in its argument `timeout`."""
         return self.timeout is None and any(p.name == "timeout" for p in self._arguments)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arguments as passed and with defaults filled in, by name; raises TypeError as a call would."""
+        """Return the arguments as passed, and with defaults filled in, by name; raises TypeError as a call would."""
         passed = {**dict(zip(self._positional, args, strict=False)), **kwargs}
         if (
             len(args) > len(self._positional)
             or len(passed) < len(args) + len(kwargs)
             or not (self._required <= passed.keys() <= self._defaults.keys())
         ):
-            self._signature.bind(*args, **kwargs)  # says what is wrong; but for that it would cost ten times as much
+            self._signature.bind(*args, **kwargs)  # raises the exact error; too slow for every call
         return passed, {name: passed.get(name, default) for name, default in self._defaults.items()}
 
     @property
     def offered(self) -> Sequence[inspect.Parameter]:
-        """A secret that has a default is the program's own: no model is shown it, or may give another."""
+        """A secret with a default is for the program only: no model sees it, or may give another value."""
         return [p for p in self._arguments if p.name not in self.secret or p.default is p.empty]
 
     @cached_property
@@ -125,7 +125,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     def read_offered(self, raw: msgspec.Raw | bytes) -> None:
         self._decode(raw, self.offered_struct, self.offered)
-        if not self.secret:  # which an error may not quote
+        if not self.secret:  # an error might quote them
             refuse_unknown(raw, self.offered_struct, self.arguments_text)
 
     def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
@@ -134,14 +134,14 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
 
     def read_edited(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
-        """Return arguments that a person wrote as `decode_arguments` does; a name that is not known is refused."""
+        """Return arguments that a person wrote, as `decode_arguments` does; refuse unknown names."""
         arguments = self.decode_arguments(raw)
         if not self.secret:
             refuse_unknown(raw, self._struct, self.arguments_text)
         return arguments
 
     def _decode(self, raw: msgspec.Raw | bytes, type_: Any, parameters: Sequence[inspect.Parameter]) -> Any:
-        """Decode arguments; what does not fit is said without a word of what is secret."""
+        """Decode arguments; an error about arguments quotes no secret."""
         try:
             return from_json(raw, type_, self.arguments_text)
         except InvalidInput:
@@ -162,7 +162,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
 
 def _value_in(type_: Any) -> Any:
-    """Return the type of the value in what a function is annotated to return: a ToolResult says it, or says nothing."""
+    """Return the type of the value in a function's return annotation: that of a ToolResult, if it names one."""
     if type_ is ToolResult:
         return Any
     origin, parts = get_origin(type_), get_args(type_)
@@ -174,7 +174,7 @@ def _value_in(type_: Any) -> Any:
 
 
 class ToolDecorator(Protocol):
-    """The overloads read: with or without a context first, returning a ToolResult or the value of an ok one."""
+    """The overloads: with or without a context first, returning a ToolResult or the value of an ok one."""
 
     @overload
     def __call__(
@@ -230,14 +230,15 @@ def tool(
     secret: Sequence[str] = (),
 ) -> RuledToolDecorator[P]: ...
 def tool(fn: Any = None, /, **options: Any) -> Any:
-    """Declare a function tool: an async function whose arguments JSON can hold.
+    """Declare a function tool: an async function whose arguments JSON can express.
 
-    `policy`: what happens to a call where no rule says anything: "ask" (the default) asks a person, "allow" runs it,
+    `policy`: what happens to a call to which no rule applies: "ask" (the default) asks a person, "allow" runs it,
     "deny" denies it; a callable gets the arguments and returns one of these. `timeout`: the call's deadline in seconds
-    (T3); None only for a tool that keeps a deadline of its own. `idempotent`: a call lost in a crash may run again.
+    (T3); None only for a tool that enforces a deadline of its own. `idempotent`: a call lost in a crash may run again.
     `secret`: names of parameters whose values only the tool gets; people, logs and other programs see a mask, and
-    errors do not quote them. One that has a default is the program's own: models are not offered it.
-    A tool that starts processes says so by the type of its first parameter: ProcessToolContext (supervisor.tools).
+    errors do not quote them. A secret with a default is for the program only: models are not offered it.
+    A tool that starts processes declares this by the type of its first parameter: ProcessToolContext
+    (supervisor.tools).
     The function returns a value, or a ToolResult to say more; it raises ToolFailed to fail with output.
     """
     return ToolSpec(fn) if fn is not None else lambda fn: ToolSpec(fn, **options)

@@ -1,4 +1,4 @@
-"""What a tool may know and say of the call that it serves."""
+"""What a tool can read and report about the call that it serves."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolContext(ABC):
-    """What a tool may know of the call it serves; a tool gets one by naming the type on its first parameter.
+    """What a tool can read and report about its call; a tool gets one by naming the type on its first parameter.
 
-    It is not the agent's Context: a tool asks nobody, spawns nothing, and journals nothing of its own.
+    It is not the agent's Context: with it a tool cannot ask people, spawn agents, or write to the journal.
     """
 
     operation: str
-    """The call's id, the same in every attempt: an idempotency key for the far side."""
+    """The call's id, the same in every attempt: an idempotency key for the remote side."""
     session: str
     requester: str
     cwd: str
     """The folder in which the call runs unless its own arguments name another: the session's, as its card shows it,
-    whichever process runs it. Relative paths count from it, not from the process's own folder (A9)."""
+    whichever process runs it. Relative paths are relative to it, not to the process's own folder (A9)."""
 
     @property
     @abstractmethod
@@ -40,11 +40,11 @@ class ToolContext(ABC):
 
     @abstractmethod
     def heartbeat(self) -> None:
-        """Show a sign of life to whoever watches; never extends the call's deadline (W7)."""
+        """Show a sign of life to subscribers; never extends the call's deadline (W7)."""
 
     @abstractmethod
     def leave(self, result: ToolResult[Any]) -> None:
-        """Say what to journal if the call is cancelled: its output so far. Call it before cancellation is re-raised."""
+        """Set what to journal if the call is cancelled: its output so far. Call it before you re-raise."""
 
 
 class ProcessToolContext(ToolContext):
@@ -54,8 +54,8 @@ class ProcessToolContext(ToolContext):
     @property
     @abstractmethod
     def jobs(self) -> Mapping[str, JobView]:
-        """The background jobs of the call's session by id, in the order in which they began, ended ones too. A job is
-        `running` here until its end is journaled."""
+        """The background jobs of the call's session by id, in the order in which they began, including ended ones. A
+        job is `running` here until its end is journaled."""
 
     @property
     @abstractmethod

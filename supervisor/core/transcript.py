@@ -1,22 +1,22 @@
 """Which tool calls of a transcript are dangling, and where their synthesised results belong.
 
-Theory: a transcript is a row of *frames*. A frame is one message of the assistant with the calls in it; it ends where
+Theory: a transcript is a sequence of *frames*. A frame is one message of the assistant with its calls; it ends where
 the next message of the assistant begins, because models accept the results of a call only between the two. A call
 without a result in its own frame is dangling; a result without a call in its own frame is orphaned.
 
 Rules:
-- Calls and results are matched inside one frame and by occurrence, so that a reused id, or a result that came too
-  early, never masks a dangling call, and no call is given two results.
+- Calls and results are matched within one frame and by occurrence, so that a reused id, or a result that came too
+  early, never hides a dangling call, and no call gets two results.
 - A *skipped* message (it ended in an error, or was aborted) is not sent to a model. Its calls need no result, and
-  whatever answers them is orphaned. It neither ends a frame nor begins one.
-- A call is *unanswerable* when nobody can say what was asked: it was cut off while it was being written.
-- A *held* call belongs to somebody: an approval is pending or a living run is at it. It is open, not dangling.
-- A real result that comes after a synthesised one for the same call takes its place; the synthesised one is then
+  results for them are orphaned. It neither ends a frame nor begins one.
+- A call is *unanswerable* if its request is not known: it was cut off while it was written.
+- A *held* call will be answered: its approval is pending or a living run executes it. It is open, not dangling.
+- A real result that comes after a synthesised one for the same call replaces it; the synthesised one is then
   orphaned. It is never a second answer.
-- Where the maker of a file sends a transcript whole and matches by id alone (`framed=False`), there is one frame.
+- If a file's maker sends a transcript whole and matches by id only (`framed=False`), there is one frame.
 
-Positions (`at`, `after`) and keys are the caller's own: this module only compares keys, and hands positions back.
-It reads nothing, knows no time and keeps nothing of a frame that is closed and answered.
+Positions (`at`, `after`) and keys are the caller's own: this module only compares keys, and returns positions.
+It reads no file, knows no time and keeps nothing of a frame that is closed and answered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Final, NamedTuple
 
 LOST: Final = "[tool execution lost — session was interrupted]"
-"""The text of a synthesised result, in the words that OpenClaw's users already know."""
+"""The text of a synthesised result, in words that OpenClaw's users already know."""
 
 MAY_HAVE_RUN: Final = "The command may have run: check its effects before running it again."
 
@@ -37,26 +37,26 @@ SYNTHESISED_TEXTS: Final = (
     "No result provided",
     "aborted",
 )
-"""How the results begin that repairers wrote: ours, OpenClaw's, Claude Code's, pi's, Codex's."""
+"""The beginnings of results that repairers wrote: ours, OpenClaw's, Claude Code's, pi's, Codex's."""
 
 
 def is_synthesised_text(text: str) -> bool:
-    """Say whether a result with this text was written by a repairer, ours or another."""
+    """Return whether a repairer, ours or another, wrote a result with this text."""
     return any(text == known or (len(known) > 10 and text.startswith(known)) for known in SYNTHESISED_TEXTS)
 
 
 class Dangling(NamedTuple):
-    """A call without a result, and the place for the one that is to be synthesised."""
+    """A call without a result, and the place for its synthesised result."""
 
     key: Hashable
     at: int
     """The position of the message with the call."""
     nth: int
-    """Which of the calls at that position it is, counted from 0."""
+    """The index of the call at that position, counted from 0."""
     after: int
-    """The position behind which its result belongs: the last message of its frame."""
+    """The position after which its result belongs: the last message of its frame."""
     is_tail: bool
-    """Nothing that a model is sent follows its frame, so the result may be appended at the end."""
+    """No content for a model follows its frame, so the result may be appended at the end."""
 
 
 class Orphaned(NamedTuple):
@@ -72,9 +72,9 @@ class Findings(NamedTuple):
     dangling: list[Dangling]
     orphaned: list[Orphaned]
     unanswerable: int
-    """Calls without a result that nobody may answer: cut off, or in a message that ended in an error."""
+    """Calls without a result that may not be answered: cut off, or in a message that ended in an error."""
     held: int
-    """Calls without a result that somebody will answer."""
+    """Calls without a result that will be answered."""
 
 
 class _Frame:
@@ -95,10 +95,10 @@ def _is_never_synthesised(_at: int) -> bool:
 
 
 class Pairing:
-    """Pair the calls and results of one conversation, told message by message, in order.
+    """Pairs the calls and results of one conversation, which it is given message by message, in order.
 
-    `held` are the keys of calls that somebody owns. `is_synthesised` is asked, only about two results for one call,
-    whether the one at that position was written by a repairer.
+    `held` are the keys of calls that will be answered. `is_synthesised` is called only if there are two results for one
+    call: it returns whether a repairer wrote the one at that position.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Pairing:
         self._frame: _Frame | None = None if framed else _Frame(None, -1)
         self._left: list[_Frame] = []  # closed and not fully answered
         self._named: dict[Hashable, _Frame] = {}  # those of them that may be continued
-        self._skipped: list[Hashable] | None = None  # the calls of a skipped message, while it is the latest
+        self._skipped: list[Hashable] | None = None  # the calls of a skipped message, while it is the latest one
         self._at = -1
         self._nth = 0
         self._calls = self._unanswerable = 0
         self._orphaned: list[Orphaned] = []
 
     def frame(self, at: int, key: Hashable = None, *, skipped: bool = False) -> None:
-        """Begin a message of the assistant; one with the key of an earlier message continues that one."""
+        """Begin a message of the assistant; a message with the key of an earlier one continues that one."""
         if skipped:
             self._skipped = []
             return
@@ -188,12 +188,12 @@ class Pairing:
             self._orphaned.append(Orphaned(key, at, "there is no such call before it"))
 
     def said(self, _at: int) -> None:
-        """Note something else that a model is sent: it stands between a call and what is appended."""
+        """Note other content that is sent to a model: it is then between a call and an appended result."""
         if self._frame is not None:
             self._frame.is_tail = False
 
     def forget(self) -> None:
-        """Begin anew: the maker compacted everything so far away, and no model will see it again."""
+        """Start again: the maker compacted everything so far, and no model will see it again."""
         self._frame = None if self._framed else _Frame(None, -1)
         self._left.clear()
         self._named.clear()
@@ -202,7 +202,7 @@ class Pairing:
         self._skipped = None
 
     def findings(self) -> Findings:
-        """Close the conversation and say what was found, in the order of the calls."""
+        """Close the conversation and return the findings, in the order of the calls."""
         frames = [*self._left]
         if self._frame is not None and not self._frame.is_listed:
             frames.append(self._frame)

@@ -1,8 +1,7 @@
-"""What people and agents are given: decisions, approvals, results and outcomes. Frozen values, no behaviour but
-reading.
+"""Values that people and agents get: decisions, approvals, results and outcomes. Frozen, with no behaviour but reading.
 
-A decision is a value, never a boolean, since it names the person and may carry a scope, arguments or a reason. Kinds
-are plain strings, because they go to disk, to JSON and to models as they are.
+A decision is a value, not a boolean: it names the person and may carry a scope, arguments or a reason. Kinds are plain
+strings, because they are written to disk, to JSON and to models unchanged.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired",
 Scope = Literal["once", "session", "always"]
 """How far a decision goes: this call, the root session's tree, or everything in the store."""
 SessionStatus = Literal["active", "waiting_approval", "blocked", "completed", "error"]
-"""`blocked` goes before `waiting_approval`, and shows on every session above the blocked one (R1)."""
+"""`blocked` has precedence over `waiting_approval`, and shows on every session above the blocked one (R1)."""
 
 LOST: Final = "[tool execution lost — session was interrupted]"
 """The synthesised result of a call that was executing when its process died (T2)."""
@@ -34,8 +33,9 @@ LOST: Final = "[tool execution lost — session was interrupted]"
 class Approve(msgspec.Struct, frozen=True, kw_only=True):
     """Yes to one call. `arguments` replaces all of the call's arguments; they are validated again (A8).
 
-    `scope`: this call only; or from now on what `pattern` covers in the root session's tree, or everywhere. Both must
-    have been offered (`Approval.options`); None: the exact pattern. Edited arguments were not: once only.
+    `scope`: this call only; or, from now on, the calls that `pattern` covers in the root session's tree, or everywhere.
+    Scope and pattern must have been offered (`Approval.options`); None: the exact pattern. Edited arguments were not
+    offered: once only.
     """
 
     by: str
@@ -62,7 +62,7 @@ Decision = Approve | Deny | Answer
 
 
 class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a decision (A3): whether it counts, and if not, what stands instead."""
+    """The result of a decision (A3): whether it counts, and if not, which decision stands."""
 
     kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded"]
     approval: str
@@ -70,15 +70,15 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
     decided_at: datetime | None = None
     rule: str | None = None
-    """The id of the rule that the decision which stands has made, or found to hold already."""
+    """The id of the rule that the standing decision made, or found already in place."""
     running: bool = False
-    """Whether somebody runs the tree now. If not, a decision that counts is kept until somebody does."""
+    """Whether a process runs the tree now. If not, a decision that counts is kept until a process does."""
     blocked: bool = False
-    """Today's code cannot follow the session that asked (R1): the decision counts, and is acted upon when code can."""
+    """Today's code cannot follow the session that asked (R1): the decision counts, and takes effect when code can."""
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the decision counts: it was the first, says what stands already, or was recorded to be acted upon."""
+        """Whether the decision counts: it was the first, repeats the first, or was recorded to take effect later."""
         return self.kind in ("accepted", "already", "recorded")
 
 
@@ -90,8 +90,8 @@ class Option(msgspec.Struct, frozen=True, gc=False):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a person is asked, about one call or by an agent in its own right, and its state. This is what every surface
-    shows; the fields are a JSON contract."""
+    """What a person is asked, about one call or by an agent in its own right, and its state. Every surface shows these
+    fields; they are a JSON contract."""
 
     id: str
     session: str
@@ -103,7 +103,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool: str
     """Empty for a question, as `arguments` is null for it."""
     arguments: Any
-    """The call's arguments with defaults filled in, or what the approver made of them."""
+    """The call's arguments with defaults filled in, or as the approver edited them."""
     digest: str
     """Of the arguments as they are shown."""
     cwd: str
@@ -115,41 +115,41 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: Literal["call", "question"] = "call"
     question: str | None = None
     choices: tuple[str, ...] | None = None
-    """One of them is the answer; null where a value that fits `schema` is, or free text."""
+    """One of them is the answer; null if the answer is a value that fits `schema`, or free text."""
     schema: dict[str, Any] | None = None
     """JSON schema of the answer."""
     answer: Any = None
-    """The value that a question was answered with."""
+    """The answer to the question."""
     decision: Literal["approve", "deny", "answer"] | None = None
     by: str | None = None
     reason: str | None = None
     scope: Scope | None = None
-    """How far it was approved; with `pattern`, and the id of the `rule`, where that is more than once."""
+    """How far the approval counts; with `pattern`, and the id of the `rule`, if that is more than once."""
     pattern: str | None = None
     rule: str | None = None
     decided_at: datetime | None = None
     edited: bool = False
-    """Whether it was approved with other arguments than were asked for; `arguments` are those that run."""
+    """Whether it was approved with other arguments than were asked; `arguments` are those that run."""
     shown: tuple[str, ...] = ()
-    """Channels that hold a card of it; empty while no card could be posted (A11)."""
+    """Channels that show a card of it; empty while no card could be posted (A11)."""
     secret: tuple[str, ...] = ()
     """Names of the arguments whose values are masked."""
     reminded_at: datetime | None = None
-    """When people were shown it again, last."""
+    """When people were last reminded of it."""
     escalated_to: tuple[str, ...] = ()
-    """Who may decide it, too, since nobody did for so long (A10)."""
+    """People who may decide it, too, since it stayed undecided for so long (A10)."""
     position: int = 0
-    """Where in the store it was asked; approvals are ordered by it."""
+    """Its position in the store; approvals are ordered by it."""
     blocked: bool = False
-    """Today's code cannot follow the session that asks, as far as this process knows (R1): a decision counts, and is
-    acted upon when code can."""
+    """Today's code cannot follow the session that asks, as far as this process knows (R1): a decision counts, and takes
+    effect when code can."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A tool call as a model emits it; `Context.call` takes it.
+    """A tool call as a model emits it, for `Context.call`.
 
-    `tool` is a name among the agent's `tools`. `arguments`: an object, or its JSON text, as most models emit it. Ids
-    may repeat: each use is a call of its own.
+    `tool` is the name of one of the agent's `tools`. `arguments`: an object, or its JSON text, as most models emit it.
+    Ids may repeat: each use is a call of its own.
     """
 
     id: str
@@ -170,21 +170,21 @@ class ToolResult(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether it is anything but ok: a failure, a denial, or an interruption."""
+        """Whether it is not ok: a failure, a denial, or an interruption."""
         return self.kind != "ok"
 
 
 class Outcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """How a run ended. It never raises: `result()` of the run does.
 
-    Of a session that was imported and has not gone on since, `cause` says so.
+    For a session that was imported and has not gone on since, `cause` says so.
     """
 
     kind: OutcomeKind
     cause: str | None = None
     """One sentence; None for a success."""
     partial: Any = None
-    """What the run left on the way, as plain JSON values."""
+    """The partial output of the run, as plain JSON values."""
     value: T_co | None = None
     """What the agent returned; None unless the run succeeded."""
 
@@ -205,37 +205,37 @@ _FAILURES: Final[dict[str, type[RunError]]] = {
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said to a session, what it said, or what it asked and what was answered: one entry of its transcript.
+    """One entry of a session's transcript: a message to it or from it, or a question to people with its answer.
 
-    `call` and `result` are of imported sessions only: what another program ran; `text` is arguments, or the content.
+    Only imported sessions have `call` and `result`: what another program ran; `text` is arguments, or the content.
     """
 
     kind: Literal["received", "sent", "approval", "question", "call", "result"]
     text: str
     at: datetime
-    """When; of what was imported, when it was said, if its file tells."""
+    """When it was said; for an imported message, as far as its file tells."""
     by: str | None = None
-    """Who said it, or who decided; None for the session itself, for what is still pending, and for what was
-    imported: nobody knows who said that."""
+    """Who said it, or who decided; None for the session itself, for what is still pending, and for imported messages,
+    whose author is not known."""
     approval: str | None = None
     imported: bool = False
-    """It took place elsewhere: nothing of it ran here, and nobody decided it here."""
+    """It comes from another program: nothing of it ran here, and no person decided it here."""
     tool: str | None = None
     call: str | None = None
     is_error: bool = False
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a message that was sent to a session (R7)."""
+    """What happened to a message that was sent to a session (R7)."""
 
     kind: Literal["delivered", "kept", "begun"]
-    """delivered: the agent was waiting for it; begun: a turn begins with it; kept: it is delivered afterwards."""
+    """delivered: the agent was waiting for it; begun: a turn begins with it; kept: it is delivered later."""
     message: str
     session: str
     waiting_for: tuple[Approval, ...] = ()
-    """What the session waits for before it comes to the message."""
+    """What the session waits for before it reads the message."""
     running: bool = True
-    """False: nobody runs the tree now; the message is kept until somebody does."""
+    """False: no process runs the tree now; the message is kept until one does."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +248,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     host: str
     process: int
-    """Its process id on `host`. With the start time, in seconds, it names one process and no later one."""
+    """Its process id on `host`. With the start time, in seconds, it identifies one process and no later one."""
     process_started_at: float | None
     guard: int
     """The process that watches over everything that the job starts."""
@@ -267,29 +267,29 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaterCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a session that began after the place where it was forked, or had no result by then: what it did stands,
-    and the fork may do it again."""
+    """A call of a session that began after the place of a fork, or had no result by then: its effects remain, and the
+    fork may repeat them."""
 
     session: str
     entry: int
-    """The number of the entry that asked for it, in its session."""
+    """The number, in its session, of the entry that requested it."""
     tool: str
     arguments: Any
     """As JSON values, with secrets masked."""
     started_at: datetime
     result: ResultKind | None = None
-    """None: it has none, or the agent gave it up."""
+    """None: it has none, or the agent abandoned the call."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
     """A new tree that begins with a copy of another one (R10)."""
 
     session: str
-    """Its root."""
+    """The id of its root."""
     source: str
-    """The root that it is a copy of."""
+    """The id of the root that was copied."""
     before: int
-    """The first entry of the source's root that it does not have."""
+    """The first entry of the source's root that was not copied."""
     later_calls: tuple[LaterCall, ...] = ()
     """In the order in which they began."""
 
@@ -308,15 +308,15 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     ended_at: datetime | None
     owner: str | None = None
-    """Who runs its tree now, as "pid 12 on host since ..."; None if nobody does."""
+    """The process that runs its tree now, as "pid 12 on host since ..."; None if no process does."""
     position: int = 0
-    """Where in the store it begins; sessions are ordered by it."""
+    """The position of its first entry in the store; sessions are ordered by it."""
     blocked: Block | None = None
-    """Why today's code cannot follow this session itself; one above it has the status alone."""
+    """Why today's code cannot follow this session itself; a session above it only has the status."""
 
 
 def check_identity(by: str) -> str:
-    """Return who decides, or raise InvalidInput: an empty identity decides nothing (A4)."""
+    """Return the identity of a person who decides; raises InvalidInput for an empty one (A4)."""
     if not by.strip():
-        raise InvalidInput("a decision needs the name of who makes it: by=... must not be empty")
+        raise InvalidInput("a decision needs the name of the person who makes it: by=... must not be empty")
     return by

@@ -1,27 +1,26 @@
-"""What agents and tools wrote, as a person may be shown it: the one function that cards, pages, terminals and patterns
-share.
+"""Text of agents and tools as a person may be shown it: one function for cards, pages, terminals and patterns.
 
-A person decides by what they see. So a character that a screen would obey, draw as nothing, or draw like another one is
-replaced by an escape that can be read (`\\u202e`). Every other character stays as it is: text in any one script is read
-as its author wrote it.
+A person decides by what they see. So a character that a screen would obey, draw as nothing, or draw like another one
+is replaced by a readable escape (`\\u202e`). Every other character is unchanged: text in any one script reads as its
+author wrote it.
 
-Marked, always
-- Controls, formats, surrogates, private and unassigned characters, and strange spaces.
-- What Unicode calls Default_Ignorable_Code_Point, and some characters beside it that fonts draw as nothing.
+Always marked
+- Controls, formats, surrogates, private and unassigned characters, and unusual spaces.
+- Unicode's Default_Ignorable_Code_Point, and some other characters that fonts draw as nothing.
 - A combining mark that does not follow a letter of its own script, and the fourth in a row.
 - Characters that are another form of an ASCII one: full-width and mathematical letters, the Kelvin sign.
 
-Marked by what stands beside it
-- A word that mixes scripts whose letters look alike (github with a Cyrillic i), in all that is not ASCII.
-- A word of look-alike letters alone, if Latin letters stand in the same path or address (`.com` after a Cyrillic name).
+Marked because of their neighbours
+- A word that mixes scripts whose letters look alike (github with a Cyrillic i): all of it that is not ASCII.
+- A word of look-alike letters only, if Latin letters are in the same path or address (`.com` after a Cyrillic name).
 
 Marked on request
 - Letters that are written from right to left. A screen draws them in another order than a command runs them. `ordered`
-  escapes them, so that what is drawn is in the order in which it was written; cards show such text both ways.
+  escapes them, so that the screen shows the order in which they were written; cards show such text both ways.
 
 Rules
-- Pure, and idempotent: text that was made visible is shown as it is.
-- Characters are told by Unicode's data in this Python; a character that it does not know is marked.
+- Pure, and idempotent: text that was made visible is not changed again.
+- Characters are classified by Unicode's data in this Python; a character that it does not know is marked.
 """
 
 import json
@@ -50,28 +49,28 @@ _BLANK: Final = (
 _NOTHING: Final = frozenset(chain.from_iterable(range(first, last + 1) for first, last in (*_IGNORABLE, *_BLANK)))
 _LOOK_ALIKE_SCRIPTS: Final = frozenset({"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
 _PHONETIC: Final = (*range(0x0250, 0x02B0), *range(0x1D00, 0x1DC0))
-"""Letters of phonetic alphabets, many of which are Latin letters in another shape; counted as a script of their own."""
+"""Letters of phonetic alphabets, many of which are Latin letters in another shape; treated as a script of their own."""
 _LIKE_LATIN: Final = frozenset(
     "асеһіјӏкорԛѕԁүухԝѵгпАВСЕНІЈКМОРЅТХУԌѴ"  # Cyrillic,
     "ονρικυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧϲϳͿϹ"  # Greek
     "օսոցհյքգՕՍ"  # and Armenian
 )
-"""Letters of other scripts that can be taken for Latin ones."""
+"""Letters of other scripts that look like Latin ones."""
 _LIKE_SIGNS: Final = frozenset("\u01c3\u2024\u2044\u2215\u2223\u2236\u29f8\ua789")
-"""What can be taken for `! . / / | : / :`, and means nothing to any program."""
+"""Characters that look like `! . / / | : / :`, and mean nothing to any program."""
 _MARKS_IN_A_ROW: Final = 3
 """Languages stack up to three combining marks; more of them climb over the lines above and below."""
 _CONTROLS: Final = re.compile(r"[^ -~]")
 _CONTROLS_IN_LINES: Final = re.compile(r"[^ -~\n]")
 _ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[bfnrt])")
-"""An escape of ours, or of JSON: none of its letters belongs to a word beside it."""
+"""An escape of ours, or of JSON: none of its letters belongs to the next word."""
 _PIECES: Final = re.compile(r"[^ ]+")
 _PIECES_OF_LINES: Final = re.compile(r"[^ \n]+")
-"""Paths, addresses, words: what is looked at as one."""
+"""Paths, addresses, words: pieces that are examined as one."""
 _BLANKS: Final = re.compile(r" {41,}")
 _EMPTY_LINES: Final = re.compile(r"\n(?: *\n){10,}")
 _UNMARKED: Final = re.compile(
-    "[А-Яа-яЁё -@[-`{-~]+"  # noqa: RUF001 # Cyrillic, without a Latin letter beside it,
+    "[А-Яа-яЁё -@[-`{-~]+"  # noqa: RUF001 # Cyrillic, without Latin letters,
     "|[\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fef\uac00-\ud7a3 -~]+"  # Japanese, Chinese and Korean,
     "|[À-ÖØ-öø-ž -~]+"  # and the letters of European languages, with ASCII
 )
@@ -79,7 +78,7 @@ _UNMARKED: Final = re.compile(
 
 
 class _Look(NamedTuple):
-    """How a character looks. `script`: the first word of its name, "" for what is no letter and no mark."""
+    """How a character looks. `script`: the first word of its name, "" if it is neither a letter nor a mark."""
 
     is_seen: bool = True
     is_letter: bool = False
@@ -90,32 +89,32 @@ class _Look(NamedTuple):
 
 
 def visible(text: str, *, lines: bool = False, ordered: bool = False) -> str:
-    """Return the text with everything marked that a person would not see, or would take for something else.
+    """Return the text with every character marked that a person would not see, or would mistake for another.
 
-    `lines`: keep line ends. `ordered`: mark also what is written from right to left.
+    `lines`: keep line ends. `ordered`: also mark text that is written from right to left.
     """
     return _marked(text, _escape, lines=lines, ordered=ordered)
 
 
 def gathered(text: str) -> str:
-    """Return a text in which no long gap hides what comes after it: runs of more than 40 spaces, and of 10 or more
-    empty lines, are said in words."""
+    """Return the text without long gaps that hide what comes after them: a run of more than 40 spaces, or of 10 or more
+    empty lines, becomes words."""
     text = _EMPTY_LINES.sub(lambda run: f"\n⟨{run[0].count(chr(10)) - 1} empty lines⟩\n", text)
     return _BLANKS.sub(lambda run: f" ⟨{len(run[0])} spaces⟩ ", text)
 
 
 def is_visible(text: str) -> bool:
-    """Whether a person sees all of a text, of one line or several, as it is."""
+    """Return whether a person sees all of a text, of one line or several, unchanged."""
     return visible(text, lines=True) == text
 
 
 def is_reordered(text: str) -> bool:
-    """Whether a screen may draw it in another order than it was written."""
+    """Return whether a screen may draw the text in another order than it was written."""
     return not text.isascii() and any(_look(char).is_right_to_left for char in text)
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
-    """Return a value as JSON that a person can edit: what is marked is written as JSON's own escapes."""
+    """Return a value as JSON that a person can edit: marked characters are written as JSON's own escapes."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=indent).decode()
     return _marked(text, _json_escape, lines=True, ordered=False)
 
@@ -138,12 +137,12 @@ def _marked(text: str, escape: Callable[[str], str], *, lines: bool, ordered: bo
 
 
 def _marks_of(piece: str, *, ordered: bool) -> list[bool]:
-    """Return for each character of a piece without spaces whether it is marked."""
+    """Return whether each character of a piece without spaces is marked."""
     looks = [_look(char) for char in piece]
     for found in _ESCAPED.finditer(piece):
         looks[found.start() : found.end()] = [_Look()] * len(found[0])
     marked: list[bool] = []
-    base, row = "", 0  # the script of the letter that a mark would stand on, and how many stand there
+    base, row = "", 0  # the script of the letter before the marks, and the number of marks after it
     for look in looks:
         row = row + 1 if look.is_mark else 0
         is_seen = look.is_seen and not (ordered and look.is_right_to_left)
@@ -160,7 +159,7 @@ def _marks_of(piece: str, *, ordered: bool) -> list[bool]:
 
 
 def _words(looks: list[_Look], marked: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield where runs of letters, their marks, and digits begin and end; what is marked is part of none."""
+    """Yield begin and end of each run of letters, their marks, and digits; marked characters are in no run."""
     start: int | None = None
     for at, look in enumerate(looks):
         if (look.is_letter or look.is_mark or look.is_digit) and not marked[at]:
@@ -173,7 +172,7 @@ def _words(looks: list[_Look], marked: list[bool]) -> Iterator[tuple[int, int]]:
 
 
 def _is_deceptive(word: str, looks: list[_Look], *, has_latin: bool) -> bool:
-    """Whether a word could be taken for another one, of other letters."""
+    """Return whether a word could be mistaken for another one, of other letters."""
     if word.isascii():
         return False
     scripts = {look.script for look in looks if look.is_letter}
@@ -201,7 +200,7 @@ def _look(char: str) -> _Look:
 
 
 def _is_form_of_ascii(char: str) -> bool:
-    """Whether it is one ASCII character in another form; but wide punctuation is that of Chinese and Japanese text."""
+    """Return whether it is a form of one ASCII character; wide punctuation is normal in Chinese and Japanese text."""
     form, _, plain = unicodedata.decomposition(char).rpartition(" ")
     if char.isascii() or not plain or form not in ("", "<wide>", "<font>", "<compat>"):
         return False

@@ -1,14 +1,14 @@
-"""Chat words: which messages are decisions, and on what (A12). Pure.
+"""Chat words: which messages are decisions, and about what (A12). Pure.
 
-    yes, approve, no, reject                on the one approval that waits, if there is one
-    yes ID, approve ID, no ID, reject ID    on that one
-    approve all                             on all that wait here and that its sender was shown before
-    approve all for session                 and on what these tools are called with afterwards, in this session
+    yes, approve, no, reject                the one approval that waits, if there is exactly one
+    yes ID, approve ID, no ID, reject ID    that approval
+    approve all                             all approvals that wait here and that its sender was shown before
+    approve all for session                 and later calls of these tools, in this session
 
 Rules
-- A word decides only as the whole message, whatever its letters' case. Everything else is chat: "do NOT run that", "yes
-  please", "no, wait", and a word that somebody quotes.
-- Who says it, and what waits, is not known here: `hear` finds out (runtime/chat.py).
+- A word decides only as the whole message, in upper or lower case. Everything else is chat: "do NOT run that", "yes
+  please", "no, wait", and a word that a person quotes.
+- This module does not know who says it, or what waits: runtime/chat.py finds that out.
 """
 
 import re
@@ -25,7 +25,7 @@ _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.AS
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message decides. `said` is how; with `approval` on that one, with `all` on whatever waits."""
+    """The decision in a message. `said` is the word; `approval` names one approval, `all` means all that wait."""
 
     said: Literal["yes", "approve", "no", "reject"]
     approval: str | None = None
@@ -38,26 +38,27 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of what a person said where an agent works (A12)."""
+    """The result of what a person said to an agent (A12)."""
 
     kind: Literal["sent", "decided", "listed"]
-    """sent: it was chat; decided: it was a word; listed: it was a word, and does not say which of these it means."""
+    """sent: it was chat; decided: it was a word; listed: it was a word, and does not say which approval it means."""
     sent: SendResult | None = None
-    """Of a message."""
+    """The result of the message, if it was chat."""
     approvals: tuple[Approval, ...] = ()
-    """What was decided, as it was before; or what waits, to be named by id."""
+    """The approvals that were decided, as they were before; or those that wait, to be named by id."""
     results: tuple[DecisionResult, ...] = ()
-    """What each decision came to, in the order of `approvals`; one of kind unknown for an id that nothing here has."""
+    """The result of each decision, in the order of `approvals`; its kind is unknown for an id that is not here."""
     rules: tuple[Rule, ...] = ()
-    """Tools that are allowed from now on in the session's tree."""
+    """The rules that allow tools from now on in the session's tree."""
     not_shown: tuple[Approval, ...] = ()
-    """What else waits, and an "approve all" did not decide, since they had not been shown it; to be named by id."""
+    """Other approvals that wait, and that an "approve all" did not decide, since the person was not shown them before;
+    to be named by id."""
     may_not_allow: bool = False
-    """They asked for that too, and may not grant it."""
+    """The person asked for that, too, and may not grant it."""
 
 
 def read_word(text: str) -> Word | None:
-    """Return what a message decides; None for chat."""
+    """Return the decision in a message; None for chat."""
     text = text.strip()
     if (found := _ALL.fullmatch(text)) is not None:
         return Word(said="approve", all=True, for_session=found[1] is not None)

@@ -102,7 +102,7 @@ class History:
                 yield _event(said, now, said_at)
             for missing in lost.pop(at, ()):
                 yield _event(missing, now, said_at, is_lost=True)  # the last place where the result would have come
-        for missing in (missing for behind in lost.values() for missing in behind):  # the decoder refused their line
+        for missing in (missing for group in lost.values() for missing in group):  # the decoder refused their line
             yield _event(missing, now, None, is_lost=True)
 
     def _entries(self) -> Iterator[tuple[int, dict[str, Any]]]:

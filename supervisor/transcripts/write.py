@@ -160,13 +160,13 @@ def _tail_to_move(session: Session, lines: Reader) -> bytes:
 def repaired(session: Session, plan: Plan, lines: Reader, *, without_tail: bool = False) -> Iterator[bytes]:
     """Yield the bytes of the repaired file."""
     end_of_line = b"\r\n" if session.has_crlf else b"\n"
-    behind: dict[int, list[bytes]] = defaultdict(list)
+    after: dict[int, list[bytes]] = defaultdict(list)
     for addition in plan.additions:
         if addition.after is not None:
-            behind[addition.after].append(addition.line)
+            after[addition.after].append(addition.line)
     position = 0
     is_terminated = True
-    for at in sorted({*behind, *plan.changes, *plan.drops}):
+    for at in sorted({*after, *plan.changes, *plan.drops}):
         begin, end = session.index.starts[at], lines.end(at)
         yield from _bytes(lines, position, begin)
         line = lines.raw(at)
@@ -176,7 +176,7 @@ def repaired(session: Session, plan: Plan, lines: Reader, *, without_tail: bool 
         elif at not in plan.drops:
             yield line + terminator
         is_terminated = bool(terminator) or at in plan.drops
-        for added in behind[at]:
+        for added in after[at]:
             yield (b"" if is_terminated else end_of_line) + added + end_of_line
             is_terminated = True
         position = end

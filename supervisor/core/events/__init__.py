@@ -1,13 +1,13 @@
 """Events: the facts of a session, in past tense. The journal is a sequence of them, and the truth.
 
 Rules
-- Frozen, keyword-only, with `at` (aware UTC). Appended once, never changed; live state is what replaying them gives.
-- Values that the supervisor only hands on (inputs, arguments, results) stay raw JSON: they are decoded where the types
+- Frozen, keyword-only, with `at` (aware UTC). Appended once, never changed; replaying them gives the live state.
+- Values that the supervisor only passes on (inputs, arguments, results) stay raw JSON: they are decoded where the types
   are known, from the same bytes in every attempt.
-- The tag is the class's name. An unknown tag refuses that session only, loudly: a newer program wrote it.
-- What is true of all events of a type, its traits, stands at its class (core/events/facts.py) and nowhere else.
+- The tag is the class's name. An unknown tag refuses that session only, with an error: a newer program wrote it.
+- The traits of a type, which hold for all its events, are at its class (core/events/facts.py) and nowhere else.
 
-The classes are in the modules of this package, one a subject.
+The classes are in the modules of this package, one for each subject.
 """
 
 from typing import Any, Final, get_args
@@ -123,9 +123,9 @@ AnyEvent = (
 )
 
 SLEEPING: Final = (RunPassivated, RunRestarted)
-"""What takes a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
+"""Events that take a run out of memory, until something in `waiting_for` has come, or the instant `due_at`."""
 BEGINS_RUN: Final = having("begins run")
-"""What begins a run of its session, its first among them; an import counts as one."""
+"""Events that begin a run of their session, also its first; an import counts as one."""
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)
@@ -137,7 +137,7 @@ def encode_event(event: AnyEvent) -> bytes:
 
 
 def decode_event(body: bytes) -> AnyEvent:
-    """Decode one journal entry; raises StoreUnreadable for one that this program does not know."""
+    """Decode one journal entry; raises StoreUnreadable for an entry that this program does not know."""
     try:
         return _decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -151,7 +151,7 @@ def read_event(document: bytes) -> AnyEvent | UnknownEvent:
     """Read an event that another program, which may be a newer one, gives to its readers as a JSON object.
 
     A type that this program does not know becomes an UnknownEvent; fields that it does not know are left out. Raises
-    InvalidInput for what is no event, and for an event of a known type whose fields have other types.
+    InvalidInput for JSON that is not an event, and for an event of a known type whose fields have other types.
     """
     try:
         fields = msgspec.json.decode(document, type=dict[str, Any])
@@ -159,7 +159,7 @@ def read_event(document: bytes) -> AnyEvent | UnknownEvent:
         unknown = msgspec.convert({**head, "fields": fields}, UnknownEvent)
         return _decoder.decode(document) if unknown.event in _NAMES else unknown
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidInput(f"this is no event that can be read: {error}") from None
+        raise InvalidInput(f"this is not an event that can be read: {error}") from None
 
 
 def begins(event: Any) -> str | None:
@@ -172,7 +172,7 @@ def begins(event: Any) -> str | None:
 
 
 def answers(event: Any) -> str | None:
-    """Return the key of an answer, None if an event answers nothing."""
+    """Return the key of an answer; None if the event answers nothing."""
     key = ANSWERS.get(type(event))
     return None if key is None else key(event)
 

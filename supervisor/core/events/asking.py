@@ -16,8 +16,8 @@ from supervisor.core.rules import Rule
 from supervisor.core.values import Scope
 
 COPIED: Final = "copied:"
-"""Before the id of an approval of another session, in a copy of that session's journal (core/forking.py): no approval
-has such an id, so no decision can be made on it, and no list shows it."""
+"""The prefix of the id of an approval of another session, in a copy of that session's journal (core/forking.py): no
+approval has such an id, so no decision can be made on it, and no list shows it."""
 
 
 def is_copied(approval: str | None) -> bool:
@@ -59,7 +59,7 @@ class QuestionAnswered(Event, frozen=True, kw_only=True):
 class ApprovalDecided(Event, frozen=True, kw_only=True):
     """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8).
 
-    `scope`, `pattern` and `rule` (its id) say which standing rule it made, or found to stand already.
+    `scope`, `pattern` and `rule` (its id) say which standing rule it made, or found already in place.
     """
 
     operation: str
@@ -78,16 +78,16 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
 
     @property
     def edited(self) -> Raw | None:
-        """The arguments that the approver gave, None if she left them as they were.
+        """The arguments that the approver gave; None if the approver did not change them.
 
-        That is not said in the field's type: a union with Raw can be written, but not be read again.
+        The field's type cannot say this: a union with Raw can be written, but not be read again.
         """
         return None if bytes(self.arguments) == b"null" else self.arguments
 
 
 @traits("audited", "last append", "unwinding")
 class ApprovalWithdrawn(Event, frozen=True, kw_only=True):
-    """No decision is needed any more. A late one is answered so, and runs nothing (W8)."""
+    """No decision is needed any more. A late decision is answered with that, and runs nothing (W8)."""
 
     operation: str
     approval: str
@@ -114,7 +114,7 @@ class ApprovalExpired(Event, frozen=True, kw_only=True):
 
 @traits("audited", "reminds", "not copied")
 class ApprovalReminded(Event, frozen=True, kw_only=True):
-    """No decision was made for a while: people are shown the approval again, once. `escalated_to` names those who may
+    """No decision was made for a while: people are shown the approval again, once. `escalated_to` names people who may
     decide from now on, in addition to those who could before."""
 
     approval: str
@@ -158,7 +158,7 @@ class CardRetired(Event, frozen=True, kw_only=True):
 
 @traits("audited")
 class RuleAdded(Event, frozen=True, kw_only=True):
-    """A rule holds from now on; `approval` is the one whose decision made it, in the same append (A1)."""
+    """A rule counts from now on; `approval` is the one whose decision made it, in the same append (A1)."""
 
     rule: Rule
     by: str
@@ -167,7 +167,7 @@ class RuleAdded(Event, frozen=True, kw_only=True):
 
 @traits("audited")
 class RuleRevoked(Event, frozen=True, kw_only=True):
-    """A rule, named by its id, holds no more."""
+    """A rule, named by its id, counts no more."""
 
     rule: str
     by: str

@@ -1,4 +1,4 @@
-"""What every event is: a fact with its instant, and the traits of its type.
+"""The base of every event: a fact with its instant, and the traits of its type.
 
 A trait is a fact about all events of one type: the audit shows them, or a fork does not copy them. It is written once,
 at the class. A module that treats many types alike asks for them by their traits (`having`), so that a new event is
@@ -28,34 +28,34 @@ Trait = Literal[
 ]
 
 TRAITS: Final[dict[type["Event"], frozenset[Trait]]] = {}
-"""Those of every type that has any."""
+"""The traits of every type that has any."""
 ANSWERS: Final[dict[type["Event"], Callable[[Any], str]]] = {}
-"""What a waiting run may wait for, and the key that it knows the answer by (see RunPassivated.waiting_for)."""
+"""The events for which a waiting run may wait, and the key by which it knows the answer (RunPassivated.waiting_for)."""
 
 EventType = TypeVar("EventType", bound=type["Event"])
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, omit_defaults=True, gc=False):
-    """A journaled fact. It refers to nothing that could refer to it, so that the garbage collector need not look at
-    what there are most of."""
+    """A journaled fact. It refers to nothing that could refer to it, so the garbage collector can ignore it: there are
+    more events than other objects."""
 
     at: datetime
 
     def __repr__(self) -> str:
-        """Without raw JSON: what agents, tools and people wrote has no place in logs and error messages."""
+        """Without raw JSON: text of agents, tools and people must not get into logs and error messages."""
         fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
         shown = (f"{name}={value!r}" for name, value in fields if not isinstance(value, msgspec.Raw))
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class UnknownEvent(Event, frozen=True, kw_only=True, tag=False):
-    """An event of a type that a newer program has: what a reader of another program's journal gets for it. A store
-    never holds one; it refuses what it does not know."""
+    """An event of a type that a newer program has: a reader of another program's journal gets this for it. A store
+    never contains one; it refuses an event that it does not know."""
 
     event: str
     """The name of its type."""
     fields: dict[str, Any]
-    """The others of its fields, as plain JSON values."""
+    """Its other fields, as plain JSON values."""
 
     def __repr__(self) -> str:
         return f"UnknownEvent(at={self.at!r}, event={self.event!r})"

@@ -12,7 +12,7 @@ from supervisor.core.events.facts import Event, traits
 from supervisor.core.values import ResultKind
 
 WaitKind = Literal["sleep", "timer"]
-"""Operations that the journal knows from their start, since they have an instant at which they are due."""
+"""Operations that are in the journal from their start, since they have an instant at which they are due."""
 
 
 @traits("own")
@@ -23,8 +23,8 @@ class OperationStarted(Event, frozen=True, kw_only=True):
     kind: WaitKind
     due_at: datetime
     given: int | None = None
-    """How many results the agent had been given, since its last save, when it asked for the operation. It may be less
-    than lie before this event: a result that came in between may have been what ended the operation."""
+    """How many results the agent had been given, since its last save, when it asked for the operation. More results may
+    be before this event: one that came in between may have ended the operation."""
 
 
 @traits("own")
@@ -46,8 +46,8 @@ class OperationFinished(Event, frozen=True, kw_only=True):
 
 @traits("told", "unwinding")
 class OperationAbandoned(Event, frozen=True, kw_only=True):
-    """A scope of the agent's own ended the operation. For a call this is its `interrupted` result, and `content` what
-    it had put out; an approval that it was waiting for is withdrawn by it."""
+    """A scope of the agent's own ended the operation. For a call this is its `interrupted` result, and `content` its
+    output so far; an approval that it was waiting for is withdrawn by it."""
 
     operation: str
     kind: str
@@ -58,8 +58,8 @@ class OperationAbandoned(Event, frozen=True, kw_only=True):
 
 
 class OperationRecalled(Event, frozen=True, kw_only=True):
-    """The agent asked again, after a restart, for what has its result from before it: here is that result's place in
-    the order."""
+    """After a restart, the agent asked again for an operation that has its result from before it: this is that result's
+    place in the order."""
 
     operation: str
     given: int | None = None
@@ -78,8 +78,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     idempotent: bool = False
     """Whether it may run again if it is lost in a crash."""
     patterns: tuple[str | None, ...] = ()
-    """What may be granted for more than once, for the session and for always (core/rules.py); None: exactly these
-    arguments."""
+    """Patterns that may be granted for more than once, for the session and for always (core/rules.py); None: exactly
+    these arguments."""
     rule: str | None = None
     """The rule that said whether a person is asked: its id, or where it comes from."""
     expires_at: datetime | None = None
@@ -137,7 +137,7 @@ class JobStarted(Event, frozen=True, kw_only=True):
 
 @traits("audited", "not copied")
 class JobEnded(Event, frozen=True, kw_only=True):
-    """A background job is over: told to its session once.
+    """A background job is over: journaled in its session once.
 
     `exited`: by itself; `ended`: by us, because of `by`; `failed`: it could not begin; `lost`: it is gone, and how it
     ended is not known. `duration` is seconds from its beginning.

@@ -16,7 +16,7 @@ from supervisor.core.values import OutcomeKind
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run does again that goes on with the memory of the one before it; names as in RunRestarted.
+    """What a run does again that goes on with the operations of the one before it; names as in RunRestarted.
 
     `children` are sub-agents whose sessions go on in the same way, in the same append; `by` is who asked for it.
     """
@@ -30,12 +30,12 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @traits("begins run", "ends block")
 class RunStarted(Event, frozen=True, kw_only=True):
-    """A run begins, with an empty memory: the session's first, or a turn that `message` began."""
+    """A run begins, without operations: the session's first, or a turn that `message` began."""
 
     input: Raw
     message: str | None = None
     again: Again | None = None
-    """Of a retry: the run has the memory of the one before it, but for what it does again."""
+    """Of a retry: the run has the operations of the one before it, except those that it does again."""
 
 
 @traits("wakes", "not copied", "no progress")
@@ -50,7 +50,7 @@ class AttemptStarted(Event, frozen=True, kw_only=True):
 
 @traits("not copied")
 class AttemptSettled(Event, frozen=True, kw_only=True):
-    """An attempt after the first asked again for everything its journal holds, and waits: no crash loop (R5)."""
+    """An attempt after the first asked again for everything in its journal, and waits: no crash loop (R5)."""
 
 
 @traits("not copied")
@@ -95,13 +95,13 @@ class RunBlocked(Event, frozen=True, kw_only=True):
 
 @traits("told", "ends block", "not copied")
 class RunUnblocked(Event, frozen=True, kw_only=True):
-    """An attempt has asked for everything that the journal holds: the run goes on."""
+    """An attempt has asked for everything in the journal: the run goes on."""
 
 
 @traits("own")
 class StateSaved(Event, frozen=True, kw_only=True):
-    """What a later attempt begins with. The first `floor` of each operation lie before it and are forgotten; where
-    `counts` names it, so many (runtime/attempt/operation_ids.py)."""
+    """The state with which a later attempt begins. The first `floor` of each operation are before it and are forgotten;
+    for those that `counts` names, so many (runtime/attempt/operation_ids.py)."""
 
     state: Raw
     counts: dict[str, int]
@@ -109,7 +109,7 @@ class StateSaved(Event, frozen=True, kw_only=True):
 
 
 class PatchMarked(Event, frozen=True, kw_only=True):
-    """The run takes the path of a named change of its code (Context.patched). No operation: nothing waits for it."""
+    """The run takes the path of a named change of its code (Context.patched). Not an operation: it has no result."""
 
     name: str
 
@@ -145,6 +145,6 @@ class RunFinished(Event, frozen=True, kw_only=True):
     traceback: str = ""
     """Where the agent raised, for people; its parent is not told (runtime/attempt/tracebacks.py)."""
     led_by: tuple[str, ...] = ()
-    """Operations whose failures led to the end: a retry does them again (core/retrying.py)."""
+    """Operations whose failures caused the end: a retry does them again (core/retrying.py)."""
     stopped_at: int = 0
     """Of a stall: the length of the journal when the run was told to stop."""

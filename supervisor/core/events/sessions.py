@@ -10,7 +10,7 @@ from supervisor.core.events.facts import Event, traits
 from supervisor.core.rules import Rule
 
 MESSAGE: Final = "message"
-"""What a run that receives waits for, in RunPassivated.waiting_for; no operation and no session has this name."""
+"""Stands for a message in RunPassivated.waiting_for of a run that receives; no operation or session has this name."""
 
 
 @traits("told")
@@ -24,9 +24,9 @@ class SessionCreated(Event, frozen=True, kw_only=True):
     requester: str
     cwd: str
     rules: tuple[Rule, ...] = ()
-    """What the declarations of the agents from the root to this one say; never wider than their parents' (A14)."""
+    """The rules in the declarations of the agents from the root to this one; never wider than their parents' (A14)."""
     takes_text: bool = False
-    """Whether the agent's input may be text: then a message to the session at rest begins a turn."""
+    """Whether the agent's input may be text: then a message to the idle session begins a turn."""
     parent: str | None = None
     parent_operation: str | None = None
 
@@ -84,7 +84,7 @@ class ImportStarted(Event, frozen=True, kw_only=True):
     """The session took place elsewhere, and its messages follow: none of it ran here, and no decision in it was
     made here.
 
-    From here on the session is at rest. `format`, `source` (the file's own id of the session) and `digest` (of its
+    From here on the session is idle. `format`, `source` (the file's own id of the session) and `digest` (of its
     bytes) say whether another import is the same one.
     """
 
@@ -116,7 +116,7 @@ class MessageImported(Event, frozen=True, kw_only=True):
 
 
 class ImportFinished(Event, frozen=True, kw_only=True):
-    """All of it is here. `left_out` counts what was not a message: torn lines, results without a call."""
+    """The import is complete. `left_out` counts what was not a message: torn lines, results without a call."""
 
     messages: int
     left_out: int = 0
