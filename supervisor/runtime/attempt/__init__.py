@@ -1,1 +1,1 @@
-"""One execution of an agent's function: its operation ids, its replay, its end."""
+"""One attempt: its operation ids, its replay, and its end."""

@@ -100,42 +100,42 @@ class Attempt:
         self.names = Names(self.state)
         self.names.asked = {} if self.replay.is_replaying else None
         self.instead: dict[str, tuple[str, str, str]] = {}
-        """What the agent asks for that its journal does not hold, before it has asked for all that it holds: the
-        operation in words, and two lines of code (runtime/attempt/divergence.py)."""
+        """Operations that the agent asked for during the replay and that the journal does not hold. Each in words, with
+        two lines of code (runtime/attempt/divergence.py)."""
         self.asked_at = host.alarm.now()
-        """While it replays: when it asked for something last, on the alarm's clock."""
+        """During a replay: when the agent last asked for an operation, on the alarm's clock."""
         self.task = 0
-        """The task of the agent function, by its id."""
+        """The id of the agent function's task."""
         self.strangers: frozenset[int] | None = None
-        """Tasks of nobody that the backend knows, when a replay began; None if nobody has looked."""
+        """The ids of tasks that had no parent task when the replay began; None if they were not listed."""
         self.is_looked_at = False
-        """Whether an alarm looks whether it gets any further."""
+        """Whether an appointment checks that the replay gets any further."""
         self.block: Block | None = None
         """Why the attempt is blocked, once that is its stop reason."""
         self.patches: dict[str, bool] = {}
-        """What the agent was told about named changes of its code (Context.patched)."""
+        """The answers that `Context.patched` has given, by name."""
         self.to_save: msgspec.Raw | None = None
-        """The state that a save is about to write."""
+        """The state that the latest save is about to write."""
         self.watch = Watch(host.watchdog, spec, self._stall)
         self.timers: dict[str, datetime] = {}
-        """When its durable timers are due; a run that has one is not waiting for people alone."""
+        """The due instants of the attempt's durable timers. A run with a timer does not only wait for people."""
         self.waiting: dict[str, int] = {}
-        """What the attempt waits for, and by how many operations (RunPassivated.waiting_for)."""
+        """The keys that operations wait for, with the number of operations for each (RunPassivated.waiting_for)."""
         self.in_flight = self.blocked = 0
-        """`blocked`: operations that wait for the agent to ask for what its journal holds."""
+        """`in_flight`: all operations under way. `blocked`: those of them that wait for the replay."""
         self.stopped_at = 0
-        """The length of its journal when it was told to stop."""
+        """The length of the journal when the attempt was told to stop."""
         self.asked_late: frozenset[str] = frozenset()
-        """What is new and the agent asked for after it was told to stop."""
+        """New operations that the agent asked for after the attempt was told to stop."""
         self.quiet_since = 0.0
         self.quiet_spells = 0
         self.overdue: Appointment | None = None
-        """When it is given up, once it was told to end."""
+        """The appointment that abandons the attempt if it has not ended by then, once it was told to end."""
         self.is_finishing = False
-        """The agent function has returned: what is left is waiting for children."""
+        """Whether the agent function has returned and waits for its children."""
         self._waiters: dict[str, anyio.Event] = {}
         self._turns: dict[str | None, anyio.Event] = {}
-        """Who waits for the turn of an operation; under None, for that of what has no place in the order yet."""
+        """The events of operations that wait for their turn. None is the key of a new result without a place yet."""
         self._held = Bell()
         self.settling = Settling(self)
 
@@ -163,35 +163,36 @@ class Attempt:
             self._ring_waiters()
 
     def seal(self) -> None:
-        """Let no operation go on: those that wait still, after the cancellation, are behind a shield."""
+        """Let no operation go on. Those that still wait after the cancellation are inside a shielded scope."""
         self.is_sealed = True
         for event in self._waiters.values():
             event.set()
         self._ring_waiters()
 
     def _ring_waiters(self) -> None:
-        """Let those look again that wait for their turn, or for the agent to ask for what its journal holds."""
+        """Let the operations check again that wait for their turn, or for the replay."""
         for event in self._turns.values():
             event.set()
         self._held.ring()
 
     def _stall(self, cause: str) -> None:
         if self.host.is_draining:
-            return  # its operations are held, and it is suspended as soon as the calls have ended
-        doing = ", ".join(sorted(self.waiting)) or "nothing that the journal knows"
+            return  # the stop holds its operations, and suspends it when the executing calls have ended
+        doing = ", ".join(sorted(self.waiting)) or "nothing that the journal records"
         if self.replay.oldest_unclaimed(self.state) is not None:
             self.stop_blocked(path_block(self, f"the agent stalled: {cause}"))
         else:
             self.stop(StopReason("stalled", f"{cause}, doing: {doing}" if self.in_flight else cause))
 
     def stop_blocked(self, block: Block) -> None:
-        """Stop: today's code cannot follow the journal (R1). No outcome follows, and nothing is withdrawn."""
+        """Stop because today's code cannot follow the journal (R1). There is no outcome, and nothing is withdrawn."""
         if self.stop_reason is None:
             self.block = block
             self.stop(StopReason("blocked", block.cause))
 
     def read(self, operation: str | None, decode: Callable[[], T]) -> T:
-        """Return a journaled value as the code's type. One that does not fit was written by other code (R1)."""
+        """Return a journaled value as the code's type. A value that does not fit was written by other code, and blocks
+        the run (R1)."""
         try:
             return decode()
         except InvalidInput as misfit:
@@ -201,11 +202,12 @@ class Attempt:
     # -- operations --------------------------------------------------------------------------------------------------
 
     def begin_operation(self) -> None:
-        """Count an operation as in flight: no object for each, since so many wait."""
+        """Count an operation as in flight. Counting needs no object for each, since many operations wait."""
         self.in_flight += 1
 
     def end_operation(self, operation: str | None = None) -> None:
-        """It is over, however it went: that is progress. By its name it lies behind the agent, and holds nobody up."""
+        """Record that an operation has ended in any way, which is progress. `operation`: its id, if it has a result in
+        the replay order: then the next result may be given."""
         self.in_flight -= 1
         if operation is not None:
             self._pass_over(operation)
@@ -214,16 +216,17 @@ class Attempt:
         self.check_quiet()
 
     def leave_behind(self, operation: str) -> None:
-        """The agent is past an operation, with its result or cut off by a scope of its own: a save forgets it."""
+        """Record that the agent is past an operation: it has the result, or a scope of its own has cancelled the
+        operation. The next save drops it."""
         if self.stop_reason is None and (
             (record := self.state.operations.get(operation)) is None or not record.is_open
         ):
             self.names.open.pop(operation, None)
 
     async def enter(self, operation: str) -> Operation | None:
-        """Begin an operation: return what the journal knows of it, or None for a new one, which may begin now.
+        """Begin an operation: return its journaled record, or None for a new operation, which may begin now.
 
-        The agent has asked for it by now, even if a scope of its own cancels it before it has yielded.
+        From the first step on the agent has asked for it, even if a scope of its own cancels it before it has yielded.
         """
         if operation in self.state.operations:
             self._claim(operation)
@@ -244,7 +247,7 @@ class Attempt:
         return record
 
     def _claim(self, operation: str) -> None:
-        """The agent has asked again for what its journal holds."""
+        """Record that the agent has asked again for a journaled operation."""
         if self.replay.is_replaying:
             self.asked_at = self.host.alarm.now()
         self.replay.claim(operation)
@@ -255,13 +258,13 @@ class Attempt:
         self._wake_front()
 
     async def check(self) -> None:
-        """Raise what ends the agent, having yielded; hold it at the start of an operation while we shut down."""
+        """Yield. Hold the operation while a graceful stop is under way. Raise Suspended if the attempt is sealed."""
         await checkpoint()
         await self.hold()
         self._check_sealed()
 
     async def hold(self) -> None:
-        """Wait while a graceful stop lets other calls end: nothing begins during that time (R8)."""
+        """Wait while a graceful stop lets executing calls end: nothing new begins during that time (R8)."""
         while self.host.is_draining and self.stop_reason is None:
             await self._held.wait()
 
@@ -270,21 +273,21 @@ class Attempt:
             raise Suspended
 
     def _check_can_come(self) -> None:
-        """Raise what ends an operation whose turn cannot come. An agent that was told to stop while it was run again
-        never asks for the rest of what its journal holds, and an operation behind a shield, in its clean-up, would wait
-        for that."""
+        """Raise if the turn of an operation cannot come. An agent that was told to stop during its replay never asks
+        for the rest of its journal. A shielded operation in its clean-up would wait for that without end."""
         self._check_sealed()
         if self.stop_reason is not None and self.replay.is_replaying:
-            raise RunStopping(f"the run was told to stop while it was run again ({self.stop_reason})")
+            raise RunStopping(f"the run was told to stop during its replay ({self.stop_reason})")
 
     async def refuse_if_stopping(self) -> None:
-        """Raise RunStopping: no sub-agent is spawned and nobody is asked by a run that was told to stop (W8)."""
+        """Raise RunStopping if the run was told to stop: it spawns no sub-agent and asks no person (W8)."""
         if self.stop_reason is not None:
             await self.check()
             raise RunStopping(f"the run was told to stop ({self.stop_reason})")
 
     async def _pass_barrier_with(self, operation: str) -> None:
-        """Pass the barrier with something new, which is what the agent asked for instead if it never does."""
+        """Pass the barrier with a new operation. If the run is blocked there, the block names this operation as what
+        the agent asked for instead."""
         self.asked_at = self.host.alarm.now()
         asked = (self.names.asked or {}).get(operation, (operation, "", None))
         self.instead[operation] = told_operation(*asked), *lines_here(self.spec.fn.__code__)
@@ -294,7 +297,7 @@ class Attempt:
             del self.instead[operation]
 
     async def pass_barrier(self) -> None:
-        """Wait until the agent has asked for all that its journal holds: nothing new begins before."""
+        """Wait until the agent has asked for everything that its journal holds. Nothing new begins before that."""
         while self.replay.is_replaying:
             self._check_can_come()
             with self._blocking():
@@ -303,21 +306,22 @@ class Attempt:
     def append(
         self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]], *, bound: bool = True
     ) -> Coroutine[Any, Any, None]:
-        """Append to this session what `plan` returns. `bound`: refused for a sealed attempt, as an operation is."""
+        """Append the events of `plan` to this session. `bound`: a sealed attempt refuses the append, as it does an
+        operation."""
         session = self.session
         return self.append_to_many(
             lambda view: [(session, event) for event in plan(view, view.session(session))], bound=bound
         )
 
     async def append_if_live(self, plan: Callable[[View, SessionState], Iterable[e.AnyEvent]]) -> None:
-        """Append to this session, unless the attempt was stopped or has ended. Does not raise: whatever refuses the
-        entries has stopped the attempt."""
+        """Append to this session, unless the attempt was stopped or has ended. Does not raise: if the store refuses the
+        entries, that stops the attempt."""
         if self.stop_reason is None and not self.has_ended:
             with suppress(Suspended):
                 await self.append(plan)
 
     async def append_to_many(self, plan: Plan, *, bound: bool = True) -> None:
-        """Append a plan that spans sessions. A store that cannot take it suspends the tree; nothing of it fails."""
+        """Append a plan that spans sessions. If the store refuses it, the tree is suspended, and no run of it fails."""
 
         def unless_sealed(view: View) -> Iterable[Entry]:
             if bound:
@@ -334,14 +338,14 @@ class Attempt:
             raise Suspended from error
 
     def _stamped(self, event: E, state: SessionState) -> E:
-        """Say in the event that begins an operation what the agent had been given when it asked for it."""
+        """Add to an event that begins an operation how many results the agent had been given when it asked for it."""
         asked = self.names.open.get(event.operation) if type(event) in BEGINS_OPERATION else None
         return event if asked is None else msgspec.structs.replace(event, given=self.replay.given_when(asked, state))
 
     async def abandon(
         self, event: e.OperationAbandoned, follow: Callable[[View], Iterable[Entry]] = lambda view: ()
     ) -> None:
-        """A scope of the agent's own ended an operation that the journal knows. `follow`: what is journaled with it."""
+        """Journal that a scope of the agent's own has cancelled a journaled operation. `follow`: entries to add."""
 
         def plan(view: View) -> Iterable[Entry]:
             record = view.session(self.session).operations.get(event.operation)
@@ -352,17 +356,17 @@ class Attempt:
 
         record = self.state.operations.get(event.operation)
         if record is not None and record.is_open and self.stop_reason is None:
-            with anyio.CancelScope(shield=True):  # what changed code gives up is not given up: its run may be blocked
+            with anyio.CancelScope(shield=True):  # changed code may have cancelled it: then the run is blocked here
                 await self.pass_barrier()
         with self.settling.holding():
             await self.append_to_many(plan, bound=False)
         record = self.state.operations.get(event.operation)
         if record is not None and record.state == "finished":
-            self._pass_over(event.operation)  # its result came in the meantime, a denial for example; nobody takes it
+            self._pass_over(event.operation)  # its result came meanwhile, a denial for example, and is not taken
 
     async def wait(self, operation: str, key: str, is_answered: Callable[[], bool], *, is_refused: bool = True) -> None:
-        """Wait for people, messages or children, with the watchdog paused. `is_refused`: by a run that was told to
-        stop; not so for timers, which ask nobody."""
+        """Wait for people, messages, children or timers, with the watchdog paused. `is_refused`: a run that was told to
+        stop refuses the wait. It does not refuse waits for timers."""
         if is_answered():
             return
         if is_refused:
@@ -382,16 +386,17 @@ class Attempt:
             self.watch.resume(operation)
 
     def wake(self, key: str) -> None:
-        """Something that is waited for under this key has come."""
+        """Wake the operations that wait for this key: its answer has come."""
         if (event := self._waiters.pop(key, None)) is not None:
             event.set()
 
     async def deliver(
         self, make: Callable[[], e.OperationFinished | e.OperationRecalled | e.PatchMarked | None]
     ) -> bool:
-        """Give a result its place in the journal's order: at the agent's asking, not when it came.
+        """Give a result its place in the replay order: when the agent asks for it, not when it arrives.
 
-        `make` is called when it can have one; False if it returned None, since what came is gone again.
+        `make` is called when the result can have a place. Return False if `make` returned None, because the result no
+        longer exists.
         """
         await self.pass_barrier()
         self._check_sealed()
@@ -404,8 +409,8 @@ class Attempt:
             raise Suspended from error
 
     async def take(self, operation: str) -> Operation:
-        """Return an operation with its result, when its turn has come. A cancelled waiter marks it as taken, and gets
-        nothing even if the result is there by now: a re-run would be cancelled before its turn."""
+        """Return an operation with its result, when its turn has come. A cancelled caller marks the result as taken and
+        does not get it, even if it is there by now: a replay would be cancelled before its turn."""
         try:
             while not (self.settling.may_go_on and self.replay.front(self.state) == operation):
                 self._check_can_come()
@@ -420,12 +425,12 @@ class Attempt:
 
     @property
     def has_place(self) -> bool:
-        """Whether what is delivered now is given to the agent at once: no result stands before it, and all that
+        """Whether the agent would be given a new result at once: no other result comes before it, and everything that
         follows from the last one has happened."""
         return self.settling.may_go_on and self.replay.front(self.state) is None
 
     async def wait_for_place(self) -> None:
-        """Wait until the agent was given all results that there are."""
+        """Wait until the agent has been given all results that exist."""
         while not self.has_place:
             self._check_sealed()
             event = self._turns.setdefault(None, anyio.Event())
@@ -433,7 +438,8 @@ class Attempt:
                 await event.wait()
 
     async def wait_for_scope(self) -> None:
-        """Wait as an operation does that a scope of the agent's own ended before: until it is cancelled again."""
+        """Wait in place of an operation that a scope of the agent cancelled in an earlier attempt: until that scope
+        cancels it again."""
         with self._blocking():
             while not self.is_sealed:
                 await self._held.wait()
@@ -451,7 +457,8 @@ class Attempt:
             self.blocked -= 1
 
     def _pass_over(self, operation: str) -> None:
-        """Its turn is taken: the next result may be given when all that follows from this one has happened."""
+        """Record that the turn of an operation is over. The next result may be given when everything that follows from
+        this one has happened."""
         self.replay.give(operation)
         self.settling.begin()
         self._wake_front()
@@ -461,14 +468,14 @@ class Attempt:
             self._turns.pop(front).set()
 
     def has_settled(self) -> None:
-        """All that follows from what the agent was given has happened."""
+        """Give the next result: everything that follows from the last one has happened."""
         if not self.has_ended and (self._turns or self.waiting):
             self._wake_front()
             self.check_quiet()
 
     def fell(self, error: Exception) -> None:
-        """`has_settled` raised this: nobody knows whether the agent can go on."""
-        self.host.suspend_tree(self, StoreError(f"its next result could not be given: {error!r}"))
+        """Suspend the tree, because `has_settled` has raised: the agent may wait without end."""
+        self.host.suspend_tree(self, StoreError(f"the agent's next result could not be given: {error!r}"))
 
     @property
     def _gives_more(self) -> bool:
@@ -477,21 +484,21 @@ class Attempt:
         return not is_held and bool(self._turns) and self.replay.front(self.state) in self._turns
 
     def goes_on(self) -> bool:
-        """Whether the agent has more to do before it waits for anything but results that there are: what it appends
-        meanwhile may be committed together."""
+        """Whether the agent has more to do before it waits for a result that does not exist yet. Its appends until then
+        may be committed together."""
         return not self.has_ended and not self.settling.held and (bool(self.settling.hot) or self._gives_more)
 
     # -- quiet -------------------------------------------------------------------------------------------------------
 
     @property
     def waits(self) -> int:
-        """How many of its operations wait: for people, messages, children or timers, or for the replay."""
+        """The number of operations that wait: for people, messages, children or timers, or for the replay."""
         return self.blocked + sum(self.waiting.values())
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all that the attempt does is wait for people, messages, children, or timers, and the agent was given
-        every result that there is."""
+        """Whether the attempt only waits, for people, messages, children or timers, and the agent has been given every
+        result that exists."""
         if self.stop_reason is not None or not self.waiting or self.watch.is_working or self.settling.hot:
             return False
         if self.replay.front(self.state) is not None:
@@ -500,12 +507,12 @@ class Attempt:
 
     @property
     def rest(self) -> tuple[int, tuple[str, ...]]:
-        """Which of its quiet spells this is, and what it waits for. Whoever decides something because the attempt is
-        quiet asks again in the plan whether this is the same: the agent may have been given something in between."""
+        """The number of this quiet spell, and the keys that the attempt waits for. A caller that acts because the
+        attempt is quiet compares it again in its plan: the agent may have been given a result in between."""
         return self.quiet_spells, tuple(sorted({*self.waiting, *self.timers}))
 
     def check_quiet(self) -> None:
-        """Something about the attempt has changed; if it is quiet now, a quiet spell begins."""
+        """Begin a quiet spell if the attempt is quiet now. Called after each change."""
         if self.is_quiet:
             self.quiet_spells += 1
             self.quiet_since = anyio.current_time()

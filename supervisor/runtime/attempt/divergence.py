@@ -1,9 +1,9 @@
-"""Where the code of an agent and the journal of its run part: what a block says of it (core/blocking.py).
+"""Non-determinism: a block describes where an agent's code no longer follows its journal (core/blocking.py).
 
 Rules
-- The entry is the oldest one that the agent did not ask for; its number is its place in the session's journal, from 1.
-- Lines are those of the user's code: the innermost frame outside this package and the libraries, and the agent's own.
-- Secret arguments are masked, and what is long is cut.
+- The entry is the oldest one that the agent did not ask for. Its number counts the session's entries from 1.
+- Lines are from the user's code: the innermost frame outside this package and the libraries, and the agent's own frame.
+- Secret arguments are masked, and long texts are cut.
 """
 
 import sys
@@ -24,12 +24,12 @@ from supervisor.runtime.attempt.tracebacks import is_ours
 if TYPE_CHECKING:
     from supervisor.runtime.attempt.attempt import Attempt
 
-LONGEST: Final = 500  # characters of what an operation is about
+LONGEST: Final = 500  # characters of the description of an operation
 _LIBRARIES: Final = ("/site-packages/", "/lib/python")
 
 
 def path_block(attempt: "Attempt", cause: str, error: BaseException | None = None) -> Block:
-    """Say which entry the agent did not ask for, and what it asked for instead, or how it ended."""
+    """Return a block with the entry that the agent did not ask for, and what it asked for instead or how it ended."""
     operation = attempt.replay.oldest_unclaimed(attempt.state)
     asked = next(iter(attempt.instead.values()), None)
     if asked is not None:
@@ -40,7 +40,7 @@ def path_block(attempt: "Attempt", cause: str, error: BaseException | None = Non
 
 
 def block_here(attempt: "Attempt", why: Literal["value", "call"], operation: str | None, cause: str) -> Block:
-    """Say that the task which runs has come to an entry that today's types or arguments do not fit."""
+    """Return a block for an entry that today's types or arguments do not fit, at the line of the current task."""
     where, in_agent = lines_here(attempt.spec.fn.__code__)
     return _block(attempt, why, cause, operation, where, in_agent)
 
@@ -54,7 +54,7 @@ def told_operation(kind: str, name: str, arguments: Any) -> str:
 
 
 def lines_here(agent: CodeType) -> tuple[str, str]:
-    """Return the line of the user's code that the task which runs is at, and the line of the agent's function."""
+    """Return the current task's line in the user's code, and its line in the agent's function."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 # what `inspect` offers walks the whole stack
     where = in_agent = ""
     while frame is not None and not in_agent:
@@ -100,9 +100,9 @@ def _block(attempt: "Attempt", why: Any, cause: str, operation: str | None, wher
 
 
 def _find_entry(attempt: "Attempt", operation: str) -> tuple[int | None, datetime | None]:
-    """Return the number of the entry that began an operation that the run knows, and its instant.
+    """Return the number and the instant of the entry that began an operation of this run.
 
-    A retry knows the operations of the run before it, but for those that it does again.
+    A retry has the operations of the run before it, except those that it runs again.
     """
     found: tuple[int | None, datetime | None] = (None, None)
     for number, row in enumerate(attempt.host.journal.store.journal(attempt.session), start=1):

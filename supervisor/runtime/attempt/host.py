@@ -25,7 +25,8 @@ class StopReason(msgspec.Struct, frozen=True):
     """Why an attempt was stopped."""
 
     kind: str
-    """stalled, cancelled, abandoned: the outcome's; suspended, passivated, blocked: another attempt follows."""
+    """stalled, cancelled, abandoned: the kind of the outcome. suspended, passivated, blocked: another attempt
+    follows."""
     cause: str = ""
 
     def __str__(self) -> str:
@@ -37,7 +38,7 @@ class StopReason(msgspec.Struct, frozen=True):
 
 
 class Host(Protocol):
-    """What an attempt needs of whoever runs it."""
+    """What an attempt needs from the part that runs it: the runner."""
 
     journal: Journal
     environment: Environment

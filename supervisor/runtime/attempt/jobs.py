@@ -1,6 +1,6 @@
-"""What the runtime needs of background jobs: where their folders lie, and whom to tell that one has begun.
+"""The protocol between the runtime and background jobs: the folder of the jobs, and the notice that one has begun.
 
-The jobs themselves, processes and logs, are a tool's business, a floor above; this is the seam between.
+A tool, in the layer above, keeps the jobs themselves: their processes and logs.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,16 +11,16 @@ from supervisor.core.events import JobStarted
 
 class Jobs(Protocol):
     def folder(self) -> str:
-        """Return the folder that holds a folder for each job. Raises OSError if there can be none."""
+        """Return the folder that holds a folder for each job. Raises OSError if it cannot be made."""
 
     def began(self, session: str, job: JobStarted) -> None:
-        """A job is on disk and about to begin."""
+        """Watch a job that is on disk and about to begin."""
 
     def untold(self) -> Iterable[str]:
-        """Return the sessions that have a job whose end they were not told; of every tree, this process's or not."""
+        """Return the sessions, of all trees in the store, with a job whose end is not in their journal."""
 
     def take_up(self, root: str) -> None:
-        """A tree has become ours: watch its jobs again."""
+        """Watch the jobs of a tree that this process has claimed."""
 
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
         """Remove the logs of jobs whose session is gone; return how many jobs they are of, and their bytes.
@@ -32,7 +32,7 @@ class Jobs(Protocol):
         """Watch the jobs until cancelled."""
 
     async def leave(self) -> None:
-        """The supervisor is being left: end the jobs that end with it, within a bounded time."""
+        """End the jobs that end with the supervisor, within a bounded time. Called when it closes."""
 
 
 class NoJobs:
@@ -42,7 +42,7 @@ class NoJobs:
         raise OSError("this supervisor has no place for background jobs")
 
     def began(self, session: str, job: JobStarted) -> None:
-        raise AssertionError("a job has begun where none can be")
+        raise AssertionError("a job began in a supervisor without a folder for jobs")
 
     def untold(self) -> Iterable[str]:
         return ()

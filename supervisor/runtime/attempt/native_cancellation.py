@@ -1,11 +1,11 @@
-"""Cancellations that know no scopes. asyncio has them: of its own timeouts, by mistake, and of all tasks at once when a
-program ends (a second Ctrl-C). No scope of ours or of the agent's is behind one.
+"""Native cancellations belong to no cancel scope. asyncio has them: by its own timeouts, by mistake, and for all tasks
+at once when a program ends (a second Ctrl-C).
 
 Rules
-- At the end of a program nothing is given up or withdrawn, and nobody fails: whoever has the supervisor open is
-  cancelled in the same moment and leaves it, so it is awaited for a few ticks whether that is what comes (W8). Then,
-  too, where an agent's own scope has passed such a cancellation on to its other tasks.
-- Every other one is the agent's own doing.
+- At the end of a program no operation is abandoned or withdrawn, and no run fails. The task that has the supervisor
+  open is cancelled in the same moment and closes it. So an attempt waits a few ticks of the loop to see whether the
+  supervisor closes (W8). It also does so if an agent's own scope has passed such a cancellation on to its other tasks.
+- Every other native cancellation counts as the agent's own.
 """
 
 from math import inf
@@ -18,11 +18,11 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
 
 TICKS: Final = 20
-"""Of the loop, which whoever is cancelled with us has to come out of what it waits in, and leave the supervisor."""
+"""Ticks of the loop in which a task that is cancelled together with us has time to close the supervisor."""
 
 
 async def is_own_doing(attempt: Attempt) -> bool:
-    """Whether what has just been cancelled was by the agent itself; call it where the cancellation was caught."""
+    """Return whether the agent itself caused a cancellation. Call this where the cancellation was caught."""
     if attempt.stop_reason is None and (attempt.host.may_be_left or anyio.current_effective_deadline() > -inf):
         with anyio.CancelScope(shield=True):
             for _ in range(TICKS):

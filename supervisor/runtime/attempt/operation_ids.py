@@ -1,18 +1,21 @@
-"""How an attempt names its operations: the same in every attempt (R1), and what a save says of that.
+"""Operation ids: an attempt names its operations the same in every attempt (R1), and a save keeps their counters.
 
-An operation is named by its branch, what it does, and the how-many-th identical one it is. A save forgets what lies
-behind the agent, but the counting goes on, or what comes then would be taken for what was before. So a save says how
-many of each lie behind it: `floor` for all alike, no fewer than there have been of any, and `counts` where it is fewer,
-since one of them does not. So a save is as long as what is under way, however long the run has lived.
+The id of an operation holds its branch, what it does, and a counter of identical operations. A save drops completed
+operations but keeps their counters, so that later operations get new ids. It has a counter for each key with an
+operation that is still open (`counts`: the number of completed ones before it). All other keys share one number,
+`floor`: the largest counter of any key. So the size of a save depends on the operations under way, and not on the age
+of the run.
 
 Rules
-- Behind the agent is what it was given, and what a scope of its own has cut off, though the journal may not know it.
-- A save is of the instant in which the agent asks for it: what is named between that and its commit lies before it.
-- From its commit on, the attempt that saves names as one that begins with that save would; not earlier, since what is
-  committed before it is found by one that begins with the save before.
-- Two tasks that are alive may not do the same: which of them is the first would change from attempt to attempt. A task
-  is known by its coroutine, which anyio shows on both backends and which says whether it has ended. A reference to it
-  keeps its identity from being used again.
+- An operation is completed if the agent was given its result, or if a scope of the agent cancelled it. The journal may
+  not know the second kind.
+- A save is of the instant at which the agent asks for it. An operation that is named between that instant and the
+  commit of the save is not completed by it.
+- From the commit of a save on, the attempt names operations as a new attempt that begins with that save would. It does
+  not do so earlier, since entries before that commit may be replayed by an attempt that begins with the previous save.
+- Two live tasks may not do the same operation: which of them is first would change from attempt to attempt. A task is
+  identified by its coroutine, which anyio shows on both backends, and which knows whether it has ended. The reference
+  to the coroutine keeps its identity from being reused.
 """
 
 import inspect
@@ -34,17 +37,17 @@ class Names:
         self._counts = dict(state.counts)
         self._floor = state.floor
         self._claimants: dict[str, Any] = {}
-        """The coroutine of the task that did each operation last."""
+        """The coroutine of the task that last did an operation, by key."""
         self._saving: dict[str, int] | None = None
-        """Of a save that is about to be committed: how many lie behind it, where not all do."""
+        """The `counts` of a save that is about to be committed."""
         self.asked: dict[str, tuple[str, str, Any]] | None = None
-        """While an attempt replays: kind, name and arguments of what the agent asks for (divergence.py)."""
+        """During a replay: kind, name and arguments of each operation that the agent asks for (divergence.py)."""
         self.open: dict[str, Asked | None] = {}
-        """What does not lie behind the agent: operations, timed blocks and task groups; and of what is new to the
-        journal, when the agent asked for it."""
+        """The operations, timed blocks and task groups that are not completed. For an operation that is new to the
+        journal, the value says when the agent asked for it."""
 
     def of_operation(self, branch: str, kind: str, name: str, arguments: Any) -> str:
-        """Return an operation's id. Raises InvalidInput if two live tasks do the same."""
+        """Return a new operation's id. Raises InvalidInput if another live task does the same operation."""
         key = operation_key(branch, kind, name, arguments)
         self._claim(key, f"{kind} {name}")
         operation = self._next(key)
@@ -53,8 +56,8 @@ class Names:
         return operation
 
     def of_block(self, branch: str, kind: str, arguments: Any) -> tuple[str, int]:
-        """Return the id of a block, and how many identical ones it stands in: each depth counts for itself, since the
-        outer ones end later. Raises InvalidInput as for an operation."""
+        """Return the id of a block, and the number of identical blocks around it. Each depth has its own counter, since
+        the outer blocks end later. Raises InvalidInput as for an operation."""
         key, depth = operation_key(branch, kind, "", arguments), 0
         self._claim(key, kind)
         while operation_id(key, self._count(key)) in self.open:
@@ -63,14 +66,14 @@ class Names:
         return self._next(key), depth
 
     def begin_save(self) -> None:
-        """What is open now, and what is named from now on, does not lie behind the save."""
+        """Begin a save: operations that are open now, or are named from now on, are not completed by it."""
         self._saving = {}
         for operation in self.open:
             self._put_before(operation, self._saving)
 
     def save(self, kept: Iterable[str]) -> tuple[dict[str, int], int]:
-        """Return `counts` and `floor` of the save that began last, as it is committed. `kept`: what a restart has put
-        aside for the agent to ask for again."""
+        """Return `counts` and `floor` of the save that began last. Called in its commit. `kept`: the operations that a
+        restart keeps for the agent to ask for again."""
         behind, self._saving = self._saving or {}, None
         for operation in kept:
             self._put_before(operation, behind)
@@ -81,7 +84,7 @@ class Names:
         return behind, floor
 
     def drop_save(self) -> None:
-        """The save that began last is not committed."""
+        """Drop the save that began last: it is not committed."""
         self._saving = None
 
     @staticmethod
@@ -94,8 +97,8 @@ class Names:
         if (claimant := self._claimants.setdefault(key, current)) is not current:
             if inspect.getcoroutinestate(claimant) != inspect.CORO_CLOSED:
                 raise InvalidInput(
-                    f"two tasks do the same at the same time: {what}; which of them is the first would change from "
-                    "attempt to attempt: give each its own context with ctx.branch(name) or ctx.task_group()"
+                    f"two tasks do the same operation at the same time: {what}; their order could change from attempt "
+                    "to attempt, so give each task its own context with ctx.branch(name) or ctx.task_group()"
                 )
             self._claimants[key] = current
 
@@ -109,5 +112,5 @@ class Names:
         return operation
 
     def _count(self, key: str) -> int:
-        """Return how many have been named so."""
+        """Return the number of operations with this key so far."""
         return self._counts.get(key, self._floor)

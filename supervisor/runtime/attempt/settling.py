@@ -1,24 +1,26 @@
-"""Settling: all that follows from one result has happened before the agent is given the next one.
+"""Settling: before the agent is given a result, everything that follows from the previous result has happened.
 
 Why: "How a result comes to an agent" in docs/project/architecture.md.
 
-What follows from a result is the step of the task that was given it, what that step schedules, what this schedules, and
-so on, until all of it waits: for an operation, or for something outside. These steps are *hot*. A step that a timer, a
-thread or a socket brings about is not hot, nor is a step of another attempt or of the runner. Steps are counted, not
-ticks or seconds, so neither a busy loop nor a slow machine changes the path of an agent.
+From a result follow the step of the task that is given it, the steps that this step schedules, the steps that these
+schedule, and so on, until all these tasks wait: for an operation, or for an outside event. These steps are *hot*. A
+step that a timer, a thread or a socket causes is not hot. Neither is a step of another attempt or of the runner. Steps
+are counted, not ticks or seconds, so neither a busy loop nor a slow machine changes the path of an agent.
 
 How steps are followed
-    Trio tells an instrument which task is scheduled by whom. On asyncio, `call_soon` of the loop is covered by an
-    attribute of the loop: callbacks run in the order in which they are registered (asyncio documents that), so a mark
-    before a callback and one after it tell when it runs. Both are in place only while something is hot.
+    Trio tells an instrument when a task is scheduled and when it runs. On asyncio, an attribute of the loop covers the
+    loop's `call_soon`. Callbacks run in the order in which they are registered (asyncio documents that), so a mark
+    before a callback and a mark after it tell when it runs. Both means are in place only while a step is hot.
 
 Rules
-- This is the one module besides `testing` that knows the backends: anyio does not say which task schedules which.
-- A loop whose `call_soon` cannot be covered is not followed: results are given as soon as the one before was taken.
-- A task that waits for a commit is hot from its landing on, since a cancellation schedules nothing that is scheduled.
-- A chain of DEEPEST steps that never waits for anything is let go: no agent that spins holds anybody up.
-- An error in what is done when an attempt has settled suspends that attempt. It never reaches the loop: trio drops an
-  instrument that raises, and every run would hang.
+- Only this module and `testing` know the backends: anyio does not say which task schedules which.
+- If the `call_soon` of a loop cannot be covered, steps are not followed: a result is given as soon as the previous one
+  was taken.
+- A task that waits for a commit is hot from the landing of the commit on: the landing schedules it, so a later
+  cancellation would schedule nothing that could be followed.
+- A chain of DEEPEST steps that never waits is no longer followed: so an agent that spins does not block its results.
+- If the code that runs when an attempt has settled raises, the attempt is suspended. The exception never reaches the
+  loop: trio removes an instrument that raises, and then every run would hang.
 """
 
 from collections.abc import Iterator
@@ -40,39 +42,39 @@ DEEPEST: Final = 1000  # steps in a row
 
 
 class Owner(Protocol):
-    """Whose steps are followed: an attempt."""
+    """The attempt whose steps are followed."""
 
     def has_settled(self) -> None:
-        """No step is hot any more. Whoever is woken here is hot, too."""
+        """No step is hot any more. A task that this call wakes is hot again."""
 
     def fell(self, error: Exception) -> None:
-        """`has_settled` has raised this."""
+        """`has_settled` has raised this error."""
 
 
 class Settling:
-    """The hot steps of one attempt: those that are scheduled, and the one that runs."""
+    """Counts the hot steps of one attempt: the scheduled ones, and the one that runs."""
 
     __slots__ = ("_owner", "_probe", "held", "hot")
 
     def __init__(self, owner: Owner) -> None:
         self.hot = 0
         self.held = 0
-        """How many of them wait for the disk."""
+        """The number of hot steps that wait for the disk."""
         self._owner = owner
         self._probe = _find_probe()
 
     def begin(self) -> None:
-        """The agent was given something: what the current step does from here on follows from it."""
+        """Make the rest of the current step hot: the agent was given a result in it."""
         self._probe.begin(self)
 
     @property
     def may_go_on(self) -> bool:
-        """Whether all has happened but for what the current step itself is going to do."""
+        """Whether no step is hot, except perhaps the current one."""
         return not self.hot or (self.hot == 1 and self._probe.runs(self))
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold the next result while the agent waits for the disk in a place where a re-run does not wait."""
+        """Hold the next result while the agent waits for the disk at a point where a replay does not wait."""
         self.hot += 1
         self.held += 1
         try:
@@ -83,7 +85,7 @@ class Settling:
             self.end_step()
 
     def coming_step(self) -> "ComingStep":
-        """Return the step in which a task goes on that is about to wait for a commit."""
+        """Return the step in which the current task will continue, for a task that is about to wait for a commit."""
         return ComingStep(self)
 
     def end_step(self) -> None:
@@ -92,7 +94,7 @@ class Settling:
             return
         try:
             self._owner.has_settled()
-        except Exception as error:  # noqa: BLE001 # the loop runs this, and has no use for it
+        except Exception as error:  # noqa: BLE001 # the loop runs this, and must not see the error
             self._fall(error)
 
     def _fall(self, error: Exception) -> None:
@@ -104,8 +106,8 @@ class Settling:
 
 
 class ComingStep:
-    """The step in which a task of an agent goes on when a commit has landed (journal.Step). It is hot from the landing
-    on: what was given in the same commit, or is given until that step runs, may cancel the task."""
+    """The step in which a task of an agent continues after a commit (journal.Step). It is hot from the landing on: a
+    result of the same commit, or one that is given before that step runs, may cancel the task."""
 
     __slots__ = ("_is_coming", "_settling")
 
@@ -130,13 +132,13 @@ _OWNER: Final[ContextVar[Settling | None]] = ContextVar("supervisor_settling", d
 
 
 def own(settling: Settling) -> None:
-    """The current task, and those that it starts from now on, belong to an attempt."""
+    """Let the current task, and the tasks that it starts from now on, belong to an attempt."""
     _OWNER.set(settling)
 
 
 @contextmanager
 def disowned() -> Iterator[None]:
-    """What is started meanwhile belongs to no attempt, whoever starts it."""
+    """Tasks that are started inside this context belong to no attempt, even if an agent's task starts them."""
     token = _OWNER.set(None)
     try:
         yield
@@ -148,14 +150,14 @@ class _Probe(Protocol):
     """Follows the steps of one loop."""
 
     def begin(self, settling: Settling) -> None:
-        """The step that runs is hot from here on."""
+        """Make the current step hot from here on."""
 
     def runs(self, settling: Settling) -> bool:
-        """Whether a hot step of this attempt runs."""
+        """Return whether the current step is a hot step of this attempt."""
 
 
 class _Blind:
-    """Of a loop that cannot be followed."""
+    """The probe of a loop that cannot be followed."""
 
     def begin(self, settling: Settling) -> None:
         pass
@@ -165,14 +167,14 @@ class _Blind:
 
 
 class _TrioProbe:
-    """An instrument, while anything is hot."""
+    """A trio instrument, added while a step is hot."""
 
     def __init__(self) -> None:
-        import trio  # not before there is a loop of trio: who uses asyncio need not wait for the import
+        import trio  # only in a loop of trio: a user of asyncio does not pay for the import
 
         self._lowlevel: Any = trio.lowlevel
         self._scheduled: dict[Any, tuple[Settling, int]] = {}
-        """The hot steps to come, by task, and how many led to each."""
+        """The hot steps that are scheduled, by task, and the depth of each chain."""
         self._now: Settling | None = None
         self._depth = 0
         self._is_on = False
@@ -215,7 +217,7 @@ class _TrioProbe:
 
 
 class _LoopProbe:
-    """Covers `call_soon` of an asyncio loop, while anything is hot."""
+    """Covers `call_soon` of an asyncio loop while a step is hot."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         import asyncio  # as for trio
@@ -224,14 +226,14 @@ class _LoopProbe:
         self._loop = loop
         self._usual: Any = loop.call_soon
         self._before: list[Any] = []
-        """What stood in the place of ours, where that was not the method of the class."""
+        """The attribute that ours replaced, if there was one besides the method of the class."""
         self._is_in_place = False
         self._now: Settling | None = None
         self._depth = 0
         self._taker: Any = None
-        """The task whose step became hot as it ran: other steps may run before the mark. None: between two marks."""
+        """The task whose step became hot while it ran: other steps may run before its mark. None between two marks."""
         self._marks = 0
-        """How many marks have yet to run that end a hot step."""
+        """The number of marks that end a hot step and have yet to run."""
 
     def begin(self, settling: Settling) -> None:
         if self.runs(settling):
@@ -257,9 +259,7 @@ class _LoopProbe:
     def _uncover(self) -> None:
         self._marks -= 1
         place = vars(self._loop)
-        if (
-            not self._marks and place.get("call_soon") == self._call_soon
-        ):  # else somebody has covered ours, and calls it
+        if not self._marks and place.get("call_soon") == self._call_soon:  # else other code has covered ours
             self._is_in_place = False
             if self._before:
                 place["call_soon"] = self._before.pop()
@@ -277,7 +277,7 @@ class _LoopProbe:
         self._marks += 1
         try:
             return self._usual(callback, *args, context=context)
-        finally:  # in debug mode the loop refuses some callbacks
+        finally:  # in debug mode the loop raises for some callbacks
             self._usual(self._leave, now)
 
     def _enter(self, settling: Settling, depth: int) -> None:
@@ -296,7 +296,7 @@ _PROBE: Final[RunVar[_Probe]] = RunVar("supervisor_settling_probe")
 
 
 def _find_probe() -> _Probe:
-    """Return the one of this loop."""
+    """Return the probe of this loop."""
     try:
         return _PROBE.get()
     except LookupError:
@@ -315,7 +315,7 @@ def _make_probe() -> _Probe:
 
 
 def _can_be_covered(loop: "asyncio.AbstractEventLoop") -> bool:
-    """Whether an attribute of the loop goes before the method of its class."""
+    """Return whether an attribute of the loop can replace the method of its class."""
     place, usual = getattr(loop, "__dict__", {}), loop.call_soon
     if "call_soon" in place:
         return True

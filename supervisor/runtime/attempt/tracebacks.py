@@ -1,13 +1,13 @@
-"""Tracebacks for people: where the code of an agent, a step or a tool raised.
+"""Tracebacks for people: they show where the code of an agent, a step or a tool raised.
 
-The journal holds a traceback with the fact that it explains. An agent reads none of it: a replay has no exception to
-show, so an agent that could read one would take another path.
+The journal holds a traceback in the event that it explains. An agent cannot read it: a replay raises no exception, so
+an agent that read tracebacks would take another path.
 
 Rules
-- Frames of this package are folded to one line: they say nothing about the user's code.
+- Consecutive frames of this package are folded to one line, since they say nothing about the user's code.
 - The known secret values of a run (arguments that a tool declares secret) are masked.
 - A traceback has at most LIMIT bytes of UTF-8. A longer one keeps its beginning and its end, and says what is left out.
-- What an exception says of itself is the user's code: whatever its `__str__` raises is left out, and nothing is lost.
+- An exception's `__str__` is the user's code. If it raises, a remark stands in place of the text.
 """
 
 import sys
@@ -26,7 +26,7 @@ from supervisor.core.session import SessionState
 
 LIMIT: Final = 16 * 1024
 SHORTEST_SECRET: Final = 4
-"""Characters. A shorter value stands in too much text that is not secret."""
+"""Characters. A shorter value occurs in too much text that is not secret."""
 _OURS: Final = str(Path(str(sys.modules[__name__.partition(".")[0]].__file__)).parent) + "/"
 
 
@@ -36,17 +36,17 @@ def is_ours(file: str) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return the type and text of an exception in one line; of a group, those of what it holds."""
+    """Return the type and text of an exception in one line; of a group, those of its exceptions."""
     if isinstance(error, BaseExceptionGroup):
         return f"{error.message}: " + "; ".join(describe(inner) for inner in error.exceptions)
     return f"{type(error).__name__}: {text_of(error)}"
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an exception says of itself."""
+    """Return the text of an exception, or a remark if its `__str__` raises."""
     try:
         return printable(str(error))
-    except Exception as broken:  # noqa: BLE001 # its __str__ is the user's code, and must not cost the result
+    except Exception as broken:  # noqa: BLE001 # its __str__ is the user's code; the result must not be lost with it
         return f"(its text cannot be shown: __str__ raises {type(broken).__name__})"
 
 
@@ -62,7 +62,7 @@ def traceback_of(error: BaseException, secrets: Collection[str] = ()) -> str:
 
 
 def secret_values(state: SessionState) -> set[str]:
-    """Return the texts in the secret arguments of a run's calls, as asked for and as edited."""
+    """Return the texts in the secret arguments of a run's calls, both original and edited."""
     found: set[str] = set()
     for record in (*state.operations.values(), *state.kept.values()):
         if isinstance(record.request, e.ToolCallRequested) and record.request.secret:
@@ -72,7 +72,7 @@ def secret_values(state: SessionState) -> set[str]:
 
 
 def secrets_in(arguments: msgspec.Raw, secret: Collection[str]) -> set[str]:
-    """Return the texts in the arguments of these names, also as `repr` and JSON write them."""
+    """Return the texts in the arguments with these names, also in the forms that `repr` and JSON give them."""
     decoded = msgspec.json.decode(arguments)
     values = (decoded.get(name) for name in secret) if isinstance(decoded, Mapping) else (decoded,)
     texts = {text for value in values for text in _texts(value) if len(text) >= SHORTEST_SECRET}
@@ -98,7 +98,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _all(told: TracebackException) -> Iterator[TracebackException]:
-    """Yield an exception, its causes, its contexts and what a group holds, each once."""
+    """Yield an exception, its causes, its contexts and the exceptions of groups, each once."""
     seen, left = set[int](), [told]
     while left:
         each = left.pop()
