@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from supervisor.core.toolcontext import ToolContext
     from supervisor.core.trees import KeptTree, Origin, PrunableTree, PruneResult
     from supervisor.core.values import (
+        AgentView,
         Answer,
         Approval,
         Approve,
@@ -92,6 +93,7 @@ __all__ = [
     "Activity",
     "ActivityWatch",
     "AgentSpec",
+    "AgentView",
     "Answer",
     "Approval",
     "Approve",
@@ -200,8 +202,8 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.toolcontext": "ToolContext",
             "supervisor.core.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
-                Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option Outcome
-                Policy SendResult SessionView ToolCall ToolResult
+                AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
+                Outcome Policy SendResult SessionView ToolCall ToolResult
             """,
             "supervisor.core.words": "ChatResult",
             "supervisor.store.memory": "MemoryStore",

@@ -24,6 +24,7 @@ from supervisor.core.tool_spec import ToolSpec
 from supervisor.core.toolcontext import ToolContext
 from supervisor.core.trees import Origin, PruneResult
 from supervisor.core.values import (
+    AgentView,
     Approval,
     Decision,
     DecisionResult,
@@ -490,6 +491,10 @@ class Supervisor(ABC):
     @abstractmethod
     async def find_rules(self) -> list[Rule]:
         """Return the rules that stand: this program's, then the store's, oldest first. Raises StoreUnreadable."""
+
+    @abstractmethod
+    async def find_agents(self) -> list[AgentView]:
+        """Return the agents that `start` finds by their names, in the order of these."""
 
     @abstractmethod
     async def find_owners(self) -> list[Owner]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
 
 from supervisor.cli import repair
 from supervisor.cli.exits import code_of, explain
@@ -22,6 +22,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "demo": ("running", "See it work: sub-agents on a small real project, some of which ask you."),
     "run": ("running", "Run an agent, or go on with it."),
+    "start": ("starting", "Start an agent that a server offers, and follow it."),
     "resume": ("running", "Go on with a session, or with every one that nobody runs."),
     "retry": ("running", "Run a session again that ended badly: what led to that is done again, all else stays."),
     "fork": ("running", "Begin a new session with a copy of another one, as it was before an entry."),
@@ -91,6 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _misused(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         return f"too many words, from {(error.unused_tokens or [''])[0]!r} on: put a text of several words into quotes"
+    if isinstance(error, UnknownOptionError) and "--server" in str(error):
+        return "this works only on the machine that has the store: run it there"
     return str(error)
 
 

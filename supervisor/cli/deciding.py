@@ -17,7 +17,7 @@ from supervisor.channels.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import HERE, ByOption, JsonOption, Place, parse_arguments
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, parse_arguments
 from supervisor.core.errors import NotFound
 from supervisor.core.questions import read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny, Scope, SessionView
@@ -41,7 +41,7 @@ def approve(
         str | None, Parameter(help="What a wider scope covers, of those offered. Default: exactly this call.")
     ] = None,
     by: ByOption = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Say yes to one call: it runs once. With a wider scope what its pattern covers is asked no more.
@@ -67,7 +67,7 @@ def deny(
     *,
     reason: Annotated[str | None, Parameter(help="The agent sees it as the call's result.")] = None,
     by: ByOption = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Say no to one call: nothing runs, and the agent is told so.
@@ -86,7 +86,7 @@ def answer(
     /,
     *,
     by: ByOption = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Answer a question that an agent asks.
@@ -112,7 +112,7 @@ def cancel(
     *,
     reason: Annotated[str | None, Parameter(help="Why; it is part of the outcome.")] = None,
     by: ByOption = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Cancel a session and every sub-agent below it; return when they have ended.
@@ -122,17 +122,17 @@ def cancel(
     session
         The session's id.
     """
-    from supervisor.channels.terminal import login_name
     from supervisor.cli.reading import get_session
     from supervisor.stopping import run_until_stopped
 
+    place.check_by(by)
     views: list[SessionView] = []
 
     async def body() -> None:
         async with place.open(wanted=("session", session)) as supervisor:
             before = await get_session(supervisor, session)
             if before.outcome is None:
-                await supervisor.cancel(session, reason=reason, by=by if by is not None else login_name())
+                await supervisor.cancel(session, reason=reason, by=place.name_of(by, supervisor))
                 await (await supervisor.get_run(session)).outcome()
             views[:] = [before, await supervisor.get_session(session)]
 
@@ -151,12 +151,10 @@ def cancel(
     return Exit.DONE
 
 
-def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as_json: bool) -> int:
+def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
     import anyio
 
-    from supervisor.channels.terminal import login_name
-
-    name = by if by is not None else login_name()
+    place.check_by(by)
 
     async def decide() -> tuple[DecisionResult, Approval]:
         async with place.open(wanted=("approval", approval), action="deciding") as supervisor:
@@ -164,6 +162,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: Place, *, as
                 found = await supervisor.get_approval(approval)
             except NotFound:
                 raise await _unknown(supervisor, approval) from None
+            name = place.name_of(by, supervisor)
             result = await supervisor.decide(approval, decision(name, found), channel="command line")
             return result, await supervisor.get_approval(approval)
 

@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import HERE, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace
 from supervisor.cli.reading import get_session
 from supervisor.core.errors import InvalidInput
 from supervisor.core.visible import visible
@@ -34,7 +34,7 @@ def export(
     /,
     *,
     output: Annotated[Path | None, Parameter(help="A file, written whole or not at all, mode 0600; or a pipe.")] = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
 ) -> int:
     """Write the journals of a session's whole tree as JSON lines.
 
@@ -57,15 +57,15 @@ def export(
             with output.open("wb") as sink:
                 sink.writelines(_lines(rows))
         else:
-            file, taken = os.path.realpath(output), os.path.realpath(place.path)
-            if file in (taken, f"{taken}-wal", f"{taken}-shm"):
+            file, taken = os.path.realpath(output), "" if place.url else os.path.realpath(place.path)
+            if taken and file in (taken, f"{taken}-wal", f"{taken}-shm"):
                 raise InvalidInput(f"{visible(file)} is the store itself: name another file")
             write_whole(Path(file), _lines(rows))
         say(f"{len(rows)} entries are in {visible(str(output))}")
     return Exit.DONE
 
 
-async def _read(place: Place, session: str) -> "tuple[JournalEntry, ...]":
+async def _read(place: AnyPlace, session: str) -> "tuple[JournalEntry, ...]":
     async with place.open(wanted=("session", session)) as supervisor:
         root = (await get_session(supervisor, session)).root
         return (await supervisor.get_tree(root, entries=None)).entries

@@ -11,14 +11,14 @@ from supervisor.channels.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.core.visible import visible
 
 
 def jobs(
     *,
     all: Annotated[bool, Parameter(negative=(), help="Those that have ended, too.")] = False,  # noqa: A002 # --all
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """List background jobs, and how they are now."""
@@ -34,7 +34,7 @@ def jobs(
     return Exit.DONE
 
 
-async def _find(place: Place) -> list[dict[str, Any]]:
+async def _find(place: AnyPlace) -> list[dict[str, Any]]:
     async with place.open() as supervisor:
         return await _look_at_all(supervisor)
 

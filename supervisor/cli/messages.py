@@ -19,7 +19,7 @@ from supervisor.channels.replies import send_text
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.core.documents import chat_document
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import SendResult
@@ -36,7 +36,7 @@ def send(
     /,
     *,
     by: Annotated[str | None, Parameter(name="--by", help="Who says it. Default: login name.")] = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Say something to a session: it is received, kept until it can be, or begins a turn.
@@ -52,11 +52,10 @@ def send(
     """
     import anyio
 
-    from supervisor.channels.terminal import login_name
-
+    place.check_by(by)
     if not text.strip():
         raise InvalidInput("there is nothing to say: give the text as one argument")
-    heard, view = anyio.run(_hear, place, session, text, by if by is not None else login_name())
+    heard, view = anyio.run(_hear, place, session, text, by)
     receipt = heard.sent
     if json:
         answers.print_json(chat_document(heard) if receipt is None else answers.send_document(receipt))
@@ -78,16 +77,17 @@ def _exit_of(heard: ChatResult) -> Exit:
     return Exit.DONE if all(result.is_accepted for result in heard.results) else Exit.CONFLICT
 
 
-async def _hear(place: Place, session: str, text: str, by: str) -> "tuple[ChatResult, SessionView]":
+async def _hear(place: AnyPlace, session: str, text: str, by: str | None) -> "tuple[ChatResult, SessionView]":
     from supervisor.cli.reading import get_session
 
     async with place.open(wanted=("session", session), action="sending") as supervisor:
         await get_session(supervisor, session)
-        heard = await supervisor.chat(session, text, by=by, shown_before=datetime.now(UTC))
+        who = place.name_of(by, supervisor)
+        heard = await supervisor.chat(session, text, by=who, shown_before=datetime.now(UTC))
         return heard, await supervisor.get_session(session)
 
 
-def _report(receipt: SendResult, view: "SessionView", place: Place) -> None:
+def _report(receipt: SendResult, view: "SessionView", place: AnyPlace) -> None:
     became = send_text(receipt, is_sub_agent=view.parent is not None)
     print(f"{visible(view.path[-1])} [{view.id}] {became}")
     if receipt.waiting_for:

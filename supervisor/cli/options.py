@@ -2,15 +2,16 @@
 
 import os
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
+from supervisor.client.addresses import read_address
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.store_urls import read_store_file
@@ -20,6 +21,10 @@ from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 
 if TYPE_CHECKING:
     from supervisor.abc import Channel, StoreSupervisor, Supervisor
+
+SERVER: Final = "SUPERVISOR_SERVER"
+TOKEN_FILE: Final = "SUPERVISOR_TOKEN_FILE"  # noqa: S105 # the name of a variable
+TOKEN: Final = "SUPERVISOR_TOKEN"  # noqa: S105 # the name of a variable
 
 StoreOption = Annotated[
     str | None,
@@ -70,8 +75,21 @@ class Place:
         return f" --store {shlex.quote(os.fspath(self.path))}" if self.store is not None else ""
 
     @property
+    def is_server(self) -> bool:
+        return False
+
+    @property
     def exists(self) -> bool:
         return self.path.exists()
+
+    def check_by(self, by: str | None) -> None:
+        """Raise InvalidInput for a `--by` where the place itself knows who acts."""
+
+    def name_of(self, by: str | None, supervisor: "Supervisor") -> str:
+        """Return the name under which a command acts."""
+        from supervisor.channels.terminal import login_name
+
+        return by if by is not None else login_name()
 
     def need(self, kind: str, name: str) -> None:
         """Raise NotFound for what a command is about, such as the session `name`, if there is no store."""
@@ -102,6 +120,8 @@ class Place:
         `action`: what only a person may do, such as "deciding"; NotEntitled if a supervised call started this process.
         `create`: make the store if it does not exist. The other options are those of `open_supervisor`.
         """
+        if self.store is None and os.environ.get(SERVER):
+            raise InvalidInput(f"this works next to a store only, and ${SERVER} is set: name the store by --store")
         if action is not None:
             refuse_inside_call(action)
         if wanted is not None:
@@ -120,8 +140,116 @@ class Place:
             yield supervisor
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class AnyPlace(Place):
+    """The place of a command that works next to a store, and on a server. `--store` goes before $SUPERVISOR_SERVER, and
+    that before $SUPERVISOR_STORE."""
+
+    server: Annotated[
+        str | None,
+        Parameter(
+            name="--server",
+            help="A daemon instead of a store: its URL. Default: $SUPERVISOR_SERVER.",
+            show_default=False,
+        ),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        Parameter(
+            name="--token-file",
+            help="A file with your token for the server. Default: $SUPERVISOR_TOKEN_FILE, else $SUPERVISOR_TOKEN.",
+            show_default=False,
+        ),
+    ] = None
+    allow_http: Annotated[
+        bool,
+        Parameter(name="--allow-http", negative=(), help="Reach the server by http, in a network that you trust."),
+    ] = False
+
+    @cached_property
+    def url(self) -> str | None:
+        """The address of the server; None for a store. Raises InvalidInput."""
+        if self.store is not None and self.server is not None:
+            raise InvalidInput("--store and --server name two places: give one of them")
+        found = None if self.store is not None else self.server or os.environ.get(SERVER) or None
+        if found is None and (self.token_file is not None or self.allow_http):
+            raise InvalidInput("--token-file and --allow-http go with --server")
+        return found
+
+    @property
+    def where(self) -> str:
+        return super().where if self.url is None else read_address(self.url, allow_http=True).url
+
+    @property
+    def option(self) -> str:
+        if self.url is None:
+            return super().option
+        named = {"--server": self.server, "--token-file": self.token_file}
+        given = [f" {name} {shlex.quote(os.fspath(value))}" for name, value in named.items() if value is not None]
+        return "".join([*given, " --allow-http" if self.allow_http else ""])
+
+    @property
+    def is_server(self) -> bool:
+        return self.url is not None
+
+    @property
+    def exists(self) -> bool:
+        return self.is_server or super().exists
+
+    def check_by(self, by: str | None) -> None:
+        if self.url is not None and by is not None:
+            raise InvalidInput("a server knows who you are by your token: --by is for stores")
+
+    def name_of(self, by: str | None, supervisor: "Supervisor") -> str:
+        if self.url is None:
+            return super().name_of(by, supervisor)
+        from supervisor.client.remote import RemoteSupervisor
+
+        assert isinstance(supervisor, RemoteSupervisor), "a server is opened by open_remote"
+        return supervisor.person
+
+    def open(
+        self, *, wanted: tuple[str, str] | None = None, action: str | None = None, create: bool = False
+    ) -> "AbstractAsyncContextManager[Supervisor]":
+        if self.url is None:
+            return super().open(wanted=wanted, action=action, create=create)
+        return self._open_server(self.url, action)
+
+    @asynccontextmanager
+    async def _open_server(self, url: str, action: str | None) -> "AsyncIterator[Supervisor]":
+        if action is not None:
+            refuse_inside_call(action)
+        from supervisor.client import open_remote
+
+        async with open_remote(url, token=self._find_token(), allow_http=self.allow_http) as supervisor:
+            if action is not None:
+                refuse_below_owner(action, await supervisor.find_owners())
+            yield supervisor
+
+    def _find_token(self) -> Callable[[], str]:
+        """Return what reads the token; a file is read each time, since its token may be renewed."""
+        file = self.token_file or os.environ.get(TOKEN_FILE)
+        if file:
+            return partial(_read_token, Path(file))
+        if token := os.environ.get(TOKEN):
+            return lambda: token
+        raise InvalidInput(
+            f"a server wants to know who you are: name a file with your token by --token-file or ${TOKEN_FILE}"
+        )
+
+
+def _read_token(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidInput(f"cannot read the token in {file}: {why}") from None
+
+
 HERE: Final = Place()
 """The place where no option names another one."""
+ANYWHERE: Final = AnyPlace()
 
 
 def parse_arguments(text: str) -> dict[str, object]:

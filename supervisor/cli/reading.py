@@ -23,7 +23,7 @@ from supervisor.channels.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.core.blocking import Block
 from supervisor.core.errors import NotFound
 from supervisor.core.values import Approval, SessionView
@@ -35,7 +35,7 @@ T = TypeVar("T")
 def sessions(
     *,
     open: Annotated[bool, Parameter(negative=(), help="Only those that have not ended.")] = False,  # noqa: A002 # --open
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """List sessions and how they are."""
@@ -51,7 +51,7 @@ def sessions(
     return Exit.DONE
 
 
-def show(session: str, /, *, place: Place = HERE, json: JsonOption = False) -> int:
+def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """Show what happened in a session, from its journal.
 
     Parameters
@@ -71,7 +71,7 @@ def show(session: str, /, *, place: Place = HERE, json: JsonOption = False) -> i
 def approvals(
     *,
     all: Annotated[bool, Parameter(negative=(), help="Those that are decided, too.")] = False,  # noqa: A002 # --all
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """List what waits for a person, oldest first."""
@@ -87,7 +87,7 @@ def approvals(
     return Exit.DONE
 
 
-def audit(*, place: Place = HERE, json: JsonOption = False) -> int:
+def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """List who asked, what was shown, who decided what, and what then ran."""
     rows, names = _read(place, _audit)
     if json:
@@ -106,7 +106,7 @@ def audit(*, place: Place = HERE, json: JsonOption = False) -> int:
 
 
 def _read(
-    place: Place, body: Callable[[Supervisor], Coroutine[Any, Any, T]], *, wanted: tuple[str, str] | None = None
+    place: AnyPlace, body: Callable[[Supervisor], Coroutine[Any, Any, T]], *, wanted: tuple[str, str] | None = None
 ) -> T:
     """Open the Supervisor and read from it."""
     import anyio
@@ -224,7 +224,7 @@ def _facts(approval: Approval, now: datetime) -> list[tuple[str, str]]:
     return [*facts, *(fact for fact in origin(approval, now) if fact[0] in told)]
 
 
-def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: Place) -> None:
+def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: AnyPlace) -> None:
     from supervisor.cli.story import Story, told_at
 
     now = _now()

@@ -15,7 +15,7 @@ from supervisor.channels.granting import where
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import HERE, ByOption, JsonOption, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
 from supervisor.core import rules as core
 from supervisor.core.errors import NotFound
 from supervisor.core.rules import Rule
@@ -26,7 +26,7 @@ SessionOption = Annotated[
 ]
 
 
-def rules(*, place: Place = HERE, json: JsonOption = False) -> int:
+def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """List the standing rules of the store, oldest first. Those in a program's code are not in it."""
     import anyio
 
@@ -55,7 +55,7 @@ def allow(
         bool, Parameter(negative=(), help="Also a prefix that nobody has reviewed: its further words may run anything.")
     ] = False,
     by: ByOption = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Allow calls of a tool from now on, without asking.
@@ -79,7 +79,7 @@ def ask(
     *,
     session: SessionOption = None,
     by: ByOption = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Ask a person for calls of a tool from now on, whatever allows them.
@@ -103,7 +103,7 @@ def deny(
     *,
     session: SessionOption = None,
     by: ByOption = None,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Deny calls of a tool from now on, whatever allows them and whoever approves them.
@@ -119,7 +119,7 @@ def deny(
     return _add(rule, by, place, as_json=json)
 
 
-def revoke(rule: str, /, *, by: ByOption = None, place: Place = HERE, json: JsonOption = False) -> int:
+def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """Take a rule back: it does not cover what begins from now on.
 
     Parameters
@@ -143,7 +143,7 @@ def revoke(rule: str, /, *, by: ByOption = None, place: Place = HERE, json: Json
     return Exit.DONE
 
 
-def _add(rule: Rule, by: str | None, place: Place, *, as_json: bool) -> int:
+def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
     async def body(supervisor: Supervisor, name: str) -> Rule:
         return await supervisor.add_rule(rule, by=name)
 
@@ -157,7 +157,7 @@ def _add(rule: Rule, by: str | None, place: Place, *, as_json: bool) -> int:
 
 
 def _change(
-    place: Place,
+    place: AnyPlace,
     by: str | None,
     body: Callable[[Supervisor, str], Awaitable[Rule]],
     *,
@@ -165,13 +165,11 @@ def _change(
 ) -> Rule:
     import anyio
 
-    from supervisor.channels.terminal import login_name
-
-    name = by if by is not None else login_name()
+    place.check_by(by)
 
     async def change() -> Rule:
         async with place.open(wanted=wanted, action="changing rules", create=wanted is None) as supervisor:
-            return await body(supervisor, name)
+            return await body(supervisor, place.name_of(by, supervisor))
 
     return anyio.run(change)
 

@@ -23,12 +23,22 @@ from supervisor.channels.terminal import Terminal
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import HERE, BackendOption, JsonOption, Place, UnattendedOption, WaitOption
+from supervisor.cli.following import follow_there
+from supervisor.cli.options import (
+    ANYWHERE,
+    HERE,
+    AnyPlace,
+    BackendOption,
+    JsonOption,
+    Place,
+    UnattendedOption,
+    WaitOption,
+)
 from supervisor.cli.progress import follow
 from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import call_text, ending, is_progress, is_progress_unattended, is_trouble, quote
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import RunBlocked, SupervisorError
+from supervisor.core.errors import InvalidInput, RunBlocked, SupervisorError
 from supervisor.core.values import Policy, SessionView
 from supervisor.core.visible import visible
 from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
@@ -91,7 +101,7 @@ def resume(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Go on with a session, or with every one that nobody runs.
@@ -102,6 +112,10 @@ def resume(
         The id of a session, or of a sub-agent's; its whole tree goes on.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    if place.url is not None:
+        if session is None:
+            raise InvalidInput("a server resumes by itself what it can: name the session that you mean")
+        return _there(settings, place, "resuming", lambda supervisor: supervisor.resume(session))
     if session is not None:
         place.need("session", session)
     elif not place.exists:
@@ -126,7 +140,7 @@ def retry(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Run a session again that failed, stalled or was abandoned: what led to its end is done again, all else stays.
@@ -137,6 +151,8 @@ def retry(
         The id of a session that has no parent.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    if place.url is not None:
+        return _there(settings, place, "retrying", lambda supervisor: supervisor.retry(session))
     place.need("session", session)
 
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
@@ -156,7 +172,7 @@ def fork(
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Begin a new session with a copy of another one, as it was before an entry of its journal, and run it.
@@ -169,19 +185,39 @@ def fork(
         The session that the entry is of, or a sub-agent's; its whole tree is copied.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
-    place.need("session", session)
 
-    async def begin(supervisor: Supervisor) -> list[Run[Any]]:
-        await _load_agent_of(supervisor, (await get_session(supervisor, session)).root)
+    async def make(supervisor: Supervisor) -> Run[Any]:
         made = await supervisor.fork(session, before=before, new=new, version=version)
         say(f"{made.session} is a fork of {visible(made.source)} before its entry {made.before}.")
         if made.later_calls:
             say(f"Calls of {visible(made.source)} that it does not know: what they did stands, and may happen again.")
         for call in made.later_calls:
             say(f"  entry {call.entry} of {visible(call.session)}: {call_text(call.tool, call.arguments)}")
-        return [await supervisor.get_run(made.session)]
+        return await supervisor.get_run(made.session)
+
+    if place.url is not None:
+        return _there(settings, place, "forking", make)
+    place.need("session", session)
+
+    async def begin(supervisor: Supervisor) -> list[Run[Any]]:
+        await _load_agent_of(supervisor, (await get_session(supervisor, session)).root)
+        return [await make(supervisor)]
 
     return _one(settings, begin)
+
+
+def _there(settings: Settings, place: AnyPlace, action: str, begin: Callable[[Supervisor], Awaitable[Run[Any]]]) -> int:
+    """Do it on a server."""
+    if settings.unattended != "ask" or settings.wait:
+        raise InvalidInput("--unattended and --wait are for what runs here, not on a server")
+    since = datetime.now().astimezone()
+    return follow_there(place, begin, action, report_there, since=since, as_json=settings.as_json)
+
+
+def report_there(place: AnyPlace, view: SessionView, *, as_json: bool) -> int:
+    """Print how a session on a server is, say what to do next, and return the exit code."""
+    settings = Settings(place=place, backend="asyncio", unattended="ask", wait=False, as_json=as_json)
+    return _report(settings, [view], as_list=False)
 
 
 def demo(
@@ -341,6 +377,18 @@ def _report_blocked(settings: Settings, view: SessionView) -> Exit:
     return Exit.BLOCKED
 
 
+def _report_waiting(settings: Settings, view: SessionView) -> Exit:
+    option = settings.place.option
+    count = len(view.pending_approvals)
+    say(f"\n{visible(view.path[-1])} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
+    for approval in view.pending_approvals:
+        say(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
+    say(f"Decide: {answers.ways_to_decide(view.pending_approvals, option)}")
+    if not settings.place.is_server:  # which goes on by itself
+        say(f"then go on: supervisor resume {view.id}{option}")
+    return Exit.WAITING
+
+
 def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit:
     option = settings.place.option
     if view.outcome is None and (refusals := settings.refusals.get(view.id)):
@@ -355,13 +403,7 @@ def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit
         say(f"supervisor show {view.id}{option}")
         return Exit.WAITING
     if view.outcome is None:
-        count = len(view.pending_approvals)
-        say(f"\n{visible(view.path[-1])} [{view.id}] waits for {count} decision{'' if count == 1 else 's'}:")
-        for approval in view.pending_approvals:
-            say(f"  {approval.id}  {path_text(approval.path[-1:])}: {summary(approval, 100)}")
-        say(f"Decide: {answers.ways_to_decide(view.pending_approvals, option)}")
-        say(f"then go on: supervisor resume {view.id}{option}")
-        return Exit.WAITING
+        return _report_waiting(settings, view)
     kind = view.outcome["kind"]
     if kind == "succeeded" and view.outcome.get("cause"):
         say(f"{visible(view.path[-1])} [{view.id}] was {visible(view.outcome['cause'])}; it waits for a message")

@@ -21,7 +21,7 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.cli.reading import get_session
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def top(
     /,
     *,
     once: Annotated[bool, Parameter(negative=(), help="Print one frame. Default where there is no terminal.")] = False,
-    place: Place = HERE,
+    place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
     """Show what every run is doing, since when, and what it waits for; q ends it.
@@ -68,7 +68,7 @@ def _is_interactive() -> bool:
     return has_screen and os.environ.get("TERM", "") not in ("", "dumb") and is_in_foreground(sys.stdin.fileno())
 
 
-async def _look_once(place: Place, session: str | None) -> "list[Activity]":
+async def _look_once(place: AnyPlace, session: str | None) -> "list[Activity]":
     async with place.open(wanted=_wanted(session)) as supervisor:
         if session is not None:
             await get_session(supervisor, session)  # it names the closest ids there are
@@ -76,7 +76,7 @@ async def _look_once(place: Place, session: str | None) -> "list[Activity]":
             return await activities.look(wholly=True)
 
 
-def _print(found: "list[Activity]", place: Place, *, as_json: bool) -> int:
+def _print(found: "list[Activity]", place: AnyPlace, *, as_json: bool) -> int:
     if as_json:
         sessions = [answers.activity_document(each) for each in found]
         answers.print_json({"at": _now(), "store": place.where, "sessions": sessions})
@@ -95,7 +95,7 @@ def _print(found: "list[Activity]", place: Place, *, as_json: bool) -> int:
 class _Top:
     """The screen, until somebody ends it."""
 
-    def __init__(self, place: Place, session: str | None) -> None:
+    def __init__(self, place: AnyPlace, session: str | None) -> None:
         self._place = place
         self._session = session
         self._console = answers.open_console()

@@ -38,6 +38,7 @@ from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.rows import ids_from
 from supervisor.core.rules import Rule
 from supervisor.core.values import (
+    AgentView,
     Answer,
     Approval,
     Approve,
@@ -69,12 +70,16 @@ class RemoteSupervisor(Supervisor):
     def __repr__(self) -> str:
         return f"<supervisor at {self.where}>"
 
+    @property
+    def person(self) -> str:
+        """The name of the person whose token this is."""
+        return self._connection.greeting.person
+
     def _me(self, by: str | None, what: str = "act") -> str:
         """Return the person of the token. Raises NotEntitled if another one is meant."""
-        person = self._connection.greeting.person
-        if by not in (None, person):
-            raise NotEntitled(f"{self.where} knows you as {person} by your token: you cannot {what} as {by}")
-        return person
+        if by not in (None, self.person):
+            raise NotEntitled(f"{self.where} knows you as {self.person} by your token: you cannot {what} as {by}")
+        return self.person
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -255,6 +260,10 @@ class RemoteSupervisor(Supervisor):
 
     async def find_rules(self) -> list[Rule]:
         return await self._page("/api/rules", {}, _reader(Rule), 0, None)
+
+    async def find_agents(self) -> list[AgentView]:
+        found = await self._connection.ask("GET", "/api/agents")
+        return [value_of(AgentView, each) for each in found["items"]]
 
     async def find_owners(self) -> list[Owner]:
         found = await self._connection.ask("GET", "/api/owners")

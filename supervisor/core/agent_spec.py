@@ -20,6 +20,7 @@ from supervisor.core.schemas import refuse_unknown
 from supervisor.core.signatures import DeclaredFunction, hint_of, signature_of
 from supervisor.core.tool_schema import tool_schema
 from supervisor.core.tool_spec import ToolSpec
+from supervisor.core.values import AgentView
 
 if TYPE_CHECKING:
     from supervisor.core.rules import Rule
@@ -164,6 +165,19 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         type that JSON schema cannot describe.
         """
         return [tool_schema(tool) for tool in self.tools.values()]
+
+    def view(self) -> AgentView:
+        """Return what is told of it to those who may start it by its name."""
+        description = inspect.cleandoc(self.__doc__ or "")
+        if self._input is None:
+            return AgentView(name=self.name, description=description, input=None)
+        try:
+            parameters = tool_schema(self)["parameters"]
+        except InvalidInput:  # a type that JSON schema cannot describe
+            return AgentView(name=self.name, description=description, input={})
+        parts = {"$defs": parameters["$defs"]} if "$defs" in parameters else {}
+        schema = {**parameters["properties"][self._input.name], **parts}
+        return AgentView(name=self.name, description=description, input=schema)
 
     @property
     def takes_input(self) -> bool:

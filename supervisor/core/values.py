@@ -266,6 +266,16 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it outlives its session."""
 
 
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that can be started by its name. The fields are a JSON contract."""
+
+    name: str
+    description: str
+    """What its declaration says about it; empty if that says nothing."""
+    input: dict[str, Any] | None
+    """JSON schema of its input; null for an agent that takes none. An empty one describes nothing."""
+
+
 class LaterCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a session that began after the place of a fork, or had no result by then: its effects remain, and the
     fork may repeat them."""

@@ -46,6 +46,7 @@ from supervisor.core.people import People
 from supervisor.core.rules import Rule, checked, inherit
 from supervisor.core.trees import Origin, PruneResult
 from supervisor.core.values import (
+    AgentView,
     Approval,
     Decision,
     DecisionResult,
@@ -459,6 +460,10 @@ class LocalSupervisor(StoreSupervisor):
         await checkpoint()
         self._runner.journal.catch_up()
         return self._runner.rules.find(self._runner.journal.look())
+
+    async def find_agents(self) -> list[AgentView]:
+        await checkpoint()
+        return [self.agents[name].view() for name in sorted(self.agents)]
 
     async def find_owners(self) -> list[Owner]:
         await checkpoint()

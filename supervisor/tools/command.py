@@ -28,7 +28,7 @@ from supervisor.tools.background import BackgroundProcess, make_job_folder
 from supervisor.tools.finished import Finished, LaunchFailed
 from supervisor.tools.process import Process, open_process
 
-OUR_SECRETS: Final = ("SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE", "SLACK_", "DISCORD_")
+OUR_SECRETS: Final = ("SUPERVISOR_TOKEN", "SUPERVISOR_TOKEN_FILE", "SUPERVISOR_SERVER", "SLACK_", "DISCORD_")
 """Names, or beginnings of names, of variables that no command sees (T4)."""
 
 NAMED: Final = 10  # processes that a result's content names; its details name up to 100

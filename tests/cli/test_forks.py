@@ -31,4 +31,5 @@ def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
     for words, code in ((["s", "--before", "99"], 2), (["nobody", "--before", "3"], 5), (["s", "--before", "1"], 2)):
         refused = supervisor("fork", *words)
         assert (refused.code, len(refused.err.splitlines())) == (code, 1), refused
-    assert supervisor("fork", "s", "--before", before, "--session", "f").code == 4
+    assert supervisor("fork", "s", "--before", before, "--session", "f").code == 0  # this very fork, which has ended
+    assert supervisor("fork", "s", "--before", end, "--session", "f").code == 4

@@ -286,6 +286,16 @@ async def test_sessions_approvals_and_entries_are_listed(kind):
         assert entries[-1] in await here.supervisor.find_audit()
 
 
+async def test_the_agents_that_can_be_started_are_listed(kind):
+    """With what they say of themselves, and the schema of their input."""
+    async with side(kind) as here:
+        agents = {each.name: each for each in await here.supervisor.find_agents()}
+        assert sorted(agents) == ["asking", "chatting", "chief", "doubling", "failing", "greeting", "noting"]
+        assert agents["noting"].description == "Notes each text; a person is asked for each."
+        assert agents["doubling"].input == {"type": "integer"}
+        assert agents["asking"].input is None
+
+
 async def test_owners_and_counts_are_read(kind):
     """What the store and its process have."""
     async with side(kind) as here:

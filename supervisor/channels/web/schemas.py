@@ -13,6 +13,7 @@ from supervisor.core.activity import Activity, Doing
 from supervisor.core.rows import Counts, Owner
 from supervisor.core.rules import Rule
 from supervisor.core.values import (
+    AgentView,
     Approval,
     DecisionResult,
     Fork,
@@ -219,6 +220,7 @@ ChatResultDocument = _document(
     not_shown=list_of(ApprovalDocument),
 )
 MessageDocument = _document(Message)
+AgentDocument = _document(AgentView)
 OwnerDocument = _document(Owner)
 CountsDocument = _document(Counts)
 DoingDocument = _document(Doing, approval=ApprovalDocument | None)

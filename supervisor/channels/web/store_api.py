@@ -11,6 +11,7 @@ from supervisor.channels.web.endpoints import Call, Endpoint, document
 from supervisor.channels.web.schemas import (
     ActivityDocument,
     ActivityQuery,
+    AgentDocument,
     CountsDocument,
     EventDocument,
     Greeting,
@@ -34,6 +35,10 @@ async def greet(call: Call) -> Response:
     return document(
         Greeting(api=API, version=version, store=store, person=person.name, roles=person.roles, now=now, cursor=cursor)
     )
+
+
+async def list_agents(call: Call) -> Response:
+    return document({"items": msgspec.to_builtins(await call.supervisor.find_agents()), "next": None})
 
 
 async def list_owners(call: Call) -> Response:
@@ -67,6 +72,14 @@ ENDPOINTS: Final = (
         summary="Which API, store and person this is, what time it is there, and a cursor of now",
         handle=greet,
         answers={200: Greeting},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/agents",
+        name="listAgents",
+        summary="The agents that can be started here, by name",
+        handle=list_agents,
+        answers={200: page_of(AgentDocument, "AgentPage")},
     ),
     Endpoint(
         method="GET",

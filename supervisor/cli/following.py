@@ -1,0 +1,88 @@
+"""How a run on a server is followed until it ends, or waits for a person.
+
+The run is the server's: leaving the command, or losing the connection, ends nothing. So the command does not stay where
+people are asked. It says what waits and how to decide it, and ends with exit code 3.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+
+from supervisor.abc import Run, Supervisor
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.options import AnyPlace
+from supervisor.cli.progress import follow
+from supervisor.cli.story import is_progress
+from supervisor.core.errors import RunBlocked
+from supervisor.core.values import SessionView
+from supervisor.stopping import bare, run_until_stopped
+
+Begin = Callable[[Supervisor], Awaitable[Run[Any]]]
+
+
+class Report(Protocol):
+    def __call__(self, place: AnyPlace, view: SessionView, *, as_json: bool) -> int:
+        """Print how a session is, and return the exit code."""
+
+
+def follow_there(
+    place: AnyPlace,
+    begin: Begin,
+    action: str,
+    report: Report,
+    *,
+    since: datetime,
+    detach: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Begin a run on a server, tell what happens in it from an instant on, and return the exit code that `report` makes
+    of what it comes to. `action`: what only a person may do."""
+    views: list[SessionView] = []
+    begun: list[str] = []
+
+    async def body() -> None:
+        async with place.open(action=action) as supervisor:
+            run = await begin(supervisor)
+            begun.append(run.session)
+            if not detach:
+                await _follow(supervisor, run, since)
+            views.append(await supervisor.get_session(run.session))
+
+    stopped = run_until_stopped(bare(body), "asyncio")
+    if stopped or not views:
+        for session in begun:
+            say(f"It goes on at {place.where}: supervisor show {session}{place.option}")
+        return stopped or Exit.REFUSED
+    if detach:
+        if as_json:
+            answers.print_json(answers.run_document(views[0]))
+        else:
+            print(views[0].id)
+            say(f"\nsupervisor show {views[0].id}{place.option}")
+        return Exit.DONE
+    return report(place, views[0], as_json=as_json)
+
+
+async def _follow(supervisor: Supervisor, run: Run[Any], since: datetime) -> None:
+    """Tell what happens, until the run has ended, is blocked, or waits for a person."""
+    async with anyio.create_task_group() as tasks:
+
+        async def until_asked() -> None:
+            async with run.watch_approvals() as watch:
+                async for _ in watch:
+                    tasks.cancel_scope.cancel()
+
+        def tell(text: str, *_: str) -> None:
+            say(text)
+
+        tasks.start_soon(partial(follow, supervisor, run.session, since, tell, is_progress, prints_result=True))
+        tasks.start_soon(until_asked)
+        with suppress(RunBlocked):
+            await run.outcome()
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,94 @@
+"""The command `start`: an agent that a server offers, by its name."""
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, Final
+
+import anyio
+import msgspec
+from cyclopts import Parameter
+
+from supervisor.abc import Run, Supervisor
+from supervisor.cli import answers
+from supervisor.cli.answers import say
+from supervisor.cli.exits import Exit
+from supervisor.cli.following import follow_there
+from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, JsonOption
+from supervisor.cli.running import report_there
+from supervisor.core.errors import InvalidInput, UnknownAgent
+from supervisor.core.ids import new_session_id
+from supervisor.core.values import AgentView
+from supervisor.core.visible import json_text, visible
+
+BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def start(
+    name: str | None = None,
+    input: str | None = None,  # noqa: A002 # the word that people know
+    /,
+    *,
+    session: Annotated[
+        str | None, Parameter(help="Its id. The same again is the same session. Default: made up.")
+    ] = None,
+    detach: Annotated[bool, Parameter(negative=(), help="Print the session's id, and do not follow it.")] = False,
+    place: AnyPlace = ANYWHERE,
+    json: JsonOption = False,
+) -> int:
+    """Start an agent that a server offers, and follow it until it ends or waits for a person.
+
+    Parameters
+    ----------
+    name
+        The agent's name. Without one, the agents that there are.
+    input
+        Its input: JSON, or plain words for an agent that takes text.
+    """
+    if place.url is None:
+        raise InvalidInput(
+            f"start asks a server: name it by --server or ${SERVER}; next to a store: supervisor run FILE.py:NAME"
+        )
+    if name is None:
+        return _list(place, as_json=json)
+    begin = partial(_begin, name, input, session or new_session_id())
+    return follow_there(place, begin, "starting", report_there, since=BEFORE_EVERYTHING, detach=detach, as_json=json)
+
+
+async def _begin(name: str, text: str | None, session: str, supervisor: Supervisor) -> Run[Any]:
+    """Start it with what a person's words mean: JSON where it is JSON that fits, else the words themselves."""
+    if text is None:
+        return await supervisor.start(name, session=session)
+    is_json, value = _read_json(text)
+    try:
+        return await supervisor.start(name, value, session=session)
+    except UnknownAgent:
+        raise
+    except InvalidInput:  # nothing was started
+        if not is_json or text.lstrip()[:1] in ("{", "[", '"'):
+            raise
+        return await supervisor.start(name, text, session=session)
+
+
+def _read_json(text: str) -> tuple[bool, Any]:
+    try:
+        return True, msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False, text
+
+
+def _list(place: AnyPlace, *, as_json: bool) -> int:
+    async def read() -> list[AgentView]:
+        async with place.open() as supervisor:
+            return await supervisor.find_agents()
+
+    found = anyio.run(read)
+    if as_json:
+        answers.print_json(msgspec.to_builtins(found))
+        return Exit.DONE
+    for agent in found:
+        takes = "no input" if agent.input is None else f"input: {visible(json_text(agent.input))}"
+        first = agent.description.strip().partition("\n")[0]
+        print(f"{visible(agent.name)}{f': {visible(first)}' if first else ''}\n  {takes}")
+    if not found:
+        say(f"{place.where} offers no agents.")
+    return Exit.DONE

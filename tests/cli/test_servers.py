@@ -1,0 +1,235 @@
+"""Commands on a server: what is done next to a store is done from elsewhere with a URL and a token."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import preloaded
+import pytest
+from calling_agents import __file__ as AGENTS_FILE  # noqa: N812 # a path
+
+TOKEN = "a-token-that-is-long-enough-for-tests"
+DAEMON_AGENTS = '''
+from supervisor import Context, agent, tool
+
+@tool
+async def note(text: str) -> str:
+    return f"noted {text}"
+
+@agent
+async def noting(ctx: Context, text: str) -> str:
+    """Notes a text; a person is asked."""
+    return (await ctx.call(note, text)).content
+
+@agent
+async def doubling(ctx: Context, number: int) -> int:
+    return number * 2
+
+@agent
+async def failing(ctx: Context) -> str:
+    raise ValueError("not today")
+'''
+
+
+class Server:
+    """A daemon in a folder that its clients do not see."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.port = 0
+        self.url = ""
+        self.process: subprocess.Popen | None = None
+        (folder / "agents.py").write_text(DAEMON_AGENTS)
+
+    def start(self, **env: str) -> None:
+        log = self.folder / f"log-{time.monotonic_ns()}"
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("SUPERVISOR")}
+        with log.open("wb") as out:
+            self.process = preloaded.Popen(
+                [sys.executable, "-m", "supervisor", "serve", "agents.py", "--port", str(self.port), "--store", "s.db"],
+                cwd=self.folder,
+                env={**ours, "SUPERVISOR_TOKEN": TOKEN, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=out,
+            )
+        end = time.monotonic() + 60
+        while not (found := re.search(r"http://\S+:(\d+)", log.read_text())):
+            assert self.process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.02)
+        self.url, self.port = found[0], int(found[1])
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(60)
+
+
+@pytest.fixture
+def server(tmp_path_factory):
+    made = Server(tmp_path_factory.mktemp("server"))
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def laptop(supervisor, server):
+    """A command line that knows the server and a token file, and no store."""
+    token = supervisor.folder / "token"
+    token.write_text(f"{TOKEN}\n")
+    token.chmod(0o600)
+    del supervisor.env["SUPERVISOR_STORE"]
+    supervisor.env |= {
+        "SUPERVISOR_SERVER": server.url,
+        "SUPERVISOR_TOKEN_FILE": str(token),
+        "XDG_STATE_HOME": str(supervisor.folder / "state"),
+    }
+    return supervisor
+
+
+def waiting(laptop) -> str:
+    """Start an agent that asks, and return the id of its approval."""
+    answer = laptop("start", "noting", "bread", "--session", "mine")
+    assert answer.code == 3, answer
+    (asked,) = laptop("approvals", "--json").json
+    return asked["id"]
+
+
+def test_a_person_decides_from_a_laptop_what_a_server_asks(laptop, server):
+    """start, approvals, approve, show, sessions, audit, export, top; the daemon is killed and started in between."""
+    asked = waiting(laptop)
+    server.kill()
+    server.start()
+    approved = laptop("approve", asked)
+    assert (approved.code, "approved" in approved.out) == (0, True), approved
+    again = laptop("start", "noting", "bread", "--session", "mine")
+    assert (again.code, again.out) == (0, "noted bread\n"), again
+    assert laptop("show", "mine", "--json").json["outcome"]["value"] == "noted bread"
+    assert [each["id"] for each in laptop("sessions", "--json").json] == ["mine"]
+    assert {each["event"] for each in laptop("audit", "--json").json} >= {"ToolCallRequested", "ApprovalDecided"}
+    assert len(laptop("export", "mine").out.splitlines()) > 5
+    assert laptop("top", "--json").json["store"] == server.url
+    assert laptop("deny", asked).code == 4
+    assert not (laptop.folder / "state").exists()
+
+
+def test_agents_are_listed_and_their_results_printed(laptop):
+    """The exit codes are those of `run`."""
+    assert [each["name"] for each in laptop("start", "--json").json] == ["doubling", "failing", "noting"]
+    assert "Notes a text" in laptop("start").out
+    done = laptop("start", "doubling", "21")
+    assert (done.code, done.out) == (0, "42\n")
+    assert laptop("start", "failing").code == 1
+    assert laptop("start", "nothing").code == 2
+    assert laptop("start", "doubling", "many").code == 2
+    detached = laptop("start", "doubling", "4", "--session", "later", "--detach")
+    assert (detached.code, detached.out) == (0, "later\n")
+
+
+def test_rules_messages_and_cancels_reach_the_server(laptop):
+    """As the person of the token."""
+    rule = laptop("rules", "allow", "note", '{"text": "bread"}', "--json").json
+    assert [each["id"] for each in laptop("rules", "--json").json] == [rule["id"]]
+    assert laptop("start", "noting", "bread").out == "noted bread\n"
+    assert laptop("rules", "revoke", rule["id"]).code == 0
+    waiting(laptop)
+    assert laptop("send", "mine", "hello", "--json").json["kind"] == "kept"
+    assert laptop("cancel", "mine").code == 0
+    assert laptop("retry", "mine").code == 2
+    assert laptop("fork", "mine", "--before", "3", "--session", "copy").code == 3
+    assert laptop("resume", "copy").code == 3
+    assert laptop("jobs", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "x.py:y"],
+        ["demo"],
+        ["serve"],
+        ["prune", "--older-than", "30d"],
+        ["check-replay"],
+        ["token", "list"],
+        ["import", "x.jsonl"],
+        ["init"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_what_works_next_to_a_store_only_says_so(laptop, command):
+    """Exit code 2, and one line."""
+    answer = laptop(*command, "--server", laptop.env["SUPERVISOR_SERVER"])
+    assert (answer.code, answer.out, len(answer.err.splitlines())) == (2, "", 1), answer
+    assert "store" in answer.err
+
+
+@pytest.mark.parametrize("command", [["run", f"{AGENTS_FILE}:calling"], ["demo"]], ids=lambda command: command[0])
+def test_a_server_in_the_environment_is_not_taken_for_a_store(laptop, command):
+    """What a person means for the server does not run here by mistake."""
+    assert laptop(*command).code == 2
+    assert not (laptop.folder / "state").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--store", "s.db", "--server", "http://127.0.0.1:1"],
+        ["--by", "ana"],
+        ["--server", "http://supervisor.example"],
+        ["--server", "http://hidden@127.0.0.1:1"],
+        ["--server", "nonsense"],
+        ["--token-file", "/nowhere/token"],
+        ["--store", "s.db", "--allow-http"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_do_not_go_together_are_a_misuse(laptop, options):
+    """Exit code 2; nothing is sent."""
+    answer = laptop("approve", "x" * 42, *options)
+    assert (answer.code, len(answer.err.splitlines())) == (2, 1), answer
+    assert "hidden" not in answer.err
+
+
+def test_a_store_that_is_named_goes_before_the_server_of_the_environment(laptop):
+    """--store wins."""
+    assert laptop("sessions", "--json", "--store", str(laptop.folder / "none.db")).json == []
+
+
+def test_a_server_that_is_not_there_is_exit_code_8(laptop, server):
+    """One line, without the token."""
+    server.kill()
+    answer = laptop("approvals")
+    assert (answer.code, len(answer.err.splitlines())) == (8, 1), answer
+    assert TOKEN not in answer.err
+
+
+def test_a_token_that_is_unknown_is_exit_code_6(laptop):
+    """From the variable, where no file is named; the variable with a file's name goes first."""
+    del laptop.env["SUPERVISOR_TOKEN_FILE"]
+    assert laptop("approvals").code == 2
+    assert laptop("approvals", SUPERVISOR_TOKEN=TOKEN).code == 0
+    answer = laptop("approvals", SUPERVISOR_TOKEN="a-token-of-somebody-else")
+    assert (answer.code, len(answer.err.splitlines())) == (6, 1), answer
+    assert "a-token-of-somebody-else" not in answer.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["approve", "x" * 42],
+        ["rules", "deny", "note"],
+        ["start", "doubling", "1"],
+        ["send", "mine", "yes"],
+        ["retry", "x"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_supervised_call_does_none_of_this_for_a_person(laptop, command):
+    """A4: the marker is in its environment."""
+    answer = laptop(*command, SUPERVISOR_CALL="1")
+    assert answer.code == 6, answer
+    assert laptop("sessions", "--json").json == []
