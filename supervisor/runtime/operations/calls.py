@@ -2,16 +2,18 @@
 
     journaled, with its approval -> decided -> `executing` committed -> effect -> result committed -> result returned
 
-What a call finds in the journal says where it goes on: asked, it waits; approved, it runs; executing is a call that may
-run again (recovery has answered every other one), so it does; finished, it returns. What is called, and what its effect
-is, is said by the kinds of call: a function (function_calls.py), a sub-agent, or nothing there is (model_calls.py).
+The state of a call in the journal decides how it goes on. If it is asked, it waits. If it is approved, it runs. If it
+is executing, it runs again, because it is idempotent: recovery has answered every other one. If it is finished, it
+returns its result. Each kind of call has its own effect: a function (function_calls.py), a sub-agent, or an error for a
+call that cannot be made (emitted_calls.py).
 
 Rules
-- Immediately before the effect: the digest of what was approved and the arguments' types are checked again, and inside
-  the plan that commits `executing` the run's life and the rules (A9).
-- The result is committed whatever happened meanwhile; what a cancellation cut off is journaled as `interrupted` with
-  its output so far, and the caller gets the cancellation, never a result.
-- Cancelled by a scope of the agent's own, a call is abandoned: a re-run waits there until it is cancelled again.
+- Immediately before the effect, the call checks again the digest of the approved arguments and their types. The plan
+  that commits `executing` checks that the run goes on, and the rules (A9).
+- The result is committed whatever happens meanwhile. A cancelled call is journaled as `interrupted` with its output so
+  far, and its caller gets the cancellation, never a result.
+- If a scope of the agent's own cancels a call, the call is abandoned. A replay waits there until the scope cancels it
+  again.
 """
 
 from abc import ABC, abstractmethod
@@ -40,8 +42,8 @@ NOT_BEGUN: Final[Mapping[str, Any]] = {"reason": "cancelled", "effect": "none"}
 
 
 class Call(ABC):
-    """One call in one attempt. `name` is that of what is called: rules are on it, and people see it; `secret` are the
-    names of the arguments that nobody but the effect may see."""
+    """One call in one attempt. `name` is the name of the tool or sub-agent, which rules match and people see. `secret`:
+    the names of the arguments that only the effect may see."""
 
     __slots__ = ("arguments", "attempt", "digest", "is_idempotent", "name", "operation", "secret")
 
@@ -71,28 +73,27 @@ class Call(ABC):
 
     @abstractmethod
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
-        """Return what happens to the call, with these arguments, where no rule says anything."""
+        """Return the policy of the call with these arguments, if no rule matches."""
 
     @abstractmethod
     def begin(self) -> Iterable[e.AnyEvent]:
-        """Return what is journaled with a call that nobody is asked about, in the same append."""
+        """Return the events that are appended together with the request of a call that needs no approval."""
 
     @abstractmethod
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> Any:
-        """Return the arguments as the effect takes them; raises InvalidInput if they do not fit (A9)."""
+        """Return the arguments decoded for the effect. Raises InvalidInput if they do not fit (A9)."""
 
     @abstractmethod
     async def perform(self, arguments: Any, *, is_executing: bool) -> None:
-        """The effect, and its result on disk whatever happens. `is_executing`: that is committed already; else the
-        plan that does so has to `check_rules`, and so has whoever makes anything before that."""
+        """Run the effect, and commit its result whatever happens. `is_executing`: `executing` is committed already.
+        Otherwise call `check_rules` in the plan that commits it, and before anything is made before that commit."""
 
     @property
     def record(self) -> Operation:
         return self.attempt.state.operations[self.operation]
 
     async def request(self) -> None:
-        """Journal the call, with its approval where a person must decide; where nobody must, it is executing at
-        once."""
+        """Journal the call, with an approval if a person must decide. Otherwise it is executing at once."""
         approval = self.attempt.host.environment.new_approval_id(self.attempt.state.facts.root)
         own_policy = self.own_policy(self.arguments)
 
@@ -101,7 +102,7 @@ class Call(ABC):
             policy = own_policy if ruled is None else ruled[0]
             asks = policy == "ask"
             if asks and (state.cancel is not None or self.attempt.stop_reason is not None):
-                raise RunStopping("the run was told to stop; nobody is asked any more")
+                raise RunStopping("the run was told to stop, so it asks for no approvals any more")
             yield e.ToolCallRequested(
                 at=self.now(),
                 operation=self.operation,
@@ -118,7 +119,7 @@ class Call(ABC):
             if policy == "allow":
                 yield from self.begin()
 
-        with self.attempt.host.acting():  # a stop waits for the effect of a call that is executing with this commit
+        with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)
 
     def _patterns(self) -> tuple[str | None, ...]:
@@ -126,11 +127,11 @@ class Call(ABC):
         return grantable(self.name, arguments, cwd=self.attempt.state.facts.cwd, secret=self.secret)
 
     def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> tuple[Policy, Rule] | None:
-        """Return what the rules say of the call, and which one said so; None where the tool's own policy decides."""
+        """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides."""
         return self.attempt.host.rules.of_call(view, state.facts, self.name, arguments, self.secret)
 
     def check_rules(self, view: View, state: SessionState) -> None:
-        """Raise Denied if the rules do not let the call begin now, whatever they said before (A8, A9)."""
+        """Raise Denied if the rules of this instant do not let the call begin (A8, A9)."""
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
         ruled = self.ask_rules(view, state, record.arguments)
@@ -138,18 +139,18 @@ class Call(ABC):
         if policy == "deny":
             raise Denied(f"denied by the policy of tool {self.name}" if ruled is None else _denied_by(ruled[1]))
         has_rules = ruled is not None or record.request.rule is not None
-        if policy == "ask" and record.decision is None and has_rules:  # what allowed it must still hold
+        if policy == "ask" and record.decision is None and has_rules:  # the rule that allowed it no longer holds
             raise Denied("the rules have changed since it was called, and nothing ran; call it again to ask")
 
     async def proceed(self, *, is_new: bool) -> None:
-        """Bring the call, which nobody need be asked about any more, from wherever it is to its result."""
+        """Bring a call that needs no decision any more from its present state to its result."""
         record = self.record
         if record.state == "denied":
             assert isinstance(record.decision, e.ApprovalDecided)
             await self._commit(denial(record.decision, self.now()))
         elif record.state == "expired":
             late = {"reason": "expired", "effect": "none"}
-            await self.finish("denied", "nobody decided in time: the approval has expired", late)
+            await self.finish("denied", "the approval expired before a person decided", late)
         elif record.state == "withdrawn":
             gone = {"reason": "withdrawn", "effect": "none"}
             await self.finish("interrupted", "the approval was withdrawn", gone)
@@ -159,7 +160,7 @@ class Call(ABC):
     async def _execute(self, record: Operation, *, is_executing: bool) -> None:
         assert isinstance(record.request, e.ToolCallRequested)
         if record.edited is None and record.request.digest != self.digest:
-            self._block("the call would get other arguments than were shown")
+            self._block("the call would get other arguments than the approval showed")
         try:
             arguments = self.check(record.arguments, is_edited=record.edited is not None)
         except InvalidInput as error:
@@ -167,14 +168,14 @@ class Call(ABC):
                 self._block(str(error))
             await self.finish("error", str(error), {"reason": "invalid_arguments", "effect": "none"})
             return
-        await self.attempt.pass_barrier()  # no effect before the agent has asked for all that its journal holds
+        await self.attempt.pass_barrier()  # no effect before the agent has asked for everything in its journal
         try:
             await self.perform(arguments, is_executing=is_executing)
         except Denied as denied:
             await self.finish("denied", str(denied), {"reason": "rule", "effect": "none"})
 
     def _block(self, cause: str) -> NoReturn:
-        """Stop the attempt: today's code would not do what a person was shown, and nothing of it is spent (R1)."""
+        """Block the run: today's code would not do what a person was shown. The approval remains unused (R1)."""
         self.attempt.stop_blocked(block_here(self.attempt, "call", self.operation, cause))
         raise Suspended
 
@@ -189,7 +190,7 @@ class Call(ABC):
         await self.attempt.abandon(abandoned, self.follow_abandonment)
 
     def follow_abandonment(self, view: View) -> Iterable[Entry]:
-        """Return what is journaled with the call's abandonment."""
+        """Return the entries that are journaled with the call's abandonment."""
         return ()
 
     async def finish(
@@ -213,8 +214,8 @@ class Call(ABC):
 
 
 async def run(make: Callable[[], Call]) -> ToolResult[Any]:
-    """Make a call, in the task that awaits it, and return its result. This is the one frame of ours that an agent which
-    waits for a person has on its stack."""
+    """Make a call in the task that awaits it, and return its result. While an agent waits for a person, this is the
+    only frame of this package on its stack."""
     call = make()
     del make
     attempt, operation = call.attempt, call.operation
@@ -243,10 +244,10 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
 
 
 class Denied(Exception):
-    """The rules do not let a call begin; raised before its effect, and becomes its result."""
+    """The rules do not let a call begin. It is raised before the effect, and becomes the call's result."""
 
 
 def _denied_by(rule: Rule) -> str:
-    """Say to the agent which rule denied its call."""
+    """Return the text that tells the agent which rule denied its call."""
     whose = f"a rule from {rule.origin}" if rule.id is None else f"rule {rule.id}, which {rule.by} added"
     return f"denied by {whose}: {rule.tool}" + (f" {rule.pattern}" if rule.pattern else "")

@@ -1,7 +1,8 @@
 """Sub-agents: spawned in one append (the parent's entry and the child's session), awaited and cancelled as operations.
 
-A child's end is written into its parent's journal by the child's own end (runtime/plans/end.py); it has no place in the
-order of results until the parent asks for it. Giving up waiting is not the child's death, and is not journaled (W10).
+The end of a child also writes its outcome into its parent's journal (runtime/plans/end.py). The outcome gets its place
+in the replay order when the parent asks for it. If the parent stops waiting, the child goes on, and nothing is
+journaled (W10).
 """
 
 from collections.abc import Callable, Iterator
@@ -59,10 +60,10 @@ async def begin_child(
     given: Raw,
     entry: Callable[[View, datetime, str, str | None], e.AnyEvent],
 ) -> None:
-    """Commit the session of the child that an operation begins, with the operation's own entry, and run it.
+    """Commit a child session together with the entry of the operation that begins it, and run it.
 
-    `entry` gets what the plan sees, the instant, the child's session, and the limit that refuses it, if one does: then
-    there is no child.
+    `entry` is called with the plan's view, the instant, the child's session, and the limit that refuses the child, or
+    None. If a limit refuses it, there is no child.
     """
     await attempt.refuse_if_stopping()
     child = child_session_id(attempt.session, f"{attempt.state.runs} {operation}")
@@ -70,7 +71,7 @@ async def begin_child(
     def plan(view: View) -> Iterator[Entry]:
         state = view.session(attempt.session)
         if state.cancel is not None or attempt.stop_reason is not None:
-            raise RunStopping("the run was told to stop; no sub-agent is spawned any more")
+            raise RunStopping("the run was told to stop, so it spawns no sub-agents any more")
         now = attempt.host.clock.now()
         limit = exceeded_limit(state, attempt.spec)
         yield attempt.session, entry(view, now, child, limit)
@@ -93,7 +94,7 @@ async def begin_child(
     attempt.host.expect(child)
     try:
         await attempt.append_to_many(plan)
-    finally:  # a cancellation that knows no shields may come with the commit
+    finally:  # a native cancellation may come with the commit
         if child in attempt.state.children:
             attempt.host.begin(child, agent)
         else:
@@ -101,7 +102,7 @@ async def begin_child(
 
 
 class LocalChild(ChildRun[R]):
-    """A sub-agent as its parent sees it: what is awaited here is an operation of the parent's."""
+    """A sub-agent as its parent sees it. Each method that waits is an operation of the parent."""
 
     def __init__(self, attempt: Attempt, branch: str, session: str, spec: AgentSpec[Any, R]) -> None:
         self.session = session
@@ -109,7 +110,7 @@ class LocalChild(ChildRun[R]):
         self._branch = branch
         self._spec = spec
         self._taken_in_by: str | None = None
-        """The operation that took in the outcome."""
+        """The operation by which the parent got the outcome."""
 
     def __repr__(self) -> str:
         return f"<sub-agent {self._spec.name} on {self.session}>"
@@ -163,7 +164,7 @@ class LocalChild(ChildRun[R]):
 def outcome_of(
     kind: OutcomeKind, value: Raw, cause: str | None, partial: Raw, spec: AgentSpec[Any, R] | None
 ) -> Outcome[R]:
-    """Return a journaled outcome, its value as the agent's annotation says."""
+    """Return a journaled outcome. Its value is decoded as the agent's return annotation says."""
     returned: Any = None
     if kind == "succeeded":
         type_ = spec.return_type if spec is not None else Any

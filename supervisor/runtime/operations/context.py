@@ -1,8 +1,8 @@
-"""The agent's Context: every method is an operation, and goes the way that runtime/attempt/attempt.py describes.
+"""The agent's Context: every method is an operation, and takes the path that runtime/attempt/attempt.py describes.
 
-Operations that the journal knows by their result alone (step, spawn, now, random, the outcome or cancel of a child)
-leave nothing behind when a scope of the agent's own ends them: in a re-run they are new again. Those that it knows from
-their start (calls, questions, sleep, timers) are journaled as abandoned.
+Some operations are journaled only with their result (step, spawn, now, random, the outcome or cancel of a child). If a
+scope of the agent's own cancels one, nothing is journaled, and it is new again in a replay. The others are journaled
+from their start (calls, questions, sleep, timers), and then as abandoned.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -77,7 +77,7 @@ class LocalContext(Context):
     ) -> Coroutine[Any, Any, ToolResult[Any]]:
         if isinstance(tool, ToolCall):
             if args or kwargs:
-                raise TypeError("a ToolCall holds its arguments; pass nothing beside it")
+                raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
             return run(partial(model_call, self._attempt, self._branch, tool))
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
@@ -98,13 +98,13 @@ class LocalContext(Context):
         return cast("R", await self._step(fn, args, kwargs))
 
     async def _step(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        while isinstance(fn, partial):  # what it holds is among the arguments, as if it had been given here
+        while isinstance(fn, partial):  # its arguments count as if they had been passed here
             fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
         if not hasattr(fn, "__qualname__"):
-            raise InvalidInput(f"step {fn!r} has no name; steps are functions at the top of a module, or methods")
+            raise InvalidInput(f"step {fn!r} has no name; use a function at the top of a module, or a method")
         name = f"{fn.__module__}.{fn.__qualname__}"
         if "<" in fn.__qualname__:
-            raise InvalidInput(f"step {name} is a closure; steps are functions at the top of a module")
+            raise InvalidInput(f"step {name} is a closure; use a function at the top of a module, or a method")
         bound = signature_of(fn).bind(*args, **kwargs)
         arguments = msgspec.json.decode(to_json(bound.arguments, f"an argument of step {name}", canonical=True))
         attempt = self._attempt
@@ -121,7 +121,7 @@ class LocalContext(Context):
         return attempt.read(operation, lambda: self._value(record, hint_of(fn, "return"), fn.__qualname__))
 
     async def _take_step(self, operation: str, fn: Any, args: Any, kwargs: Any) -> e.OperationFinished:
-        """Do the work of a step; a failure is its result, too."""
+        """Run the body of a step, and return its result. An exception is a result, too."""
         attempt = self._attempt
         body = Body(
             kind="step",
@@ -137,7 +137,7 @@ class LocalContext(Context):
             what = f"the result of step {fn.__qualname__}"
             value = to_json(await attempt.host.environment.run_body(body), what)
             from_json(value, hint_of(fn, "return"), what)
-        except Exception as failure:  # noqa: BLE001 # a step is the agent's code: whatever it raises is journaled
+        except Exception as failure:  # noqa: BLE001 # a step is the agent's code, and its exception is journaled
             value, error = JSON_NULL, (type(failure).__name__, text_of(failure))
             traceback = traceback_of(failure, secret_values(attempt.state))
         return self._finished(operation, "step", value, error, traceback)
@@ -161,7 +161,7 @@ class LocalContext(Context):
                 yield timer
             await timer.finish()
         except GeneratorExit:
-            raise  # nobody is left who could await
+            raise  # the generator is being closed, and can await nothing
         except BaseException as error:
             await timer.interrupt(error)
             raise
@@ -175,7 +175,7 @@ class LocalContext(Context):
         return float(await self._note("random", to_json(number, "a number"), float))
 
     async def _note(self, kind: str, value: Raw, type_: Any) -> Any:
-        """An operation that is done at once and needs no sync of its own."""
+        """Do an operation whose result is known at once and is written as a note."""
         attempt = self._attempt
         operation = attempt.names.of_operation(self._branch, kind, "", None)
         attempt.begin_operation()
@@ -218,7 +218,7 @@ class LocalContext(Context):
             with self._attempt.watch.working(model_call=True):
                 yield
         finally:
-            self._attempt.check_quiet()  # what is left may be waits alone
+            self._attempt.check_quiet()  # the attempt may only wait from now on
 
     def heartbeat(self) -> None:
         self._attempt.watch.heartbeat()
@@ -228,8 +228,8 @@ class LocalContext(Context):
 
     async def save(self, state: Any, /) -> None:
         attempt = self._attempt
-        # As it is now: what another task is given while this is written is not in the state. And the latest only: of
-        # two tasks that save, the one that asked first may be written last.
+        # The state is of this instant: a result that another task is given before the commit is not in it. Only the
+        # latest state is written: of two tasks that save, the one that asked first may be committed last.
         attempt.to_save = latest = to_json(state, "the state to save")
         attempt.names.begin_save()
 

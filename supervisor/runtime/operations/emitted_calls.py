@@ -1,13 +1,13 @@
-"""Calls that a model made: looked up by name among the agent's tools, and answered whatever the model wrote.
+"""Calls that a model emitted: each is looked up by name among the agent's tools, and answered whatever the model wrote.
 
 Rules
-- A tool that there is not, and arguments that do not fit, are the call's one result, journaled like any other: an error
-  for the model to read. Nobody is asked, and nothing runs.
-- The call is named by the model's id, what it passed, and the how-many-th use of both: models repeat their ids, in one
-  message, too.
-- A sub-agent that is called is a child session, committed with `executing`; its outcome is the call's result. It is no
-  lost call after a crash: it goes on by itself. Cut off by a scope of the agent's own, it is cancelled, since nobody
-  else could hear of it.
+- An unknown tool, or arguments that do not fit, make the call's result an error that the model can read. It is
+  journaled like any other result. No approval is asked, and nothing runs.
+- The operation id of a call holds the model's id, the arguments, and a counter of calls with both the same: models
+  repeat their ids, even within one message.
+- A call of a sub-agent makes a child session, committed with `executing`. The child's outcome is the call's result.
+  After a crash the call is not lost, since the child goes on by itself. If a scope of the agent cancels the call, the
+  child is cancelled, too: no other caller could get its outcome.
 """
 
 import os
@@ -47,11 +47,11 @@ _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
 
 
 def model_call(attempt: Attempt, branch: str, call: ToolCall) -> Call:
-    """Return what becomes of a call as a model emitted it. Raises InvalidInput where two live tasks make the same."""
+    """Return the call for a model's ToolCall. Raises InvalidInput if two live tasks make the same call."""
     call = ToolCall(printable(str(call.id)), printable(str(call.tool)), call.arguments)
     tools = attempt.spec.tools
     if (tool := tools.get(call.tool)) is None:
-        text = f"there is no tool {call.tool[:_LONGEST_NAME]!r}; there are: {', '.join(tools) or 'none'}"
+        text = f"there is no tool {call.tool[:_LONGEST_NAME]!r}; the tools are: {', '.join(tools) or 'none'}"
         secret = {name for each in tools.values() if isinstance(each, ToolSpec) for name in each.secret}
         return RefusedCall(attempt, branch, call, "unknown_tool", text, secret, ())
     try:
@@ -65,7 +65,7 @@ def model_call(attempt: Attempt, branch: str, call: ToolCall) -> Call:
 
 
 def _read(call: ToolCall, tool: AnyTool) -> dict[str, Any]:
-    """Return the arguments by name, as JSON values; raises InvalidInput unless they are what the tool takes."""
+    """Return the arguments by name, as JSON values. Raises InvalidInput unless they fit the tool."""
     raw = _given(call)
     tool.read_offered(raw)
     arguments: dict[str, Any] = msgspec.json.decode(raw)
@@ -73,7 +73,7 @@ def _read(call: ToolCall, tool: AnyTool) -> dict[str, Any]:
 
 
 def _given(call: ToolCall) -> msgspec.Raw:
-    """Return the arguments as JSON; raises InvalidInput if they are none. No text at all is no arguments."""
+    """Return the arguments as JSON. An empty text means no arguments. Raises InvalidInput if they are not JSON."""
     what = f"the arguments of tool {call.tool}"
     if not isinstance(call.arguments, str):
         return to_json(dict(call.arguments) if isinstance(call.arguments, Mapping) else call.arguments, what)
@@ -82,10 +82,10 @@ def _given(call: ToolCall) -> msgspec.Raw:
 
 
 class RefusedCall(Call):
-    """A call that nothing can be done with: its result says what is wrong with it.
+    """A call that cannot be made: its result says what is wrong with it.
 
-    `secret` are the names that the tool, or any that may have been meant, does not show; nor is then anything shown
-    that is not among `offered`: it may be one of them, misspelt.
+    `secret`: the names of the secret arguments of the tool, or of all tools if the tool is unknown. If there are any,
+    arguments that are not in `offered` are masked, too: one may be a misspelt secret argument.
     """
 
     __slots__ = ("_reason", "_text")
@@ -124,17 +124,17 @@ class RefusedCall(Call):
         return "allow"
 
     def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> None:
-        """No rule speaks of what cannot be called."""
+        """Return None: no rule applies to a call that cannot be made."""
 
     def begin(self) -> Iterable[e.AnyEvent]:
         yield finished(self.operation, self.now(), "error", self._text, self._details)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> None:
-        """There is nothing that they could fit: a call that was accepted when its tool was another is blocked (R1)."""
+        """Raise: the call was accepted by an earlier version of its tool, and today's code blocks the run (R1)."""
         raise InvalidInput(self._text)
 
     async def perform(self, arguments: None, *, is_executing: bool) -> None:
-        """Say so to a call that was accepted when its tool was another."""
+        """Finish with the error."""
         await self.finish("error", self._text, self._details)
 
     @property
@@ -160,7 +160,7 @@ class AgentCall(Call):
         return self._agent.return_type
 
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
-        """Only rules ask or deny: what a sub-agent does is asked about on its own."""
+        """Return allow: only rules ask or deny here, since a sub-agent's own calls are asked about one by one."""
         return "allow"
 
     def begin(self) -> Iterable[e.AnyEvent]:
@@ -175,7 +175,7 @@ class AgentCall(Call):
         if self._child is None:
             await begin_child(attempt, self.operation, self._agent, arguments, self._entry)
         if (child := self._child) is None:
-            return  # a limit refuses it, and is the result
+            return  # a limit refused the sub-agent, and the result says so
         await attempt.wait(self.operation, child, lambda: attempt.state.children[child] is not None)
         ended = attempt.state.children[child]
         assert ended is not None
@@ -193,7 +193,7 @@ class AgentCall(Call):
         return record.started.child if record is not None and record.started is not None else None
 
     def check_rules(self, view: View, state: SessionState) -> None:
-        """Only until the sub-agent has begun: then it is too late to deny it."""
+        """Check the rules only before the sub-agent has begun: after that it is too late to deny the call."""
         if self._child is None:
             super().check_rules(view, state)
 
@@ -212,4 +212,4 @@ class AgentCall(Call):
         children = view.session(self.attempt.session).children
         if child is not None and child in children and children[child] is None:
             by = f"its parent {self.attempt.spec.name}"
-            yield from cancel_events(view, child, by, "the call was cut off", self.now())
+            yield from cancel_events(view, child, by, "the call was cancelled", self.now())

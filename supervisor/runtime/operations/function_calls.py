@@ -1,4 +1,4 @@
-"""Calls of function tools: the effect is a function that runs under a deadline, in this process."""
+"""Calls of function tools: the effect is a function that the environment runs under a deadline."""
 
 import math
 import os
@@ -35,7 +35,7 @@ CONNECTION_LOST: Final = (
     anyio.EndOfStream,
     anyio.IncompleteRead,
 )
-"""What a tool raises when its far side has gone: the call may have been done there, and nobody knows (T1)."""
+"""Exceptions of a tool that has lost its connection: whether the far side did the call is not known (T1)."""
 
 
 class FunctionCall(Call):
@@ -52,10 +52,10 @@ class FunctionCall(Call):
         kwargs: Mapping[str, Any],
         model_id: str | None = None,
     ) -> None:
-        _ = tool.value_type  # one that cannot be resolved is said before anything runs, not when there is a result
+        _ = tool.value_type  # an annotation that cannot be resolved raises here, before anything runs
         passed, full = tool.bind(args, kwargs)
         if (timeout := attempt.spec.call_timeout) is not None and tool.keeps_deadline and "timeout" not in passed:
-            full["timeout"] = timeout  # before anybody is asked: a person sees the deadline that will hold
+            full["timeout"] = timeout  # before the approval is made: a person sees the deadline that will hold
         for name, value in full.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise InvalidInput(f"argument {name} of tool {tool.name} is {value}, which JSON cannot hold")
@@ -90,7 +90,7 @@ class FunctionCall(Call):
         with self.attempt.host.acting():
             if not is_executing and self.tool.starts_process:
                 live = self.attempt.host.journal.look()
-                self.check_rules(live, self.attempt.state)  # before there is a process; once more when it begins
+                self.check_rules(live, self.attempt.state)  # before the process is made; again when `executing` commits
             elif not is_executing:
                 await self.commit_started(None, None)
             self.attempt.watch.pause(f"call:{self.operation}", "call")
@@ -100,11 +100,11 @@ class FunctionCall(Call):
                 self.attempt.watch.resume(f"call:{self.operation}")
 
     async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
-        """The effect, and its result on disk whatever happens."""
+        """Run the effect, and commit its result whatever happens."""
         timeout = self.tool.timeout
         if timeout is not None:
             timeout = self.attempt.spec.call_timeout or timeout
-        # Just behind the instant itself: what ends exactly with it has ended (T3).
+        # Just after the instant itself: a call that ends exactly at its deadline has ended in time (T3).
         deadline = nextafter(anyio.current_time() + timeout, inf) if timeout is not None else inf
         body = Body(
             kind="call",
@@ -116,7 +116,7 @@ class FunctionCall(Call):
             kwargs=arguments,
         )
         try:
-            await checkpoint_if_cancelled()  # a cancellation may have come with the commit: then no effect begins
+            await checkpoint_if_cancelled()  # if a cancellation came during the commit, no effect begins
             context.executing = not self.tool.starts_process
             with anyio.CancelScope(deadline=deadline) as scope:
                 value = await self.attempt.host.environment.run_body(body)
@@ -124,7 +124,7 @@ class FunctionCall(Call):
             await self.finish("error", failure.content, {"effect": context.effect, **failure.details})
         except (RunStopping, Denied):
             raise
-        except BaseException as error:  # a tool is the user's code: whatever it raises is its result
+        except BaseException as error:  # a tool is the user's code, and its exception is its result
             if (cancelled := _cancellation_of(error)) is not None:
                 await self._interrupt(context, error)
                 raise cancelled from None
@@ -146,8 +146,8 @@ class FunctionCall(Call):
     async def commit_started(
         self, process: int | None, process_started_at: float | None, job: NewJob | None = None
     ) -> None:
-        """Commit `executing`, unless the run was told to stop meanwhile, or a rule denies it; with the background job
-        that begins by it."""
+        """Commit `executing`, together with the background job that begins, if any. Raises RunStopping if the run was
+        told to stop meanwhile, and Denied if a rule denies the call."""
         events: list[e.AnyEvent] = []
 
         def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
@@ -162,15 +162,15 @@ class FunctionCall(Call):
 
         try:
             await self.attempt.append(plan)
-        finally:  # a cancellation that knows no shields may come with the commit
+        finally:  # a native cancellation may come with the commit
             for event in events:
                 if isinstance(event, e.JobStarted) and event.job in self.attempt.state.jobs:
                     self.attempt.host.jobs.began(self.attempt.session, event)
 
     async def _interrupt(self, context: "_CallContext", error: BaseException) -> None:
-        """The call was cut off while it ran: journal what it left, as a result or as abandoned."""
+        """Journal a call that was cancelled while it ran, with its output so far: as its result, or as abandoned."""
         own = error.subgroup(Exception) if isinstance(error, BaseExceptionGroup) else None
-        also = "" if own is None else f"while it was cut off: {own!r}"
+        also = "" if own is None else f"while it was cancelled: {own!r}"
         left = context.left or ToolResult(kind="interrupted", content=also)
         details = {**left.details, "reason": "cancelled", "effect": context.effect}
         if await is_own_doing(self.attempt):
@@ -179,7 +179,7 @@ class FunctionCall(Call):
             await self.finish("interrupted", left.content or "the call was cancelled", details)
 
     async def _finish_with(self, value: Any) -> None:
-        """Commit what the tool returned: a ToolResult says all itself, anything else is the value of an ok one."""
+        """Commit the tool's return value: a ToolResult as it is, and any other value as an ok result."""
         result = value if isinstance(value, ToolResult) else ToolResult(kind="ok", content="", value=value)
         try:
             raw = to_json(result.value, f"the result of tool {self.tool.name}")
@@ -221,8 +221,8 @@ class FunctionCall(Call):
 
 
 def _cancellation_of(error: BaseException) -> BaseException | None:
-    """Return what has to be raised again of what ended a tool, if it was cancelled. On trio that comes in a group,
-    beside what the tool raised as it was cut off, and is raised alone; what must end the process goes before it."""
+    """Return the cancellation to raise again, if a tool ended by one. On trio it may come in a group with exceptions
+    of the tool's clean-up; it is raised alone. An exception that must end the process has precedence: then None."""
     if isinstance(error, BaseExceptionGroup):
         if error.subgroup((KeyboardInterrupt, SystemExit)) is not None:
             return None
@@ -234,7 +234,7 @@ def _cancellation_of(error: BaseException) -> BaseException | None:
 
 
 class _CallContext(ProcessToolContext):
-    """What the tool knows of its call. Every call has the whole of it; its tool's annotation says what it may use."""
+    """The context that a tool has of its call. Every call has this class; the tool's annotation limits what it uses."""
 
     def __init__(self, call: FunctionCall) -> None:
         self._call = call
@@ -247,8 +247,8 @@ class _CallContext(ProcessToolContext):
 
     @property
     def effect(self) -> Effect:
-        """What may have happened if the tool does not say: nothing before its function runs, nor, of one that starts a
-        process, before `executing` was committed."""
+        """The effect of a call whose tool does not say: none before its function runs or, for a tool that starts a
+        process, before `executing` is committed."""
         return "maybe" if self.executing else "none"
 
     @property

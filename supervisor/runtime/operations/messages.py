@@ -1,14 +1,13 @@
-"""Conversations: what is said to a session is kept until it is received or begins a turn, and its sender told which
-(R7).
+"""Conversations: a session keeps a message until its agent receives it or a turn begins with it (R7).
 
 Rules
-- A message is in the transcript where the agent took it: received it, or began a turn with it. What began this run is
-  its input, and stands in the transcript of the next.
-- What was imported stands before everything else in a transcript, marked as imported.
-- A message during a run is kept for `ctx.receive()`; what was not received when the run ends begins the next turn
-  (runtime/plans/turns.py).
-- A message is taken and given to the agent in one step, when no result stands before it: a `receive` that is cancelled
-  leaves its message in the inbox.
+- In the transcript, a message stands where the agent took it: by `ctx.receive()`, or as the input of a turn. The
+  message that began the current run is its input, and is in the transcript of the next run.
+- Imported messages stand before all others in a transcript, and are marked as imported.
+- A message that arrives during a run is kept for `ctx.receive()`. If the run ends before it is received, it begins the
+  next turn (runtime/plans/turns.py).
+- A message is taken from the inbox and given to the agent in one step, when no other result comes before it. So a
+  cancelled `receive` leaves its message in the inbox.
 """
 
 from datetime import datetime
@@ -42,7 +41,7 @@ async def receive(attempt: Attempt, branch: str) -> str:
 
 
 def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
-    """Take the oldest message; None if another receiver was faster, or other results stand before it."""
+    """Take the oldest message; None if another receiver was faster, or another result comes before it."""
     if not attempt.has_place:
         return None
     for message in attempt.state.inbox.values():
@@ -52,7 +51,7 @@ def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
 
 
 async def say(attempt: Attempt, branch: str, text: str) -> None:
-    """Say something to whoever watches; see Context.send."""
+    """Send a message to the session's readers; see Context.send."""
     operation = attempt.names.of_operation(branch, "send", "", text)
     attempt.begin_operation()
     try:
@@ -67,11 +66,12 @@ async def say(attempt: Attempt, branch: str, text: str) -> None:
 
 
 def transcript(rows: list[JournalEntry], runs: int) -> tuple[Message, ...]:  # noqa: C901 # one case per kind of fact
-    """Return what was said before the `runs`-th run began, with each approval where it was asked, and its answer."""
+    """Return the messages before the start of run number `runs`. Each approval and question stands where it was asked,
+    with its answer."""
     said: list[Message] = []
     inbox: dict[str, e.MessageReceived] = {}
     asked: dict[str, tuple[int, str, e.ToolCallRequested | None]] = {}
-    """Approval, or operation, -> its place, what was asked, and the call if it was one."""
+    """By approval and by operation: its index in `said`, the text that was asked, and the call unless a question."""
     requester: str | None = None
     for row in rows:
         event = row.event
@@ -113,7 +113,7 @@ def transcript(rows: list[JournalEntry], runs: int) -> tuple[Message, ...]:  # n
 
 
 def _text_in(raw: msgspec.Raw) -> str | None:
-    """Return the input of a run, if it is text: then it was said to the session."""
+    """Return the input of a run if it is text: then it is a message to the session."""
     value = msgspec.json.decode(raw)
     return value if isinstance(value, str) else None
 
@@ -141,8 +141,7 @@ def _pending(kind: Literal["approval", "question"], at: datetime, approval: str,
 
 
 def _answered(message: Message, question: str, call: e.ToolCallRequested | None, event: e.AnyEvent) -> Message:
-    """Return what was asked with what came of it, unless it has an answer already: it was decided, and then given
-    up."""
+    """Return a question with its answer. If it has one already, it was answered before it was abandoned, and stays."""
     if message.text != f"{question}: pending":
         return message
     match event:
@@ -161,7 +160,7 @@ def _answered(message: Message, question: str, call: e.ToolCallRequested | None,
 
 
 def _as_it_runs(question: str, call: e.ToolCallRequested | None, edited: msgspec.Raw | None) -> str:
-    """Return what was asked; of an edited call what runs, and what it asked for (A8)."""
+    """Return the text that was asked. For an edited call: the call that runs, and the arguments it asked for (A8)."""
     if call is None or edited is None or msgspec.json.decode(edited) == msgspec.json.decode(call.arguments):
         return question
     return f"{_call_text(call.tool, edited)} (edited; asked for {bytes(call.arguments).decode()})"

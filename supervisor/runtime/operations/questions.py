@@ -1,11 +1,11 @@
-"""Waiting for people: a call that a person must decide, and a question that an agent asks in its own right.
+"""Waiting for people: for the decision on a call, or for the answer to a question that an agent asks itself.
 
 Rules
-- A question takes its result as a sub-agent's outcome does: the answer comes unasked, from any process, and gets its
-  place in the order of results when the agent is given it.
-- What expires is due at an instant that the journal holds. It is a timer of the run: it holds over a restart and wakes
-  a passivated run. Nobody can decide from that instant on, whoever notes it first (runtime/people/decide.py).
-- A question that nobody answers raises QuestionUnanswered, out of the journal, the same in every attempt.
+- An answer is delivered like a sub-agent's outcome: any process may write it at any time, and it gets its place in the
+  replay order when the agent is given it.
+- An expiry is an instant in the journal, and a timer of the run: it survives a restart and wakes a passivated run. From
+  that instant on no decision counts, even if the expiry is not journaled yet (runtime/people/decide.py).
+- A question without an answer raises QuestionUnanswered. It comes from the journal, so it is the same in every attempt.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
@@ -27,14 +27,14 @@ from supervisor.runtime.operations.timers import FOREVER
 
 
 def expiry(now: datetime, *seconds: float | None) -> datetime | None:
-    """Return when something asked now expires, by the first of these that says so; None: never."""
+    """Return when an approval that is asked now expires, by the first of `seconds` that is not None; None for never."""
     found = next((each for each in seconds if each is not None), None)
     return None if found is None else now + timedelta(seconds=min(found, FOREVER))
 
 
 def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, None]:
-    """Wait until somebody has decided, or nobody can any more. No coroutine of its own: most waits are for people, and
-    each frame would be a tenth of what one of them takes in memory."""
+    """Wait until a person has decided, or the approval has expired or was withdrawn. This is no coroutine of its own:
+    most waits are for people, and one more frame would add a tenth to the memory of each."""
     expires_at = attempt.state.operations[operation].expires_at
     if expires_at is None:
         return attempt.wait(operation, operation, partial(_is_settled, attempt, operation))
@@ -70,7 +70,7 @@ async def ask(
 ) -> Any:
     """Ask a person; see Context.ask."""
     if expires_in is not None and not expires_in > 0:
-        raise InvalidInput(f"a question expires in more than 0 seconds, not {expires_in}; leave it out for never")
+        raise InvalidInput(f"expires_in is more than 0 seconds, not {expires_in}; leave it out for no expiry")
     asked = question(text, choices, schema)
     operation = attempt.names.of_operation(branch, "ask", asked.name, asked.meaning)
     attempt.begin_operation()
@@ -102,7 +102,7 @@ async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: f
 
     def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
         if state.cancel is not None or attempt.stop_reason is not None:
-            raise RunStopping("the run was told to stop; nobody is asked any more")
+            raise RunStopping("the run was told to stop, so it asks no questions any more")
         now = attempt.host.clock.now()
         yield e.QuestionAsked(
             at=now,
@@ -119,7 +119,7 @@ async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: f
 
 
 def _value(settled: Operation, asked: Question, type_: Any) -> Any:
-    """Return the answer as the agent gets it; raises QuestionUnanswered if there is none."""
+    """Return the answer, decoded as `type_`. Raises QuestionUnanswered if there is none."""
     match settled.decision:
         case e.QuestionAnswered(value=value):
             return from_json(value, type_, f"the answer to {asked.text!r}")

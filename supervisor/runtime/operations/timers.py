@@ -1,10 +1,10 @@
-"""Durable timers: `sleep` and `move_on_after`. Their due instant is journaled, and holds in every attempt.
+"""Durable timers: `sleep` and `move_on_after`. Their due instant is journaled, and is the same in every attempt.
 
-That a `move_on_after` has expired is a result like any other: it gets its place in the journal's order first, and
-cancels the block when its turn has come, live as in a re-run. So the block is cut off at the same place every time.
+The expiry of a `move_on_after` is a result like any other. It first gets its place in the replay order, and cancels the
+block when its turn has come. So the block is cancelled at the same place in every attempt.
 
-A block may stand in another of the same length, and a save may put the inner one behind the agent while the outer one
-goes on: so each knows how many it is in, and is counted among its equals only.
+A block may be inside another block of the same length, and a save may complete the inner one while the outer one goes
+on. So each depth of nesting has a counter of its own (runtime/attempt/operation_ids.py).
 """
 
 from functools import partial
@@ -21,11 +21,11 @@ from supervisor.runtime.attempt.settling import own
 from supervisor.runtime.clock.alarm import Appointment
 
 FOREVER = 100 * 365 * 86_400.0
-"""Longer timers than a century are this long: dates end."""
+"""Seconds. A longer timer is cut to this century, since dates have an end."""
 
 
 async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: float) -> None:
-    """Journal when the timer is due; it is one that the attempt has from now on."""
+    """Journal a new timer with its due instant."""
     if await attempt.enter(operation) is None:
         clock = attempt.host.clock
         due_at = clock.after(min(seconds, FOREVER))
@@ -82,7 +82,7 @@ async def _wait_until_due(attempt: Attempt, operation: str) -> None:
 
 
 class DurableTimer:
-    """What `Context.move_on_after` gives: the scope of its block, and whether its time was over before it was left."""
+    """The timer of a `Context.move_on_after`: the scope of its block, and whether it expired before the block ended."""
 
     def __init__(self, attempt: Attempt, branch: str, seconds: float) -> None:
         _check_seconds(seconds)
@@ -121,19 +121,19 @@ class DurableTimer:
             self._attempt.host.start_soon(self._fire)
 
     async def _fire(self) -> None:
-        """Cut the block off, at the place in the order of results that the journal gives to it."""
+        """Cancel the block, at the expiry's place in the replay order."""
         attempt = self._attempt
         own(attempt.settling)
         try:
             with self._firing:
                 if self._firing.cancel_called or attempt.has_ended:
-                    return  # the block was left before this task began; its session may have left memory, too
+                    return  # the block ended before this task began, and its session may have left memory
                 if not self.expired and not await attempt.deliver(self._expiry):
-                    return  # the block was left before it could be cut off
+                    return  # the block ended before it could be cancelled
                 await attempt.take(self._operation)
                 self.scope.cancel()
         except (Suspended, StoreError):
-            pass  # the attempt is told so itself, and unwinds
+            pass  # the agent's own tasks get the same exception, and unwind
         finally:
             self._has_fired.set()
 
@@ -143,8 +143,7 @@ class DurableTimer:
         return _finished(self._attempt, self._operation, "timer", expired=True)
 
     async def interrupt(self, error: BaseException) -> None:
-        """The block, or its beginning or end, was cut off by a cancellation that is not this timer's, or by an
-        error."""
+        """End the timer: an error, or a cancellation that is not this timer's own, has left the block."""
         self._end()
         if isinstance(error, anyio.get_cancelled_exc_class()):
             await is_own_doing(self._attempt)
@@ -154,7 +153,7 @@ class DurableTimer:
         self._attempt.leave_behind(self._operation)
 
     async def finish(self) -> None:
-        """The block was left; say whether in time."""
+        """End the timer: the block has ended. Journal that it ended in time, unless the timer has expired."""
         attempt = self._attempt
         if self.expired:
             if not self.scope.cancel_called:
@@ -179,4 +178,4 @@ class DurableTimer:
         self._firing.cancel()
         self._attempt.host.alarm.take_back(self._due)
         self._attempt.timers.pop(self._operation, None)
-        self._attempt.check_quiet()  # without it the run may be one that waits for people alone
+        self._attempt.check_quiet()  # without this timer the run may only wait for people
