@@ -1,13 +1,13 @@
 """Virtual time on both backends: a week of waiting takes no time. For tests of agents, and our own.
 
-The loop's clock jumps to the next timer when nothing is ready. Use with anyio's pytest plugin and a MemoryStore,
-since a worker thread or another process does not hold the clock:
+When nothing is ready, the loop's clock jumps to the next timer. Use it with anyio's pytest plugin and a MemoryStore:
+the clock does not wait for a worker thread or another process.
 
     @pytest.fixture(params=[virtual_asyncio, virtual_trio])
     def anyio_backend(request):
         return request.param()
 
-`check_replay` says whether the agents of a test follow journals: those of a store, or of an export.
+`check_replay` checks that the agents of a test follow their journals, from a store or an export.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ __all__ = ["Checked", "check_replay", "read_export", "virtual_asyncio", "virtual
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Finding nothing ready, it moves the loop's clock to the next timer instead of sleeping."""
+    """If nothing is ready, it moves the loop's clock to the next timer instead of sleeping."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,10 +48,10 @@ class AutojumpLoop(asyncio.SelectorEventLoop):
 
 
 def virtual_asyncio() -> tuple[str, dict[str, Any]]:
-    """Return what `anyio_backend` or `anyio.run` takes for asyncio on virtual time."""
+    """Return the value that `anyio_backend` or `anyio.run` takes for asyncio on virtual time."""
     return "asyncio", {"loop_factory": AutojumpLoop}
 
 
 def virtual_trio() -> tuple[str, dict[str, Any]]:
-    """Return what `anyio_backend` or `anyio.run` takes for trio on virtual time."""
+    """Return the value that `anyio_backend` or `anyio.run` takes for trio on virtual time."""
     return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}

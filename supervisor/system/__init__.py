@@ -1,3 +1,3 @@
-"""What the operating system says of this process: its user and host, the call that may have started it, and who else
-can use its files and its memory; and how its interpreter is tuned.
+"""What the operating system says about this process: its user and host, the call that may have started it, and which
+other users can use its files and memory; and settings of its interpreter.
 """

@@ -1,12 +1,12 @@
-"""Who else can read or change a file of ours.
+"""Which other users can read or change a file of ours.
 
-Theory: whoever can write the store, what lies beside it or a secret can decide everything, and whoever can read a
-secret can show it. So a file that belongs to another user, or that others can write, is not used.
+Theory: a user who can write the store, the files next to it or a secret can decide everything, and a user who can read
+a secret can use it. So a file that belongs to another user, or that others can write, is not used.
 
 Rules
-- Ours is what belongs to this process's user, or to root, who can do everything in any case.
-- Root may open anybody's store, and gives what it makes beside it to the store's owner (store/owners.py). Root serves
-  its own stores only (daemon.py): a daemon imports and runs what its store names.
+- A file is ours if it belongs to this process's user, or to root, who can do everything in any case.
+- Root may open the store of any user, and gives files that it makes next to it to the store's owner (store/owners.py).
+  Root serves its own stores only (daemon.py): a daemon imports and runs what its store names.
 """
 
 import os
@@ -20,8 +20,8 @@ OTHERS_USE: Final = 0o077
 
 
 def why_not_ours(path: Path, forbidden: int, owners: Collection[int] = ()) -> str | None:
-    """Return who else can use a file in a way that is `forbidden` (bits of its mode), and what to do; None: nobody.
-    `owners`: users to whom it may belong, too. Raises OSError."""
+    """Return who else can use a file in a way that is `forbidden` (bits of its mode), and what to do; None if no other
+    user can. `owners`: users to whom it may belong, too. Raises OSError."""
     found = path.stat()
     if found.st_uid not in {os.geteuid(), 0, *owners}:
         return f"{path} belongs to {_name(found.st_uid)}, who can change it at any time: be that user, or use a copy"

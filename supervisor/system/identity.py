@@ -1,4 +1,4 @@
-"""Who this process works for, and where: recorded with what it starts and decides."""
+"""The user for whom this process works, and its host: recorded with what it starts and decides."""
 
 import getpass
 import os
@@ -12,9 +12,9 @@ from supervisor.core.events import AttemptStarted
 HOST: Final = socket.gethostname()
 
 
-@cache  # asking the user database takes as long as journaling a session
+@cache  # the user database is as slow as journaling a session
 def current_user() -> str:
-    """Return the login name; a name for the audit trail, since whoever can write the store is its operator (A4)."""
+    """Return the login name, for the audit trail: each user who can write the store is its operator (A4)."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -23,7 +23,7 @@ def current_user() -> str:
 
 def working_directory() -> str:
     try:
-        return os.getcwd()  # noqa: PTH109 # a string is what is recorded; a Path costs ten times as much
+        return os.getcwd()  # noqa: PTH109 # we record a string; a Path costs ten times as much
     except FileNotFoundError:
         return "(a folder that is gone)"
 

@@ -1,12 +1,13 @@
-"""Whether this process was started by a supervised call, so that nothing it does may count as a person's word (A4).
+"""Whether a supervised call started this process, so that its actions must not count as a person's (A4).
 
-There are two signs: the marker in the environment, and an ancestor that owns a tree of the store. A program can strip
-the one and escape from the other; the README says plainly that this guards against accidents and eager agents, not
-against malice.
+There are two signs: the mark in the environment, and an ancestor that owns a tree of the store. A program can remove
+the first and escape from the second; the README says that this guards against accidents and eager agents, not against
+malice.
 
 Rules
-- What decides, changes rules, speaks to a session, prunes or serves asks here first, in Python as on the command line.
-- A store in memory is this process's own: nobody else's decisions are in it.
+- Code that decides, changes rules, sends to a session, prunes or serves checks this first, in Python and on the
+  command line.
+- A store in memory is this process's own: it contains no decisions of others.
 """
 
 import os
@@ -31,7 +32,7 @@ def refuse_inside_call(what: str) -> None:
     if has_marker():
         raise NotEntitled(
             f"{what} was refused: this process belongs to a supervised call ({CALL_MARKER} is set), and what a call "
-            "runs never decides; a person has to, in a shell of their own"
+            "runs never decides; a person must decide, in a shell of their own"
         )
 
 
@@ -48,12 +49,12 @@ def refuse_below_owner(what: str, owners: Iterable[Owner]) -> None:
 
 
 class Inside:
-    """Whether what this process does with a store may count as a person's word."""
+    """Whether the actions of this process on a store may count as a person's."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._has_no_owner_above = False
-        """Looked for once: whoever runs a call owns its tree before the call begins."""
+        """Checked once: a process that runs a call owns its tree before the call begins."""
 
     def refuse(self, what: str) -> None:
         """Raise NotEntitled if this process belongs to a supervised call."""
@@ -66,7 +67,7 @@ class Inside:
 
 
 def ancestors(pid: int) -> Iterator[int]:
-    """Iterate over the parents of a process, nearest first; ends where the system says no more."""
+    """Iterate over the parents of a process, nearest first, as far as the system tells them."""
     seen = {pid}
     while (parent := _parent(pid)) is not None and parent > 0 and parent not in seen:
         yield parent
@@ -77,7 +78,7 @@ def ancestors(pid: int) -> Iterator[int]:
 def _parent(pid: int) -> int | None:
     try:
         if sys.platform == "linux":
-            # the name in parentheses may hold anything, spaces and parentheses too
+            # the name in parentheses may contain any characters, spaces and parentheses too
             return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
         found = subprocess.run(["/bin/ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, check=True)  # noqa: S603 # no shell, own pid
         return int(found.stdout)

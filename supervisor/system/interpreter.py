@@ -1,16 +1,16 @@
-"""Settings of the interpreter that agents and commits go faster with. They hold for the whole process, so only a
-program that asks for it gets them (`open_supervisor(tune_interpreter=True)`); our own commands do.
+"""Settings of the interpreter that make agents and commits faster. They apply to the whole process, so only a program
+that asks for it gets them (`open_supervisor(tune_interpreter=True)`); our own commands do.
 
-The garbage collector looks less often while a supervisor is open. What waits for people lives long, and there may be a
-lot of it. With Python's usual threshold, a collection after every 700 new objects, the same young waiting agents are
-walked over again and again, and all of them each time their number has grown by a quarter: with 1,000 at the same time
-that was a fourth of what a full cycle takes, and is a tenth now. With a threshold of 5,000 one collection of the young
-takes 1.3 ms. It is not switched off, since agents are the user's code and may make cycles.
+The garbage collector runs less often while a supervisor is open. Agents that wait for people live long, and there may
+be many of them. With Python's usual threshold, a collection after every 700 new objects, it examines the same young
+waiting agents again and again, and all of them each time their number has grown by a quarter: with 1,000 at the same
+time that was a fourth of the time of a full cycle, and is a tenth now. With a threshold of 5,000 one collection of the
+young takes 1.3 ms. It is not switched off, since agents are the user's code and may make cycles.
 
-The switch interval is short while a commit is in a thread. A thread that comes back from the disk has to get the
-interpreter back. It may claim it only after having waited for a whole switch interval, 5 ms, in which nobody let go of
-it; a busy loop lets go of it at every tick, and has it again before the thread was woken. That can take seconds; and
-the commit, seeming slow, would never come back into the loop, where it waits for nobody.
+The switch interval is short while a commit is in a thread. A thread that returns from the disk must get the interpreter
+back. It may claim it only after a whole switch interval, 5 ms, in which no other thread released it; a busy loop
+releases it at every tick, and has it again before the thread has woken. That can take seconds. The commit would seem
+slow, and would therefore never move back into the loop, where it need not wait for another thread.
 """
 
 import gc
@@ -23,14 +23,14 @@ AFTER: Final = 5_000  # new objects between two collections
 SWITCH_INTERVAL: Final = 0.0005  # seconds
 
 _thresholds: list[int] = []
-"""The threshold that was found, once for every supervisor that is open and tunes the interpreter."""
+"""The threshold that was set before, once for every supervisor that is open and tunes the interpreter."""
 _intervals: list[float] = []
-"""The switch interval that was found, once for every commit in a thread."""
+"""The switch interval that was set before, once for every commit in a thread."""
 
 
 @contextmanager
 def tuned() -> Iterator[None]:
-    """Tune the interpreter. A threshold that is higher, or 0 (never), is the program's own wish, and stays."""
+    """Tune the interpreter. A threshold that is higher, or 0 (never), is the program's own choice, and stays."""
     _thresholds.append(_thresholds[0] if _thresholds else gc.get_threshold()[0])
     if 0 < _thresholds[0] < AFTER:
         gc.set_threshold(AFTER, *gc.get_threshold()[1:])
