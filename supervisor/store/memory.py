@@ -1,7 +1,7 @@
-"""A store that ends with its process: for tests, and for runs that nobody needs to resume.
+"""A store that ends with its process: for tests, and for runs that need no resume.
 
-It keeps what the durable one keeps, the encoded events and the same index, so that what comes back was decoded from
-bytes here too. A transaction is a draft that a commit moves over; a rollback drops it.
+It keeps what the durable store keeps, the encoded events and the same index, so that its values, too, are decoded from
+bytes. A transaction is a draft: a commit merges it, a rollback drops it.
 """
 
 import os
@@ -38,7 +38,7 @@ Entry = tuple[int, str, bytes]
 
 
 class MemoryStore(Store):
-    """See Store. Everything is owned by this process, since no other can reach it."""
+    """See Store. This process owns every tree, since no other process can reach the store."""
 
     name = MEMORY
     is_durable = False
@@ -57,7 +57,7 @@ class MemoryStore(Store):
         self._last = self._commits = 0
 
     def open(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     def close(self) -> None:
         """Keep everything: a test may open the same store again, as another process would."""
@@ -65,8 +65,8 @@ class MemoryStore(Store):
         self._owned.clear()
 
     @property
-    def generation(self) -> int:  # type: ignore[override] # that of every supervisor on it, ours included
-        """How many commits there were, anybody's."""
+    def generation(self) -> int:  # type: ignore[override] # of every supervisor on it, including ours
+        """How many commits there were, of all supervisors."""
         return self._commits
 
     def begin(self) -> bool:
@@ -266,7 +266,7 @@ class MemoryStore(Store):
 
 
 class _Transaction:
-    """What a commit will move over, when it has forgotten the trees that are removed."""
+    """The changes that a commit will merge, after it has removed the trees that are gone."""
 
     def __init__(self, last: int) -> None:
         self.last = last
@@ -276,7 +276,7 @@ class _Transaction:
         self.owned: set[str] = set()
         self.removed: set[str] = set()
         self.gone: set[str] = set()
-        """The sessions of these trees, as they were committed."""
+        """The sessions of removed trees, as they were committed."""
 
     def remove(self, root: str, tree: set[str]) -> None:
         self.removed.add(root)

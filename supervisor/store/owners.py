@@ -1,15 +1,16 @@
-"""Who lives: an owner holds a lock file for as long as its store is open, and the kernel lets go of it if it dies.
+"""Which owners are alive: an owner holds a lock file while its store is open, and the kernel releases it at its death.
 
 Rules
 - A lock file is named by its owner's random id, and never used twice.
-- Living means that the lock cannot be taken, whatever the process table says: pids are used again, locks are not.
-- A lock file is removed only under its own lock, and only if the path still names the file that was locked; whoever has
-  just made one looks whether it was removed before it was locked.
-- The descriptor is not inherited by programs that we run, nor by processes that are forked: what outlives us must not
+- An owner is alive if its lock cannot be taken, whatever the process table says: pids are used again, locks are not.
+- A lock file is removed only under its own lock, and only if the path still names the file that was locked. A process
+  that has just made one checks whether it was removed before it was locked.
+- The descriptor is not inherited by programs that we run, nor by forked processes: a process that outlives us must not
   look like us.
-- Who cannot be asked counts as living: a tree that nobody runs can wait, one that two run is run twice.
+- An owner whose lock cannot be tested counts as alive: a tree without a process can wait, a tree with two runs twice.
 - A folder that others can write, or that belongs to another user than the store, is refused.
-- What root makes beside somebody's store is given to them, as SQLite does with its log: they have to ask it.
+- Files that root makes next to another user's store are given to that user, as SQLite does with its log: that user must
+  be able to test the lock.
 """
 
 import fcntl
@@ -29,7 +30,7 @@ _held: Final[set[int]] = set()
 
 
 def _let_go() -> None:
-    """In a process that was just forked: it owns nothing."""
+    """Give up all locks in a process that was just forked: it owns nothing."""
     for lock in _held:
         os.close(lock)
     _held.clear()
@@ -39,7 +40,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 class LockFolder:
-    """The lock files beside a store, and the one that this process may hold."""
+    """The lock files next to a store, and the one that this process may hold."""
 
     def __init__(self, store: Path) -> None:
         self.folder = store.with_name(f"{store.name}.owners")
@@ -49,13 +50,15 @@ class LockFolder:
         self._path = self.folder
 
     def hold(self) -> Owner:
-        """Return this process as an owner; the first time, take a lock and remove the dead ones' files."""
+        """Return this process as an owner; the first time, take a lock and remove the files of dead owners."""
         if self.mine is None:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             self._give(self.folder)
             why = why_not_ours(self.folder, OTHERS_WRITE, [self._store.stat().st_uid])
             if why is not None:
-                raise StoreUnreadable(f"{why}. Who can write there decides who runs which session; nothing was changed")
+                raise StoreUnreadable(
+                    f"{why}. A user who can write there decides which process runs a session; nothing was changed"
+                )
             for path in self.folder.iterdir():
                 self.bury(path.name)
             while self.mine is None:
@@ -64,16 +67,16 @@ class LockFolder:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lock that this process holds is not at its name any more, so that it shows nobody who lives."""
+        """Whether the lock of this process is no longer at its name, so that others take this process for dead."""
         if self._held is None or self._held not in _held:
             return False
         try:
             return not _is_same(self._held, self._path)
         except OSError:
-            return False  # others cannot ask either, and take nothing
+            return False  # others cannot test it either, and take no tree
 
     def is_alive(self, owner: str) -> bool:
-        """Whether somebody holds the lock of this name. A shared lock asks: two that ask do not deceive each other."""
+        """Return whether a process holds the lock of this name. It tries a shared lock: two tests do not conflict."""
         if self.mine is not None and owner == self.mine.id:
             return True
         try:
@@ -91,7 +94,7 @@ class LockFolder:
         return False
 
     def bury(self, owner: str) -> None:
-        """Remove the lock file of a dead owner; one that somebody holds is left alone, and what cannot be removed."""
+        """Remove the lock file of a dead owner; leave one that is held, or cannot be removed, alone."""
         path = self.folder / owner
         with suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -103,9 +106,9 @@ class LockFolder:
                 os.close(lock)
 
     def release(self) -> None:
-        """Stop being an owner. Idempotent; in a process that was forked from the owner it changes nothing for them."""
+        """Stop being an owner. Idempotent; in a process that was forked from the owner it changes nothing for it."""
         if self.mine is not None and self._held in _held:
-            with suppress(OSError):  # whoever comes next removes it
+            with suppress(OSError):  # the next owner removes it
                 (self.folder / self.mine.id).unlink()
             _held.discard(self._held)
             os.close(self._held)
@@ -118,7 +121,7 @@ class LockFolder:
             self._give(lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_there = _is_same(lock, path)
-        except BlockingIOError:  # somebody who removes dead locks was faster; it is theirs to remove
+        except BlockingIOError:  # a process that removes dead locks was faster, and will remove this one
             is_there = False
         except BaseException:
             os.close(lock)
@@ -128,7 +131,7 @@ class LockFolder:
             return None
         self._held, self._path = lock, path
         _held.add(lock)
-        # The file system's clock: this floor has no other.
+        # The time of the file system: this floor has no other clock.
         since = datetime.fromtimestamp(int(os.fstat(lock).st_mtime), UTC)
         return Owner(owner, os.uname().nodename, os.getpid(), since)
 

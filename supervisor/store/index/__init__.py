@@ -1,1 +1,1 @@
-"""What a store knows of its sessions without reading their journals."""
+"""What a store knows about its sessions without reading their journals."""

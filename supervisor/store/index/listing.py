@@ -1,11 +1,12 @@
-"""What lists show: values put together from an entry of the index and the events that it points to.
+"""The values in lists, made from an entry of the index and the events to which it points.
 
-Nothing an agent or a person wrote is kept twice, and so a list of a hundred thousand approvals reads as many events.
-Of each it decodes only what is shown; what is the same for many sessions, their path, whoever reads many reads once.
+No text of an agent or a person is kept twice, so a list of a hundred thousand approvals reads as many events. It
+decodes only the fields that it shows. The path is the same for many sessions; a caller that reads many rows decodes it
+once.
 
 Rules
-- An event that this program cannot read stops no list: UNREADABLE stands where it would say something.
-- What is secret is masked here.
+- An event that this program cannot read stops no list: UNREADABLE replaces its text.
+- Secrets are masked here.
 """
 
 from collections.abc import Callable
@@ -26,19 +27,19 @@ from supervisor.store.index.projection import BEGUN, SessionEntry
 T = TypeVar("T")
 
 UNREADABLE: Final = "(unreadable)"
-"""Stands where an entry points to an event that this program cannot read."""
+"""Replaces the text of an event that this program cannot read."""
 _UNDECODABLE: Final = (msgspec.MsgspecError, RecursionError)
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
 class _Path(msgspec.Struct, frozen=True, gc=False):
-    """What lists show of a SessionCreated, and is the same for many."""
+    """The fields of a SessionCreated that lists show, and that are the same for many sessions."""
 
     path: tuple[str, ...] = (UNREADABLE,)
 
 
 class _Facts(msgspec.Struct, frozen=True, gc=False):
-    """What approvals show of a SessionCreated, and its defaults where that cannot be read."""
+    """The fields of a SessionCreated that approvals show, with defaults for one that cannot be read."""
 
     root: str = UNREADABLE
     requester: str = UNREADABLE
@@ -46,20 +47,20 @@ class _Facts(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Session(_Facts, frozen=True, gc=False):
-    """What sessions show of it besides."""
+    """The other fields of it that sessions show."""
 
     at: datetime = _NEVER
     parent: str | None = None
 
 
 class _Operation(msgspec.Struct, frozen=True, gc=False):
-    """What an entry that asks is about."""
+    """The operation of an entry that asks."""
 
     operation: str = UNREADABLE
 
 
 class _Asked(msgspec.Struct, frozen=True, gc=False):
-    """What lists show of a ToolCallRequested or a QuestionAsked, and its defaults where that cannot be read."""
+    """The fields of a ToolCallRequested or a QuestionAsked that lists show, with defaults for an unreadable one."""
 
     at: datetime = _NEVER
     operation: str = UNREADABLE
@@ -95,12 +96,12 @@ def read_path(created: bytes) -> tuple[str, ...]:
 
 
 def read_operation(asked: bytes) -> str:
-    """Return the operation that an entry asks about, and no more of it."""
+    """Return the operation of an entry that asks, and decode nothing else of it."""
     return (_read(_read_operation, asked) or _NO_OPERATION).operation
 
 
 def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, finished: bytes | None) -> SessionRow:
-    """Put together what an entry and the bodies that it points to say. Of `created` the path is not read."""
+    """Return the row for an entry and the bodies to which it points. The path is not read from `created`."""
     facts = _read(_read_session, created) or _NO_SESSION
     end = None if finished is None else _read(_read_finished, finished)
     return SessionRow(
@@ -125,9 +126,9 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
 def as_asked(
     approval: str, session: str, position: int, path: tuple[str, ...], created: bytes, body: bytes
 ) -> Approval:
-    """Return an approval as it was when it was asked for, with `body`; most of those that are listed still are.
+    """Return an approval as it was when it was asked, with `body`; most of the listed ones are still in that state.
 
-    Neither entry needs to have its beginning. Of `created`, the first one of its session, the path is not read.
+    Neither entry needs its shared prefix. `created` is the first entry of the session; the path is not read from it.
     """
     try:
         facts = _read_facts(created)
@@ -138,7 +139,7 @@ def as_asked(
     except _UNDECODABLE:
         asked = _NOTHING
     arguments, is_grantable = asked.arguments, asked.question is None and asked is not _NOTHING
-    # No more than 15 names: with more of them CPython makes a dict for the call, which takes three times as long.
+    # No more than 15 names: for more of them CPython makes a dict for the call, which takes three times as long.
     found = Approval(
         id=approval,
         session=session,
@@ -165,7 +166,7 @@ def as_asked(
 
 
 def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) -> Approval:
-    """Add where people see it, and the last reminder, which is one whatever the entry begins with."""
+    """Add the channels that show it, and the last reminder; its body may be without its shared prefix."""
     found = replace(asked, shown=tuple(name for name in shown if not name.startswith(BEGUN)))
     if reminder is None:
         return found
@@ -174,7 +175,7 @@ def as_shown(asked: Approval, shown: tuple[str, ...], reminder: bytes | None) ->
 
 
 def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
-    """Add what ended an approval: a decision, a withdrawal, the call's own end."""
+    """Add the event that ended an approval: a decision, a withdrawal, or the call's own end."""
     answer = _read(e.decode_event, end)
     found: Approval = replace(asked, status=status)
     if answer is None:
@@ -185,7 +186,9 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
     if isinstance(answer, e.ApprovalDecided):
         if answer.edited is not None and found.kind == "call":
             arguments = mask(_read_json(answer.edited), found.secret)
-            is_edited = bool(found.secret) or arguments != found.arguments  # masked, nobody can tell
+            is_edited = (
+                bool(found.secret) or arguments != found.arguments
+            )  # masked values do not show whether they differ
             found = replace(found, arguments=arguments, edited=is_edited)
         scope = answer.scope if answer.decision == "approve" else None
         kind, rule = answer.decision, answer.rule

@@ -1,12 +1,12 @@
-"""The index of a store: which sessions and approvals there are, as it follows from the events.
+"""The index of a store: its sessions and approvals, computed from the events.
 
 Every store uses this one mechanism: `touched` says which entries a batch may change, `Draft.take` changes them, and the
-store writes those that differ. What people see of an entry is put together by `listing`.
+store writes those that differ. `listing` makes the values that people see.
 
 Rules
-- An entry holds positions and states, never payload. All of it can be computed again from the events.
-- A passivated session sleeps here for as long as its journal says so: the tables that decide it are the core's.
-- An event that this program cannot read is nobody's entry, and its session says so when it is read.
+- An entry has positions and states, never payload. All of it can be computed again from the events.
+- A passivated session is asleep here as long as its journal says so: the tables of the core decide that.
+- An event that this program cannot read changes no entry; reading its session raises the error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,20 +27,20 @@ from supervisor.core.rows import EncodedRow
 from supervisor.core.session import WAKING
 
 _MOVING: Final = {*e.having("begins run", "ends block", "wakes"), e.RunBlocked, *e.SLEEPING, *e.ANSWERS}
-"""What changes a session's entry."""
+"""Events that change a session's entry."""
 _ENDS_BLOCK: Final = e.having("ends block")
 _INDEXED: Final = {e.SessionCreated, *ASKS, *ENDS_APPROVAL, *e.having("card", "reminds")}
-"""What begins an entry, or changes one of an approval."""
+"""Events that begin an entry, or change an approval's."""
 BEGUN: Final = "?"
-"""Before the name of a channel that was about to post a card, and has not said what became of it."""
+"""The prefix of the name of a channel that was about to post a card, and has not reported the result."""
 ROUGHLY: Final = timedelta(hours=1)
-"""How well an entry knows when something happened last: writing it down each time would be a third of a decision."""
+"""The precision of an entry's time of the last event: to write it each time would be a third of a decision's cost."""
 
 
 class SessionEntry(msgspec.Struct, frozen=True, gc=False):
-    """A session in the index. `created` and `finished` (an import has finished when it starts) are positions; what it
-    waits for, and until when, is set only while it is asleep. One that is blocked waits for BLOCKED, and for the
-    position of the entry that says why."""
+    """A session in the index. `created` and `finished` (an import has finished when it starts) are positions. What it
+    waits for, and until when, is set only while it is asleep. A blocked session waits for BLOCKED, and for the position
+    of the entry that says why."""
 
     id: str
     root: str
@@ -59,8 +59,8 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
-    """An approval in the index. `asked`, `decided` and `reminded` are positions; `decided` also where it was
-    withdrawn, `reminded` the last one. `shown`: names of channels, behind BEGUN where a card may be there."""
+    """An approval in the index. `asked`, `decided` and `reminded` are positions; `decided` also for a withdrawal,
+    `reminded` for the last reminder. `shown`: names of channels, after BEGUN if a card may be there."""
 
     id: str
     session: str
@@ -72,14 +72,14 @@ class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Touched(NamedTuple):
-    """What a batch of entries is about: the ids."""
+    """The ids of the sessions and approvals that a batch of entries concerns."""
 
     sessions: set[str]
     approvals: set[str]
 
 
 def touched(rows: Iterable[JournalEntry]) -> Touched:
-    """Return what has to be read before these rows can be taken."""
+    """Return the index entries that must be read before these rows can be taken."""
     found = Touched(set(), set())
     made: set[str] = set()
     for row in rows:
@@ -100,7 +100,7 @@ def touched(rows: Iterable[JournalEntry]) -> Touched:
 
 
 class Draft:
-    """The entries that a batch touches: as they were, and as it leaves them."""
+    """The index entries that a batch touches: before, and after it."""
 
     def __init__(self, sessions: Iterable[SessionEntry] = (), approvals: Iterable[ApprovalEntry] = ()) -> None:
         self.sessions = {entry.id: entry for entry in sessions}
@@ -109,7 +109,7 @@ class Draft:
         self._old_approvals = self.approvals.copy()
 
     def take(self, row: JournalEntry) -> None:
-        """Take one journal entry in."""
+        """Apply one journal entry."""
         event = row.event
         if type(event) in _INDEXED:
             self._index(row, event)
@@ -145,7 +145,7 @@ class Draft:
         return [self.approvals[old.id] for old in self._old_approvals.values() if self.approvals[old.id] is not old]
 
     def _move(self, row: JournalEntry) -> None:
-        """As in the fold of a session: what it does not wait for lets it sleep."""
+        """As in the fold of a session: an event that it does not wait for does not wake it."""
         event, old = row.event, self.sessions.get(row.session)
         if old is None:
             return
@@ -198,12 +198,12 @@ def body_of(row: JournalEntry) -> bytes:
 
 
 def read_rows(rows: Sequence[tuple[int, str, bytes]]) -> list[JournalEntry]:
-    """Decode journal entries; raises StoreUnreadable at the first that cannot be read."""
+    """Decode journal entries; raises StoreUnreadable at the first one that cannot be read."""
     return [JournalEntry(position, session, e.decode_event(body)) for position, session, body in rows]
 
 
 def read_known_rows(rows: Iterable[tuple[int, str, bytes]], unreadable: dict[str, str]) -> list[JournalEntry]:
-    """Decode journal entries; those that cannot be read are left out, and `unreadable` says whose they were."""
+    """Decode journal entries; leave out those that cannot be read, and name their sessions in `unreadable`."""
     found = []
     for position, session, body in rows:
         try:

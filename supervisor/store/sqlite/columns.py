@@ -1,6 +1,6 @@
-"""How the index becomes columns, and columns the index; the order is that of queries.sql.
+"""Conversion between the index and its columns; their order is that of queries.sql.
 
-Instants are integers, microseconds since 1970: they sort, and come back exactly as they were.
+Instants are integers, microseconds since 1970: they sort, and are restored exactly.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ Columns = tuple[Any, ...]
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _PENDING: Final = 8
-"""How many columns tell all of an approval that is pending."""
+"""How many columns describe a pending approval completely."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -66,7 +66,7 @@ def full_session(heads: Heads, row: Columns) -> SessionRow:
 
 
 def full_approval(heads: Heads, row: Columns) -> Approval:
-    """Read a row of the view approval_full; of what is pending the columns up to the reminder are enough."""
+    """Read a row of the view approval_full; for a pending approval the columns up to the reminder are enough."""
     approval, session, position, head, created, asked, shown, reminder = row[:_PENDING]
     found = as_asked(approval, session, position, heads.path(head, created), created, asked)
     if shown is not None or reminder is not None:

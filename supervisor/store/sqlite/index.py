@@ -1,13 +1,12 @@
-"""The index of a SQLite store: entries are read for a batch, and written where the batch leaves them another.
+"""The index of a SQLite store: entries are read for a batch, and written if the batch changes them.
 
-Theory: what happens to a session happens in bursts: its decision, its call, the call's result, its end. A query takes
-about as long as all else that an entry needs, so entries that were read or written lately are kept, for as long as
-nobody else has written to the file. That is known at the beginning of each transaction (SqliteStore.begin).
+Theory: events of one session come in bursts: its decision, its call, the call's result, its end. A query costs about as
+much as all other work on an entry, so entries that were read or written lately are cached, as long as no other process
+has written to the file. That is known at the beginning of each transaction (SqliteStore.begin).
 
 Rules
-- What a transaction leaves is kept only from its commit on; what it reads and writes itself, it sees at once.
-- At most MOST entries of a kind are kept; then all are forgotten: whoever works with more of them at once reads many
-  with one query.
+- The changes of a transaction are cached only from its commit on; the transaction itself sees them at once.
+- At most MOST entries of a kind are cached; then all are dropped: work on more of them reads many with one query.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +26,7 @@ Read = Callable[..., list[Any]]
 
 
 class _Entries(Generic[E]):
-    """Entries of one kind: those that are kept, and over them those of the transaction under way."""
+    """Entries of one kind: the cached ones, and over them those of the current transaction."""
 
     def __init__(self, query: str, convert: Callable[[columns.Columns], E]) -> None:
         self._query = query
@@ -36,7 +35,7 @@ class _Entries(Generic[E]):
         self.drafted: dict[str, E] = {}
 
     def find(self, read: Read, ids: Iterable[str]) -> list[E]:
-        """Return the entries of these ids that there are; what has to be read, with one query."""
+        """Return the entries of these ids that exist; those that must be read, with one query."""
         known = {id_: entry for id_ in ids if (entry := self.drafted.get(id_) or self._kept.get(id_)) is not None}
         if unknown := [id_ for id_ in ids if id_ not in known]:
             found = map(self._convert, read(self._query, msgspec.json.encode(unknown).decode(), writing=True))
@@ -64,13 +63,13 @@ class Index:
         self._approvals = _Entries("approval_entries", columns.approval_entry)
 
     def draft(self, rows: Iterable[JournalEntry]) -> Draft:
-        """Return the entries of all that these rows are about."""
+        """Return the entries that these rows concern."""
         keys = touched(rows)
         sessions = self._sessions.find(self._read, keys.sessions)
         return Draft(sessions, self._approvals.find(self._read, keys.approvals))
 
     def put(self, draft: Draft) -> None:
-        """Write what a draft has made or changed."""
+        """Write the entries that a draft has made or changed."""
         for query, rows in (
             ("add_session", [columns.new_session(entry) for entry in draft.new_sessions()]),
             ("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()]),
@@ -91,7 +90,7 @@ class Index:
         self._approvals.drafted = {}
 
     def forget(self) -> None:
-        """Something was written past this index."""
+        """Drop the cache: the file was written without this index."""
         self.rollback()
         self._sessions.forget()
         self._approvals.forget()

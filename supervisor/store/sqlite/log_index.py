@@ -1,14 +1,14 @@
-"""The log's index (`-shm`), which SQLite maps into memory: all of it must be on the disk before the disk is full.
+"""The log's index (`-shm`), which SQLite maps into memory: all of it must be allocated before the disk is full.
 
-Theory: to touch a mapped block that the file system cannot allocate ends the process by SIGBUS, and no error says so.
-SQLite writes one byte of each 4 KiB for that reason, which is not enough where blocks are smaller: there the blocks
-between are holes, and are allocated when they are touched, after the log has taken the last of the disk.
+Theory: touching a mapped block that the file system cannot allocate ends the process by SIGBUS, without an error.
+SQLite therefore writes one byte of each 4 KiB. That is not enough where blocks are smaller: there the blocks between
+are holes, and are allocated when they are touched, after the log has taken the last of the disk.
 
 Rules
 - Nothing is done where blocks have 4 KiB or more, as nearly everywhere.
-- Where they are smaller, a store is opened only if there is room for the index, and all of the index is allocated then,
-  also what it will need when the log grows.
-- The file stays open for as long as this process has a connection: to close it would drop the connection's locks.
+- Where they are smaller, a store is opened only if there is room for the index, and the whole index is allocated then,
+  including what it will need when the log grows.
+- The file stays open as long as this process has a connection: closing it would drop the connection's locks.
 """
 
 import ctypes
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 ENOUGH: Final = 4096
-"""Bytes of a block from which on SQLite's own allocation is enough."""
+"""Bytes; for blocks of this size and more SQLite's own allocation is enough."""
 SIZE: Final = 128 * 2**10
-"""Bytes: the index of a log of 128 MiB, four times what a log is allowed to be."""
+"""Bytes: the index of a log of 128 MiB, four times the largest log."""
 _held: Final[dict[Path, int]] = {}
 """The files that this process keeps open, by the store's path."""
 
@@ -48,7 +48,7 @@ def allocate(path: Path) -> None:
 
 
 def _is_allocated(path: Path) -> bool:
-    """Whether another process has the store open, and has allocated its index."""
+    """Return whether another process has the store open, and has allocated its index."""
     try:
         return Path(f"{path}-shm").stat().st_blocks * 512 >= SIZE
     except FileNotFoundError:
@@ -56,6 +56,6 @@ def _is_allocated(path: Path) -> bool:
 
 
 def let_go(path: Path) -> None:
-    """Close the file; to be called when this process has no connection any more."""
+    """Close the file; call it when this process has no connection any more."""
     if (file := _held.pop(path, None)) is not None:
         os.close(file)

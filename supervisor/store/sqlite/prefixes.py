@@ -1,15 +1,14 @@
-"""What entries begin with is kept once.
+"""Shared prefixes: the beginning of many entries is kept once.
 
-Theory: a journal entry is a JSON object, and much of what it says others have said before: its type; of a session's
-first entry also which agent it is, from which file, under which rules. Such a beginning is a *head*. It has a row of
-its own, and entries refer to it by number; the rest of an entry is a JSON object again. The id of an approval is kept
-once, too: in a column with an index, and not in the body of the entry that asks.
+Theory: a journal entry is a JSON object, and other entries repeat much of it: its type; in a session's first entry also
+which agent it is, from which file, under which rules. Such a beginning is a *head*. It has a row of its own, and
+entries refer to it by number; the rest of an entry is a JSON object again. The id of an approval is kept once, too: in
+a column with an index, and not in the body of the entry that asks.
 
 Rules
-- A head is never changed and never removed: a number means the same to every process for ever. There are few, since
-  only code decides what is in one, and nothing that a person or a model says: a tree that is forgotten leaves none of
-  that behind.
-- Each process keeps the heads that it has met, so there are no more than MOST. What comes then is written whole.
+- A head is never changed and never removed: a number always means the same, in every process. There are few, since only
+  code decides what is in a head, and no text of a person or a model is: a tree that is removed leaves none of that.
+- Each process keeps the heads that it has met, so there are at most MOST. Later beginnings are written whole.
 - Reading knows the heads that are committed; writing also those of its own transaction, until that is rolled back.
 """
 
@@ -29,7 +28,7 @@ from supervisor.store.index.projection import body_of
 MOST: Final = 4096
 
 _CODE: Final = ("event", "agent", "file", "path", "rules", "takes_text")
-"""What the head of a SessionCreated has."""
+"""The fields in the head of a SessionCreated."""
 _fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -52,20 +51,20 @@ class Heads:
         head, rest = _cut_first(body) if kind is e.SessionCreated else _cut(body)
         approval = e.approval_in(event) if kind in ASKS else None
         approval = None if is_copied(approval) else approval
-        if approval is not None:  # it stands before what anybody else has written
+        if approval is not None:  # the id is before any text of others
             rest = rest.replace(_named(approval), b"", 1)
         number = self._numbers.get(head) or self._number(head)
         return (None, approval, body) if number is None else (number, approval, rest)
 
     def join(self, number: int | None, approval: str | None, rest: bytes) -> bytes:
-        """Return an entry as it was before it was cut; the id of an approval is put in again if it is given."""
+        """Return an entry as it was before it was cut; the id of an approval is inserted again if it is given."""
         if number is None:
             return rest
         head = self._texts.get(number) or self._text(number)
         return head + rest[1:] if approval is None else head + _named(approval) + rest[1:]
 
     def path(self, number: int | None, rest: bytes) -> tuple[str, ...]:
-        """Return the path of the session that an entry begins, without reading it again and again."""
+        """Return the path of the session that an entry begins; each path is decoded once."""
         if number is None:
             return read_path(rest)
         if (path := self._paths.get(number)) is None:
@@ -73,17 +72,17 @@ class Heads:
         return path
 
     def commit(self) -> None:
-        """The writer's transaction was committed."""
+        """Keep the heads of the writer's transaction, which was committed."""
         self._new.clear()
 
     def rollback(self) -> None:
-        """The writer's transaction was rolled back, and with it what it has made."""
+        """Drop the heads that the writer's transaction made, which was rolled back."""
         for head, number in self._new.items():
             del self._numbers[head], self._texts[number]
         self._new.clear()
 
     def _number(self, head: bytes) -> int | None:
-        """Find the number of a head, making it one if there is room."""
+        """Return the number of a head; make the head if there is room."""
         text = f"{head.decode()}}}"
         self._change("add_head", [(text, MOST)])
         for (number,) in self._read("head_number", text, writing=True):
@@ -93,20 +92,20 @@ class Heads:
         return None
 
     def _text(self, number: int) -> bytes:
-        """Return a head as the beginning of an entry; where it is missing, the entry cannot be read, and says so."""
+        """Return a head as the beginning of an entry; raises StoreUnreadable for the entry if the head is missing."""
         for (text,) in self._read("head_text", number):
             self._texts[number] = text.encode()[:-1] + b","
         return self._texts.get(number, b"")
 
 
 def _cut(body: bytes) -> tuple[bytes, bytes]:
-    """Return an entry in two: the beginning of an object, with its type, and an object of the rest."""
-    end = body.index(b",")  # behind the type, which comes first
+    """Return an entry in two parts: the beginning of an object, with its type, and an object with the rest."""
+    end = body.index(b",")  # after the type, which comes first
     return body[:end], b"{" + body[end + 1 :]
 
 
 def _cut_first(body: bytes) -> tuple[bytes, bytes]:
-    """Return the first entry of a session in two; in the beginning is all that only code decides."""
+    """Return the first entry of a session in two parts; the beginning has everything that only code decides."""
     fields = _fields(body)
     head = {name: fields.pop(name) for name in _CODE if name in fields}
     return _encode(head)[:-1], _encode(fields)

@@ -1,14 +1,14 @@
-"""What a store's file looks like, and the steps from each format to the next (store/sqlite/upgrading.py takes them).
+"""The format of a store's file, and the steps from each format to the next (store/sqlite/upgrading.py takes them).
 
 Rules
 - A file is ours by its application id, and readable by its version (PRAGMA user_version); both are in its header.
-- Each of `STEPS` brings one version to the next. A step and its number commit together, so that a crash leaves one
-  version or the next, never something between. Versions up to FORMER were of no release, and are refused.
-- Whether we can read a file is found out from its header, and then over a connection that cannot write, so that a
-  refused file is left as it was.
-- A new store is made beside its place and linked into it: it appears complete, and two that make one get the same one.
-  A file system without hard links gets an empty file instead, made exclusively, and filled in its place: an empty file
-  is brought up to date as an older store is, in steps that commit. Nothing that is there is ever replaced.
+- Each of `STEPS` upgrades one version to the next. A step and its number commit together, so that a crash leaves one
+  version or the next, never something between. Versions up to FORMER belong to no release, and are refused.
+- We check whether we can read a file by its header, and then over a connection that cannot write, so that a refused
+  file is not changed.
+- A new store is made next to its place and linked into it: it appears complete, and two processes that make one get the
+  same one. On a file system without hard links, an empty file is made exclusively and filled in its place: it is
+  upgraded as an older store is, in steps that commit. An existing file is never replaced.
 """
 
 import errno
@@ -28,12 +28,12 @@ from supervisor.core.errors import StoreUnreadable
 APPLICATION_ID: Final = 0x53757076
 """"Supv"."""
 PAGE: Final = 8192
-"""Bytes of a page, twice SQLite's usual: a request of 1 KB fills only three quarters of a page of 4 KiB, and so each
+"""Bytes of a page, twice SQLite's default: a request of 1 KB fills only three quarters of a page of 4 KiB, so each
 pending approval took a tenth more. A commit takes no longer."""
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""What file systems say that have no hard links, or no more of them."""
+"""Errors of file systems without hard links, or without room for one more."""
 _HEADER: Final = struct.Struct(">16s44xI4xI28x")
-"""What says whose a file is: SQLite's magic string, the version and the application id."""
+"""The part of the header that identifies a file: SQLite's magic string, the version and the application id."""
 
 
 def _text(name: str) -> str:
@@ -56,7 +56,7 @@ REMOVAL: Final = {
     "keep_place": "last",
     "clear_places": "last",
 }
-"""What forgets a tree, in this order, and the key that each query takes."""
+"""The queries that remove a tree, in this order, and the key of each query."""
 
 
 def newest() -> int:
@@ -74,32 +74,32 @@ def connect(path: Path, mode: str, *, timeout: float = 0.0, alone: bool = False)
     connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
         if alone:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # first: what follows reads the file
-        connection.execute(f"PRAGMA page_size = {PAGE}")  # of an empty file; before anything locks it for writing
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # first: the next statements read the file
+        connection.execute(f"PRAGMA page_size = {PAGE}")  # for an empty file; before it is locked for writing
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves it in the drive's cache
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone leaves data in the drive's cache
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # `checkpoint` does it, off the commit path
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # `checkpoint` does it, outside the commit path
         if alone:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
     except BaseException:
-        connection.close()  # one that is left to the garbage collector keeps its locks
+        connection.close()  # a connection left to the garbage collector keeps its locks
         raise
     return connection
 
 
 def copy_to(path: Path, copy: Path) -> None:
-    """Copy a store, as it is at one instant, into a new file for its user alone. The store is only read."""
+    """Copy a store, as it is at one instant, into a new file for its user only. The store is only read."""
     os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     with closing(connect(path, "ro", timeout=10.0)) as source, closing(connect(copy, "rw")) as target:
         source.backup(target)
 
 
 def check_header(path: Path) -> None:
-    """Raise StoreUnreadable if a file is not ours, or newer than we are; touches nothing, not even a log beside it.
+    """Raise StoreUnreadable if a file is not ours, or newer than we are; touch nothing, not even a log next to it.
 
-    To be called when this process has no connection to the file: closing it would drop the connection's locks.
+    Call it when this process has no connection to the file: closing it would drop the connection's locks.
     """
     with path.open("rb") as file:
         header = file.read(_HEADER.size)
@@ -107,16 +107,18 @@ def check_header(path: Path) -> None:
         return
     magic, version, application = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
     if magic != b"SQLite format 3\0" or len(header) < _HEADER.size:
-        raise StoreUnreadable(f"{path} is no store, or its header is damaged; it was left untouched. Name another file")
+        raise StoreUnreadable(
+            f"{path} is not a store, or its header is damaged; it was left untouched. Name another file"
+        )
     if application != APPLICATION_ID:
         raise StoreUnreadable(f"{path} is a database of another program; it was left untouched. Name another file")
     _check_version(version, str(path))
 
 
 def is_current(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether a file needs nothing before it is used; raises StoreUnreadable if it is newer than we are."""
+    """Return whether a file needs no upgrade; raises StoreUnreadable if it is newer than we are."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (_,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads, and so recovers the log
+    (_,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads, and thereby recovers the log
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     _check_version(version, name)
     return bool(version == newest() and mode == "wal")
@@ -136,7 +138,7 @@ def _check_version(version: int, name: str) -> None:
 
 
 def create(path: Path) -> None:
-    """Make a new store, for its user alone; one that somebody else made meanwhile is as good."""
+    """Make a new store, for its user only; a store that another process made meanwhile is as good."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
@@ -145,7 +147,7 @@ def create(path: Path) -> None:
         with suppress(FileExistsError):
             _give_name(draft, path)
     finally:
-        for suffix in ("", "-wal", "-shm"):  # on a full disk SQLite may leave them
+        for suffix in ("", "-wal", "-shm"):  # SQLite may leave them on a full disk
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
     sync_folder(path.parent)
 
@@ -160,7 +162,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _give_name(draft: Path, path: Path) -> None:
-    """Let a new store appear in its place. Raises FileExistsError if somebody else was faster."""
+    """Let a new store appear in its place. Raises FileExistsError if another process was faster."""
     try:
         os.link(draft, path)
     except OSError as error:
@@ -170,11 +172,11 @@ def _give_name(draft: Path, path: Path) -> None:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a file to the newest version, one step and its number at a time."""
+    """Upgrade a file to the newest version, one step and its number at a time."""
     while _step(connection):
         pass
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    # The header, too, should say so: older programs refuse by it.
+    # The header, too, should have the version: older programs refuse the file by it.
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
@@ -199,7 +201,7 @@ def _step(connection: sqlite3.Connection) -> bool:
 
 
 def _statements(script: str) -> list[str]:
-    """Split a script; executing it in one go would commit between its statements."""
+    """Split a script into statements; sqlite3's executescript would commit between them."""
     found, statement = [], ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -210,7 +212,7 @@ def _statements(script: str) -> list[str]:
 
 
 def make_folders(folder: Path) -> None:
-    """Make what is missing, for its user alone; `mkdir(parents=True)` would open the upper ones to everybody."""
+    """Make the missing folders, for their user only; `mkdir(parents=True)` would open the upper ones to all users."""
     if not folder.exists():
         make_folders(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which query answers a search in the index, and which of its rows are meant. Rows are read until enough are."""
+"""The query for a search in the index, and the test that selects its rows. Rows are read until there are enough."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from supervisor.core.values import Approval
 def search_sessions(
     root: str | None, is_open: bool | None, is_awake: bool | None, after: int
 ) -> tuple[tuple[Any, ...], Callable[[SessionRow], bool] | None]:
-    """Return the query with its parameters, and whether a row is meant; None: all are."""
+    """Return the query with its parameters, and the test of a row; None: every row matches."""
 
     def is_meant(row: SessionRow) -> bool:
         has_ended = row.ended_at is not None
@@ -26,7 +26,7 @@ def search_sessions(
 def search_approvals(
     pending: bool, root: str | None, session: str | None, after: int
 ) -> tuple[tuple[Any, ...], Callable[[Approval], bool] | None]:
-    """Return the query with its parameters, and whether a row is meant; None: all are."""
+    """Return the query with its parameters, and the test of a row; None: every row matches."""
 
     def is_meant(row: Approval) -> bool:
         return (not pending or row.status == "pending") and root in (None, row.root_session)

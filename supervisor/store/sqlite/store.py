@@ -1,16 +1,16 @@
 """The durable store: one SQLite file that any number of processes share.
 
-A connection writes, another reads: what is read is committed, and reading does not wait while COMMIT syncs in a worker
-thread. WAL with synchronous=FULL, so that a commit is one sync of one file. (It has more than 400 lines: it is one
-class, whose methods are those of Store.)
+One connection writes, another reads: a reader sees committed data only, and does not wait while COMMIT syncs in a
+worker thread. WAL with synchronous=FULL, so that a commit is one sync of one file. (It has more than 400 lines: it is
+one class, whose methods are those of Store.)
 
 Rules
-- Nothing waits for a lock: `begin` says at once whether it has it. Only a read may wait a moment, and only while
+- No method waits for a lock: `begin` returns at once whether it has it. Only a read may wait a moment, and only while
   another process recovers the log after a crash.
-- Every error leaves through `faults`. After StoreDied this object begins no transaction any more.
-- No other program brings the file up to date while we have it open (upgrading.py). If the format changes all the
-  same, by hand, `begin` refuses.
-- Every query is fetched to its end at once: a cursor left open would keep the log from being cut back.
+- Every error leaves through `faults`. After StoreDied this object begins no further transaction.
+- No other program upgrades the file while we have it open (upgrading.py). If the format changes all the same, by hand,
+  `begin` refuses.
+- Every query is fetched to its end at once: an open cursor would prevent the log from being cut back.
 """
 
 import gc
@@ -48,23 +48,23 @@ from supervisor.store.sqlite.vacuum import compact
 R = TypeVar("R")
 
 _END: Final = 2**63 - 1
-"""Behind every position."""
+"""After every position."""
 _open_here: Final[Counter[Path]] = Counter()
-"""How many connections this process has to each store: the log may be looked into only before the first."""
+"""How many connections this process has to each store: the log may be inspected only before the first one."""
 _opening: Final = threading.RLock()
-"""Held by the thread that opens or closes one: closing a file that was only looked into would drop another's locks."""
+"""Held by the thread that opens or closes a connection: closing an inspected file would drop another one's locks."""
 
-CUT_TIMEOUT = 1.0  # seconds to wait for a moment without a writer, when the log is cut back
-RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or changes the format
+CUT_TIMEOUT = 1.0  # seconds to wait for a moment without a writer, to cut the log back
+RECOVERY_TIMEOUT = 10.0  # seconds to wait, when opening, for a process that recovers the log or upgrades the format
 
 
 class SqliteStore(Store):
-    """See Store. `create=False` is for commands that only read: `open` raises NotFound where there is no store."""
+    """See Store. `create=False` is for commands that only read: `open` raises NotFound if there is no store."""
 
     is_durable = True
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
-        # Through no symbolic link: the lock folder must be the same one whatever name the file was given.
+        # Symbolic links are resolved: the lock folder must be the same under every name of the file.
         self.path = Path(os.path.realpath(path))
         self.name = str(self.path)
         self.jobs_folder = f"{self.path}.jobs"
@@ -113,13 +113,13 @@ class SqliteStore(Store):
             if not is_alone:
                 raise upgrading.in_use(self.path, os.getpid())
             upgrading.bring_up_to_date(self.path)
-        # Both wait for another process that recovers the log; from then on the writer never waits, it is told.
+        # Both wait for another process that recovers the log; afterwards the writer never waits.
         self._writer = self._connect("rw", timeout=RECOVERY_TIMEOUT)
         self._writer.execute("PRAGMA busy_timeout = 0")
         self._reader = self._connect("ro", timeout=RECOVERY_TIMEOUT)
-        schema.is_current(self._reader, self.name)  # again: only from this connection on no newer program changes it
+        schema.is_current(self._reader, self.name)  # again: only this connection prevents an upgrade by a newer program
         self._file = place.OpenFile(self.path)
-        self.generation = -1  # what was kept of the file when it was open before does not hold any more
+        self.generation = -1  # a cache from an earlier opening is not valid any more
         self._heads = Heads(self._read, self._change)
         self._version = schema.newest()
         self.id = self._read_id()
@@ -129,7 +129,7 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         with _opening:
-            for connection in reversed(self._connections):  # the writer last: who is the last of all cuts the log back
+            for connection in reversed(self._connections):  # the writer last: the last connection cuts the log back
                 connection.close()
                 _open_here[self.path] -= 1
             if not _open_here[self.path]:
@@ -143,7 +143,7 @@ class SqliteStore(Store):
             raise StoreDied(str(self._died))
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            if (why := self._owning.what_happened()) is not None:  # under the lock that whoever takes trees needs, too
+            if (why := self._owning.what_happened()) is not None:  # under the lock that a process needs to take trees
                 self.rollback()
                 raise self._die(why)
             (generation,) = self._writer.execute("PRAGMA data_version").fetchone()
@@ -157,11 +157,11 @@ class SqliteStore(Store):
         return True
 
     def _take_stock(self, generation: int) -> None:
-        """Somebody else has written: nothing that is kept of the file holds any more."""
+        """Another process has written: drop all that is cached of the file."""
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
         if version != self._version:
             self.rollback()
-            raise StoreUnreadable(f"{self.name} was brought up to date by a newer program; restart with that one")
+            raise StoreUnreadable(f"{self.name} was upgraded by a newer program; restart with that program")
         self._index.forget()
         self._last = self._read("last_position", writing=True)[0][0]
         self.generation = generation
@@ -179,7 +179,7 @@ class SqliteStore(Store):
             if row.position <= last:
                 raise IllegalEvent(f"position {row.position} is taken: read what is new before writing")
             last = row.position
-            # The journal of rules begins with any entry, every other one with its session.
+            # The journal of rules begins with any entry, every other journal with its session.
             is_first = isinstance(row.event, SessionCreated) or (row.session == RULES and RULES not in numbers)
             if is_first:
                 numbers[row.session] = last
@@ -216,25 +216,27 @@ class SqliteStore(Store):
             raise self._fault(error, is_known=False) from error
 
     def wants_checkpoint(self) -> bool:
-        # Others, who close before they have written much, count nothing together.
+        # Processes that close before they have written much do not count.
         return self._pages >= wal.CHECKPOINT_PAGES or self.log_size() > self._largest_log
 
     def checkpoint(self) -> None:
-        self._pages = 0  # first: what is written meanwhile counts anew
+        self._pages = 0  # first: pages that are written meanwhile count for the next one
         try:
             if self._checkpointer is None:
                 self._checkpointer = self._connect("rw", timeout=CUT_TIMEOUT)
             self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if self.log_size() >= wal.LARGE_LOG:
-                # After the other one there is little left to do while writers are held up.
+                # After the first checkpoint little is left to do while writers wait.
                 self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._largest_log = self.log_size() + wal.LARGE_LOG  # where a reader keeps it, we do not try all the time
+            self._largest_log = (
+                self.log_size() + wal.LARGE_LOG
+            )  # a reader may keep it long, and we do not try each time
         except sqlite3.Error as error:
             if not is_busy(error):
                 raise self._fault(error) from error
 
     def log_size(self) -> int:
-        """Return the size of the log's file; it is written over from its beginning when all of it was checkpointed."""
+        """Return the size of the log's file; it is overwritten from its beginning after a complete checkpoint."""
         return place.size_of(Path(f"{self.name}-wal"))
 
     @contextmanager
@@ -269,7 +271,7 @@ class SqliteStore(Store):
             raise self._fault(error) from error
         if version == self._data_version:
             return False
-        # Our own commits change it, too; but what they wrote is known.
+        # Our own commits change it, too; but their content is known.
         self._data_version = version
         last, known = self.last_position(), self._last
         self._last = max(last, known)
@@ -348,7 +350,7 @@ class SqliteStore(Store):
         return self._owning.owns(root)
 
     def rebuild(self) -> None:
-        """Within a transaction: compute the index of sessions and approvals again, from the events alone."""
+        """Within a transaction: compute the index of sessions and approvals again, from the events only."""
         self._index.forget()
         self._change("clear_sessions", [()])
         self._change("clear_approvals", [()])
@@ -367,7 +369,7 @@ class SqliteStore(Store):
         raise StoreUnreadable(f"{self.name} is damaged: it has no id; it was left untouched. Restore a backup")
 
     def _is_current(self) -> bool:
-        """Find out, without a way to write, whether the file is ours, and whether it needs to be brought up to date."""
+        """Check, over a connection that cannot write, whether the file is ours, and whether it needs an upgrade."""
         if self.path.stat().st_size == 0 and not self._create:
             raise NotFound(f"{self.name} is an empty file, not a store")
         with closing(schema.connect(self.path, "ro", timeout=RECOVERY_TIMEOUT)) as connection:
@@ -411,9 +413,9 @@ class SqliteStore(Store):
         keep: Callable[[R], bool] | None = None,
         limit: int | None = None,
     ) -> list[R]:
-        """Convert row by row: a hundred thousand bodies at once would need more memory than what is made of them."""
+        """Convert row by row: a hundred thousand bodies at once would need more memory than the converted values."""
         is_collecting = gc.isenabled()
-        gc.disable()  # what is made here lives on; searching it for garbage again and again takes as long as making it
+        gc.disable()  # these values stay alive; searching them for garbage takes as long as making them
         try:
             with closing(self._reader.execute(QUERIES[query], parameters)) as rows:
                 return list(islice(filter(keep, map(partial(convert, self._heads), rows)), limit))
@@ -432,7 +434,7 @@ class SqliteStore(Store):
         try:
             self._writer.executemany(QUERIES[query], rows)
         except sqlite3.IntegrityError as error:
-            raise IllegalEvent(f"the store has this already: {error}") from error
+            raise IllegalEvent(f"the store already has this: {error}") from error
         except MISUSED as error:
             raise self._misuse(error, writing=True) from error
         except sqlite3.DatabaseError as error:

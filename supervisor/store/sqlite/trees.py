@@ -1,9 +1,9 @@
-"""Who runs which tree: rows that name owners, and the lock files that say whether they live (store/owners.py).
+"""Which process runs a tree: rows that name owners, and lock files that say whether these live (store/owners.py).
 
 Rules
 - A tree is owned from the commit of its claim on, until the store is closed.
-- A claim first does what may fail and changes nothing, then writes: one that is refused leaves no trace, whatever else
-  its transaction does.
+- A claim first does everything that may fail and changes nothing, then writes: a refused claim leaves no trace,
+  whatever else its transaction does.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,12 +51,12 @@ class Owning:
         return None
 
     def remove(self, root: str) -> None:
-        """The tree is forgotten with this transaction."""
+        """Note that this transaction removes the tree."""
         self._claimed.discard(root)
         self._removed.add(root)
 
     def commit(self) -> None:
-        self._owned -= self._removed  # in place: a copy of all that is owned, at each commit, would cost milliseconds
+        self._owned -= self._removed  # in place: to copy all owned trees at each commit would cost milliseconds
         self._owned |= self._claimed
         self.rollback()
 
@@ -64,7 +64,7 @@ class Owning:
         self._claimed, self._removed = set(), set()
 
     def what_happened(self) -> StoreDied | None:
-        """Return what is to be said if others may take the trees of this process for nobody's; None if all is well."""
+        """Return the error if other processes may claim the trees of this one; None if all is well."""
         return place.without_lock(self._locks.folder) if self._locks.is_lost else None
 
     def release(self) -> None:
@@ -82,5 +82,5 @@ class Owning:
         return [columns.owner(row) for row in self._read("owners") if self._locks.is_alive(row[0])]
 
     def has_others(self) -> bool:
-        """Whether any other living process has owned trees."""
+        """Return whether another living process has owned trees."""
         return any(owner != self._locks.mine for owner in self.owners())

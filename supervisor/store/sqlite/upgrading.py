@@ -1,14 +1,14 @@
-"""Bringing a store of an older format up to date: while no other process has it open, and after a backup.
+"""Upgrading a store of an older format: while no other process has it open, and after a backup.
 
 Theory: every connection of SQLite holds a shared lock on the store's file from its first read until it is closed, also
-one that only reads. So a process that gets the exclusive lock knows that no other process has the store open, whatever
-its version, and keeps every other one out until it is done. An older program that comes afterwards finds the new number
-and refuses the file.
+a connection that only reads. So a process that gets the exclusive lock knows that no other process has the store open,
+whatever its version, and keeps every other one out until it is done. An older program that comes afterwards finds the
+new number and refuses the file.
 
 Rules
-- Without the exclusive lock nothing is written. Who does not get it says which process has the store open.
-- Before the first step the store is copied to `NAME.vN.bak` beside it, N being its format. The copy appears complete,
-  and is on the disk before the step begins. It never replaces a file: where the name is taken by other bytes, it
+- Nothing is written without the exclusive lock. A process that does not get it says which process has the store open.
+- Before the first step the store is copied to `NAME.vN.bak` next to it, N being its format. The copy appears complete,
+  and is on the disk before the step begins. It never replaces a file: if the name is taken by other bytes, it
   becomes `NAME.vN.2.bak`, and so on. If a process dies after the copy, the next one makes the same copy, and finds it.
 - Each step and its number commit together (store/sqlite/schema.py).
 - No function here is called while this process has a connection to the file: `_holder` opens and closes it, which drops
@@ -37,18 +37,19 @@ log = FactLog(__name__)
 PATIENCE: Final = 1.0
 """Seconds to wait for processes that have the store open: most commands end sooner."""
 LONG_PATIENCE: Final = 10.0
-"""Seconds to wait for a process that has the store to itself: it is bringing it up to date."""
+"""Seconds to wait for a process that has the store alone: it is upgrading the store."""
 _PAUSE: Final = 0.02
 _SHARED_BYTES: Final = (0x40000002, 510)
-"""The bytes of a file that SQLite locks (os_unix.c): shared by each process that has it open, or by one exclusively."""
+"""The bytes of a file that SQLite locks (os_unix.c): each process that has it open shares them, or one holds them
+exclusively."""
 _IS_LINUX: Final = sys.platform == "linux"
 _FLOCK: Final = struct.Struct("hhqqi" if _IS_LINUX else "qqihh")
-"""struct flock: type, whence, start, length, pid; elsewhere type and whence come last."""
+"""struct flock: type, whence, start, length, pid; on other systems type and whence come last."""
 
 
 def bring_up_to_date(path: Path) -> None:
-    """Bring a store to the newest format. Several processes may want that at once: each waits for the one that does it,
-    and finds nothing to do. Raises StoreUnreadable if another process keeps the store open, or if it is newer by now.
+    """Upgrade a store to the newest format. If several processes want that, each waits for the one that does it, and
+    finds nothing to do. Raises StoreUnreadable if another process keeps the store open, or if it is newer by now.
     """
     with closing(_connect_alone(path)) as connection:
         if schema.is_current(connection, str(path)):
@@ -61,10 +62,10 @@ def bring_up_to_date(path: Path) -> None:
 
 
 def in_use(path: Path, holder: int) -> StoreUnreadable:
-    """Return what is said of a store that cannot be brought up to date now. `holder`: a pid; 0 if it is not known."""
-    who = f"process {holder}" if holder else "another process, which cannot be seen from here,"
+    """Return the error for a store that cannot be upgraded now. `holder`: a pid; 0 if it is not known."""
+    who = f"process {holder}" if holder else "another process (of an unknown pid)"
     return StoreUnreadable(
-        f"{path} has the format of an older program and must be brought up to date, but {who} has it open; it was left "
+        f"{path} has an older format and must be upgraded, but {who} has it open; it was left "
         "untouched. Stop that process, then open it again"
     )
 
@@ -84,7 +85,7 @@ def _connect_alone(path: Path) -> sqlite3.Connection:
 
 
 def _holder(path: Path) -> tuple[int, bool]:
-    """Return the pid of a process that has a file open, and whether it has it alone; 0 if that cannot be seen."""
+    """Return the pid of a process that has a file open, and whether it has it alone; 0 if the pid cannot be seen."""
     start, length = _SHARED_BYTES
     asked = (fcntl.F_WRLCK, os.SEEK_SET, start, length, 0) if _IS_LINUX else (start, length, 0, fcntl.F_WRLCK, 0)
     with path.open("rb") as file:
@@ -94,16 +95,16 @@ def _holder(path: Path) -> tuple[int, bool]:
 
 
 def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> Path:
-    """Copy a store that this process has alone; returns where the copy is, made now or before a crash."""
+    """Copy a store that this process has alone; return the path of the copy, made now or before a crash."""
     draft = path.with_name(f"{path.name}.v{version}.bak.new")
-    draft.unlink(missing_ok=True)  # of a process that was killed
+    draft.unlink(missing_ok=True)  # left by a process that was killed
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
         if os.geteuid() == 0:
             theirs = path.stat()
             os.chown(draft, theirs.st_uid, theirs.st_gid)
         with closing(schema.connect(draft, "rw")) as copy:
-            copy.execute("PRAGMA journal_mode = OFF").fetchall()  # nothing to roll back to: half a draft is removed
+            copy.execute("PRAGMA journal_mode = OFF").fetchall()  # no rollback: an incomplete draft is removed
             connection.backup(copy)  # syncs the copy
         backup = _name(draft, path, version)
     finally:
@@ -113,7 +114,7 @@ def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> Path:
 
 
 def _name(draft: Path, path: Path, version: int) -> Path:
-    """Let a complete copy appear under the first name that is free, unless one that is taken has the same bytes."""
+    """Let a complete copy appear under the first free name, unless a file with a taken name has the same bytes."""
     for number in count(1):
         backup = path.with_name(f"{path.name}.v{version}{f'.{number}' if number > 1 else ''}.bak")
         if _appears(draft, backup) or filecmp.cmp(draft, backup, shallow=False):
@@ -122,7 +123,7 @@ def _name(draft: Path, path: Path, version: int) -> Path:
 
 
 def _appears(draft: Path, backup: Path) -> bool:
-    """Give a copy its name; returns whether that was free."""
+    """Give a copy its name; return whether the name was free."""
     try:
         os.link(draft, backup)
     except FileExistsError:
@@ -132,5 +133,5 @@ def _appears(draft: Path, backup: Path) -> bool:
             raise
         if os.path.lexists(backup):
             return False
-        draft.rename(backup)  # nobody else makes one: this process has the store alone
+        draft.rename(backup)  # no other process makes one: this process has the store alone
     return True

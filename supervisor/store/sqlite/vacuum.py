@@ -1,13 +1,12 @@
-"""Space that nothing uses is given back to the disk, when that is worth holding writers up.
+"""Returning free space to the disk, if that is worth delaying writers.
 
-Theory: pages that are free are written over by what comes next, so that a file which is used again needs nothing.
-VACUUM writes all that is left anew, into the log, in one transaction: readers go on, positions stay (they are keys of
-our own), and writers of every process wait for as long as it takes. The file itself gets shorter when the log is
-written back.
+Theory: free pages are used by later entries, so a file that goes on being used needs nothing. VACUUM writes all content
+again, into the log, in one transaction: readers go on, positions stay (they are keys of our own), and writers of every
+process wait as long as it takes. The file itself becomes shorter when the log is written back.
 
 Rules
-- Not for less than a quarter of the file.
-- Not for more than LARGE that would have to be written anew while another process runs trees.
+- Not if less than a quarter of the file is free.
+- Not if more than LARGE would have to be written while another process runs trees.
 """
 
 import sqlite3
@@ -22,11 +21,11 @@ WORTH: Final = 0.25
 LARGE: Final = 64 * 2**20
 """Bytes; about a second of writing."""
 PATIENCE: Final = 10.0
-"""Seconds to wait for whoever is writing."""
+"""Seconds to wait for a writer."""
 
 
 def compact(path: Path, *, is_shared: bool) -> None:
-    """Give back what is free in a store's file. Raises StoreError; then everything is as it was."""
+    """Return the free space of a store's file to the disk. Raises StoreError; then nothing has changed."""
     try:
         with closing(schema.connect(path, "rw", timeout=PATIENCE)) as connection:
             pages, free, size = (_ask(connection, name) for name in ("page_count", "freelist_count", "page_size"))

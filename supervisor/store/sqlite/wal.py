@@ -1,13 +1,14 @@
-"""Whether the log was cut short by damage: SQLite reads it up to the first frame that does not add up, and would write
-over whatever follows.
+"""Whether damage cut the log short: SQLite reads it up to the first frame with a wrong checksum, and would overwrite
+everything after it.
 
-After a crash that is right: the tail was never synced, so nobody was told that it counts. But a commit is written only
-when the one before it was synced. So where two commits follow each other behind the place at which SQLite stops, the
+After a crash that is right: the tail was never synced, so no caller was told that it counts. But a commit is written
+only after the one before it was synced. So if two commits follow each other after the place where SQLite stops, the
 first of them had counted, and the place is damaged (R1: a torn tail is tolerated, a damaged middle is refused).
 
-A log of 32 bytes of header and then frames, each 24 bytes of header and a page. A checksum goes on from the one before
-it, and the header has the first; salts tell the frames of this round from those of an earlier one, which may lie behind
-them. A round begins when all of the one before it was written to the database: of that one nothing can be lost.
+A log has a header of 32 bytes and then frames, each with 24 bytes of header and a page. A checksum continues the one
+before it, the first one that in the header. Salts distinguish the frames of this round from those of an earlier one,
+which may come after them. A round begins when all of the one before it was written to the database: nothing of that one
+can be lost.
 """
 
 import os
@@ -20,48 +21,48 @@ from typing import Final
 from supervisor.core.errors import StoreUnreadable
 
 CHECKPOINT_PAGES: Final = 500
-"""How much is written between two checkpoints: about 4 MiB, as SQLite itself would have it."""
+"""How much is written between two checkpoints: about 4 MiB, as in SQLite's default."""
 LARGE_LOG: Final = 32 * 2**20
-"""Bytes from which on the log is cut back, which holds up writers for as long as it takes."""
+"""Bytes above which the log is cut back; writers wait meanwhile."""
 _HEADER: Final = 32
 _FRAME_HEADER: Final = 24
 _WORDS: Final = {0x377F0682: "<", 0x377F0683: ">"}
-"""By the log's first word: how the machine that wrote it orders the bytes that checksums add up."""
+"""For the log's first word: the byte order of the machine that wrote it, in which checksums are computed."""
 _NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 _INDEX_HEADER: Final = 48
 
 
 def check_log(path: Path) -> None:
-    """Raise StoreUnreadable if commits lie behind a damaged place of the log. Changes nothing.
+    """Raise StoreUnreadable if commits follow a damaged place of the log. Changes nothing.
 
-    To be called when this process has no connection to the file, after one that has read from it: the index file then
-    says where SQLite stops. (To open and close that file beside a connection would drop the connection's locks.)
+    Call it when this process has no connection to the file, after one that has read from it: the index file then
+    says where SQLite stops. (Opening and closing that file while there is a connection would drop its locks.)
     """
     log = Path(f"{path}-wal")
-    # What is damaged stays so; what somebody was writing at the first look is complete at the second.
+    # Damage stays; a frame that a process was writing at the first look is complete at the second.
     if (end := _find_damage(path, log)) is not None and _find_damage(path, log) == end:
         raise StoreUnreadable(
-            f"{log} is damaged behind its frame {end}, and commits that counted follow; it was left untouched. Restore "
+            f"{log} is damaged after its frame {end}, and commits that counted follow; it was left untouched. Restore "
             f"{path} and {log.name} from a copy, or remove {log.name} to give up what is in it"
         )
 
 
 def _find_damage(path: Path, log: Path) -> int | None:
-    """Return the number of the last frame that SQLite reads, if there are commits behind it that had counted."""
+    """Return the number of the last frame that SQLite reads, if commits that had counted follow it."""
     try:
-        # Read, not mapped, and no more than is needed: another process may cut it back meanwhile, and it may be large.
+        # Read, not mapped, and only as far as needed: another process may cut it back meanwhile, and it may be large.
         with log.open("rb", buffering=0) as file:
             frames = _Frames(file.fileno(), path)
-            # Asked afterwards: somebody who commits meanwhile only moves the end on, or begins another round.
+            # Checked afterwards: a commit meanwhile only moves the end, or begins another round.
             end = _end(Path(f"{path}-shm"), frames)
-            return end if end is not None and frames.has_commits_behind(end) else None
+            return end if end is not None and frames.has_commits_after(end) else None
     except FileNotFoundError:
         return None
 
 
 def _end(index: Path, frames: "_Frames") -> int | None:
-    """Return the number of the last frame that counts; None if that says nothing about these frames, since somebody is
-    changing it right now, or another round has begun."""
+    """Return the number of the last frame that counts; None if the index does not describe these frames, because a
+    process is changing it right now, or another round has begun."""
     with index.open("rb") as file:
         head = file.read(2 * _INDEX_HEADER)
     first, second = head[:_INDEX_HEADER], head[_INDEX_HEADER:]
@@ -80,20 +81,20 @@ class _Frames:
         self._file = file
         self._order = _WORDS.get(magic, _NATIVE)
         self.is_whole = magic in _WORDS and self._add((0, 0), header[:24]) == tuple(sums)
-        """Whether the log's header adds up; SQLite reads nothing behind one that does not."""
+        """Whether the log's header is correct; SQLite reads nothing after an incorrect one."""
         self.salts: bytes = salts
         self._page: int = page
         if not self.is_whole:
             self._page = _page_of(path)
             self.salts = self._header(0)[8:16]
 
-    def has_commits_behind(self, end: int) -> bool:
-        """Whether two commits follow each other behind a frame."""
-        commits = (n for n, header in self._behind(end) if _is_commit(header))
+    def has_commits_after(self, end: int) -> bool:
+        """Return whether two commits follow each other after a frame."""
+        commits = (n for n, header in self._after(end) if _is_commit(header))
         if next(commits, None) is None or next(commits, None) is None:
             return False
         count, last, before = 0, -2, b""
-        for n, header in self._behind(end):
+        for n, header in self._after(end):
             if n != last + 1 or not self._follows(n, header, before):
                 count = 0
             count += _is_commit(header)
@@ -102,8 +103,8 @@ class _Frames:
             last, before = n, header
         return False
 
-    def _behind(self, end: int) -> Iterator[tuple[int, bytes]]:
-        """Give the frames of this round, their numbers and headers."""
+    def _after(self, end: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the numbers and headers of the frames of this round after a frame."""
         n = end
         while len(header := self._header(n)) == _FRAME_HEADER:
             if header[8:16] == self.salts:
@@ -117,7 +118,7 @@ class _Frames:
         return os.pread(self._file, _FRAME_HEADER, self._start(n))
 
     def _follows(self, n: int, header: bytes, before: bytes) -> bool:
-        """Whether a frame's checksum goes on from that of the frame before it."""
+        """Return whether a frame's checksum continues that of the frame before it."""
         content = os.pread(self._file, self._page, self._start(n) + _FRAME_HEADER)
         if len(content) < self._page:
             return False
