@@ -5,6 +5,7 @@ import re
 import sys
 import traceback
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -194,3 +195,17 @@ async def test_a_daemon_that_is_restarted_is_found_again(tmp_path):
                     assert (found.id, found.status) == (asked.id, "approved")
                 assert await (await remote.get_run("mine")).result() == ["noted bread"]
             tasks.cancel_scope.cancel()
+
+
+async def test_the_program_of_the_guide_decides():
+    """docs/decide-from-another-machine.md, as it is written there."""
+    guide = Path(__file__).parents[2] / "docs" / "decide-from-another-machine.md"
+    (program,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    names: dict = {"print": lambda *_: None}
+    exec(program.replace('"ana"', '"olga"'), names)
+    async with serving() as (local, url), anyio.create_task_group() as tasks:
+        tasks.start_soon(names["decide_all"], url, TOKEN, lambda approval: approval.arguments == {"text": "bread"})
+        run = await local.start("noting", ["bread", "cake"], requester="olga")
+        noted, denied = await run.result()
+        assert (noted, "not from here" in denied) == ("noted bread", True)
+        tasks.cancel_scope.cancel()
