@@ -1,9 +1,9 @@
 """The command line: one App, and one border at which every error becomes one clear line and an exit code.
 
 Rules
-- stdout is for answers: with --json one JSON document and nothing else. Everything said to people goes to stderr.
-- A command's module is imported when the command is called: a command answers within half a second.
-- Commands talk to `abc.Supervisor`, opened by `app.open_supervisor`; nothing here reads a store.
+- stdout carries the answer alone; with --json, that is one JSON document. Hints and errors go to stderr.
+- A command's module is imported when the command is called, so that every command answers within half a second.
+- Commands work on an `abc.Supervisor`, which `options.Place` opens. No command reads a store.
 """
 
 import os
@@ -20,42 +20,48 @@ from supervisor.core.errors import SupervisorError
 __all__ = ["main"]
 
 _COMMANDS = {
-    "demo": ("running", "See it work: sub-agents on a small real project, some of which ask you."),
-    "run": ("running", "Run an agent, or go on with it."),
+    "demo": ("running", "Run the demonstration: sub-agents work on a small real project, and some of them ask you."),
+    "run": ("running", "Run an agent, or go on with its unfinished session."),
     "start": ("starting", "Start an agent that a server offers, and follow it."),
-    "resume": ("running", "Go on with a session, or with every one that nobody runs."),
-    "retry": ("running", "Run a session again that ended badly: what led to that is done again, all else stays."),
-    "fork": ("running", "Begin a new session with a copy of another one, as it was before an entry."),
-    "serve": ("serving", "Run a store's sessions, and let people answer from anywhere."),
-    "init": ("configuring", "Write a configuration for `serve`, commented, to begin with."),
+    "resume": ("running", "Go on with a session, or with every open session that no process runs."),
+    "retry": (
+        "running",
+        "Run a session again that failed: what led to the failure is repeated, all other results are kept.",
+    ),
+    "fork": ("running", "Start a new session from a copy of another one, as it was before a journal entry."),
+    "serve": ("serving", "Run a store's sessions, and let people decide in browsers, in chats and over HTTP."),
+    "init": ("configuring", "Write a commented configuration for `serve`, to start from."),
     "check": ("configuring", "Check a configuration."),
-    "check-replay": ("checking", "Replay open sessions with today's code, in memory: do they follow?"),
-    "token": ("tokens", "Make a token for a person, and its hash for the configuration; list and revoke tokens."),
-    "discord": ("platforms", "Make the slash commands known to Discord."),
-    "approvals": ("reading", "List what waits for a person, oldest first."),
-    "approve": ("deciding", "Say yes to one call: it runs once, or is asked no more."),
-    "deny": ("deciding", "Say no to one call: nothing runs, and the agent is told so."),
+    "check-replay": ("checking", "Check whether today's code can go on with the open sessions, by a replay in memory."),
+    "token": ("tokens", "Make a token for a person and its hash for the configuration; list tokens; revoke one."),
+    "discord": ("platforms", "Register the slash commands with Discord."),
+    "approvals": ("reading", "List the calls and questions that wait for a person, oldest first."),
+    "approve": ("deciding", "Approve a call, once or with all later calls like it."),
+    "deny": ("deciding", "Deny a call: it does not run, and the agent is told so."),
     "answer": ("deciding", "Answer a question that an agent asks."),
     "rules": ("rules", "List the standing rules; `rules allow`, `ask`, `deny` and `revoke` change them."),
-    "send": ("messages", "Say something to a session: it is received, kept, or begins a turn."),
+    "send": ("messages", "Send a message to a session."),
     "cancel": ("deciding", "Cancel a session and every sub-agent below it."),
-    "sessions": ("reading", "List sessions and how they are."),
+    "sessions": ("reading", "List sessions and their status."),
     "top": ("top", "Show what every run is doing, since when, and what it waits for."),
-    "show": ("reading", "Show what happened in a session, from its journal."),
-    "jobs": ("jobs", "List background jobs, and how they are now."),
-    "import": ("importing", "Bring a session of pi, OpenClaw, Claude Code or Codex in, to read and to go on with."),
+    "show": ("reading", "Show what happened in a session."),
+    "jobs": ("jobs", "List background jobs and their status."),
+    "import": ("importing", "Import a session of pi, OpenClaw, Claude Code or Codex, to read it or to go on with it."),
     "export": ("exporting", "Write the journals of a session's whole tree as JSON lines."),
-    "prune": ("pruning", "Remove trees that have ended and were silent for long."),
-    "audit": ("reading", "List who asked, who decided what, and what then ran."),
+    "prune": ("pruning", "Remove session trees that ended long ago."),
+    "audit": ("reading", "List what was asked, who decided it, and what then ran."),
 }
-"""Name -> module, and the line that the list of commands has for it without importing that module."""
+"""Name -> its module, and its line in the list of commands, for which no module is imported."""
 
 
-def make_app() -> App:
-    """Return the command line, with every command registered and none imported."""
+def make_app(called: str | None = None) -> App:
+    """Return the command line, with every command registered and none imported.
+
+    `called`: the command that is called. Its help is its whole docstring.
+    """
     app = App(
         name="supervisor",
-        help="Run AI sub-agents that wait for people: what is asked survives restarts, and nothing runs twice.",
+        help="Run AI sub-agents that wait for people. Their questions survive restarts, and no call runs twice.",
         version=lambda: f"subagent-supervisor {metadata.version('subagent-supervisor')}",
         result_action="return_value",
         exit_on_error=False,
@@ -64,7 +70,8 @@ def make_app() -> App:
     )
     for place, (name, (module, line)) in enumerate(_COMMANDS.items()):
         function = {"import": "import_", "rules": "commands"}.get(name, name.replace("-", "_"))
-        app.command(f"supervisor.cli.{module}:{function}", name=name, help=line, sort_key=place)
+        shown = None if name == called else line
+        app.command(f"supervisor.cli.{module}:{function}", name=name, help=shown, sort_key=place)
     repair.register(app)
     return app
 
@@ -73,15 +80,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
         _warn_of_namesake()
-        result = make_app()(arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        result = make_app(called=given[0] if given else None)(given)
         sys.stdout.flush()
     except CycloptsError as error:
         return _fail(f"{_misused(error)} (see {' '.join(['supervisor', *(error.command_chain or ())])} --help)", 2)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
-    except UnicodeEncodeError as error:  # bytes on the command line that are no text; files may have such names
+    except UnicodeEncodeError as error:  # bytes that are no text, such as the name of a file
         return _fail(f"{error.object!r} is not UTF-8 text, which ids and JSON are", 2)
-    except BrokenPipeError:  # `supervisor sessions | head`: whoever read has enough
+    except BrokenPipeError:  # `supervisor sessions | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (SupervisorError, OSError) as error:
@@ -91,7 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _misused(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
-        return f"too many words, from {(error.unused_tokens or [''])[0]!r} on: put a text of several words into quotes"
+        return (
+            f"too many arguments, from {(error.unused_tokens or [''])[0]!r} on: put a text of several words in quotes"
+        )
     if isinstance(error, UnknownOptionError) and "--server" in str(error):
         return "this works only on the machine that has the store: run it there"
     return str(error)
@@ -109,7 +119,7 @@ def _warn_of_namesake() -> None:
     except metadata.PackageNotFoundError:
         return
     print(
-        "supervisor: warning: the distribution `supervisor` (supervisord) is installed here too, and overwrites files "
-        "of this one; give each an environment of its own",
+        "supervisor: warning: the distribution `supervisor` (supervisord) is installed here, too. Each overwrites "
+        "files of the other: install them in separate environments",
         file=sys.stderr,
     )

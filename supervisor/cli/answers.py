@@ -1,7 +1,7 @@
-"""What commands print: JSON documents (core/documents.py), and the lines for people.
+"""What commands print: JSON documents (core/documents.py), and lines for people.
 
 Rules
-- Hints, tables of contents and warnings go to stderr; stdout carries the answer alone.
+- stdout carries the answer alone. Hints and warnings go to stderr.
 """
 
 import os
@@ -56,7 +56,10 @@ def print_json(document: Any) -> None:
 
 
 def print_value(value: Any) -> None:
-    """Print what an agent returned: text as it is, anything else as JSON; a screen never obeys it."""
+    """Print what an agent returned: text as it is, anything else as JSON.
+
+    On a screen, control characters are escaped.
+    """
     from supervisor.core.visible import json_text, visible
 
     is_seen = sys.stdout.isatty()
@@ -68,17 +71,21 @@ def print_value(value: Any) -> None:
 
 
 def say(text: str) -> None:
-    """Say something to the person, on stderr."""
+    """Print a text for people, on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def say_kept(root: str, option: str) -> None:
-    """Say to whoever decided or said something that nobody had its tree at that instant, and what comes next."""
-    say(f"It is kept. A daemon (supervisor serve) takes it up by itself; without one: supervisor resume {root}{option}")
+    """Say that no process runs the tree yet for which something was decided or sent, and what runs it."""
+    say(
+        "It is kept until a process runs the session. A daemon (supervisor serve) does; "
+        f"without one: supervisor resume {root}{option}"
+    )
 
 
 def ways_to_decide(waiting: Iterable[Approval], option: str) -> str:
-    """Return the commands that decide what waits; `option` names the store. Empty if nothing waits."""
+    """Return the commands that decide pending approvals, as one text; empty if there are none. `option`: names the
+    store."""
     kinds = {approval.kind for approval in waiting if approval.status == "pending"}
     ways = [f"supervisor approve ID{option}"] if "call" in kinds else []
     ways += [f"supervisor answer ID VALUE{option}"] if "question" in kinds else []
@@ -87,13 +94,15 @@ def ways_to_decide(waiting: Iterable[Approval], option: str) -> str:
 
 
 def open_console(*, is_folded: bool = False) -> "Console":
-    """Return a console on stdout: as wide as the screen, or as long as a line needs where nobody looks; `is_folded`:
-    80 columns there."""
+    """Return a console on stdout, as wide as the screen.
+
+    Where stdout is no terminal, lines are as long as their text needs; with `is_folded`, they have 80 columns.
+    """
     from rich.console import Console
 
     class Paper(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich's own would exit with 1; whoever read has enough
+            raise BrokenPipeError  # rich would exit with 1, but a reader that closed the pipe is no error
 
     width = None if is_folded or sys.stdout.isatty() else 1000
     return Paper(highlight=False, markup=False, emoji=False, width=width)
@@ -101,7 +110,7 @@ def open_console(*, is_folded: bool = False) -> "Console":
 
 @contextmanager
 def stdout_for_json(*, is_json: bool) -> Iterator[None]:
-    """Send to stderr whatever agents, and what they import, print meanwhile, if stdout is to be one JSON document."""
+    """Send to stderr what agents and their modules print meanwhile, so that stdout is one JSON document."""
     if not is_json:
         yield
         return

@@ -1,4 +1,4 @@
-"""`check-replay`: whether the code of today follows what the open sessions of a store have done. Changes nothing."""
+"""`supervisor check-replay`: whether today's code can go on with the open sessions of a store. It changes nothing."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,22 +19,23 @@ def check_replay(
     file: str,
     /,
     *,
-    export: Annotated[Path | None, Parameter(help="An export to replay, instead of a store.")] = None,
+    export: Annotated[Path | None, Parameter(help="Replay an export (supervisor export) instead of a store.")] = None,
     seconds: float = 10.0,
     place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
-    """Replay the open sessions of a store with the agents of a file, in memory.
+    """Check whether today's code can go on with the open sessions, by a replay in memory.
 
-    Nothing is written, and no step, call or question begins; what plain code of the agents does between operations
-    does happen. Exit codes: 0 all follow, 7 one is blocked, 3 one could not be decided in time.
+    Each agent runs until it has asked for everything that its journal holds. Nothing is written, and no step, call or
+    question begins; code between operations does run. Exit codes: 0 all sessions can go on, 7 one is blocked, 3 one
+    was not done in time.
 
     Parameters
     ----------
     file
-        FILE.py or MODULE with the agents, which are found by their names.
+        FILE.py or MODULE with the agents. Sessions find theirs by name.
     seconds
-        How long to wait for agents whose own code takes long.
+        How many seconds to wait for agents whose own code takes long.
     """
     from supervisor.checking import check_replay, read_export, read_store
     from supervisor.loading import load_agents

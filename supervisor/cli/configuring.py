@@ -1,4 +1,4 @@
-"""Commands for the configuration: init, check. None of them opens a store."""
+"""Commands for the configuration: init and check. They open no store."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,28 +11,28 @@ from supervisor.core.errors import InvalidInput
 
 DEFAULT: Final = Path("supervisor.toml")
 EXAMPLE: Final = """# For `supervisor serve --config FILE`; `supervisor check FILE` says what is wrong with it.
-# Paths count from this file's folder. What is commented out shows defaults, or examples.
+# Paths are relative to this file's folder. Lines that are commented out show defaults or examples.
 
 # The store's file.
 store = "state.db"
 
 [server]
-host = "127.0.0.1"       # elsewhere than on loopback only people who are configured below are served
+host = "127.0.0.1"       # on any other address, only the people below are let in
 port = 8787
-# public_url = "https://approvals.example.org"   # how browsers reach it, if through a proxy; https makes cookies secure
-# hosts = ["approvals.internal"]                 # further names by which it may be called (DNS rebinding)
-# max_streams = 500                              # pages and programs that may listen at once; further ones get a 503
+# public_url = "https://approvals.example.org"   # its address behind a proxy; https makes cookies secure
+# hosts = ["approvals.internal"]                 # further host names that are accepted (DNS rebinding)
+# max_streams = 500                              # pages and programs that may listen at once; more get a 503
 
-# Agents that can be started by their names. Limits replace those of the declaration.
+# Agents that people can start by name. Limits here replace those of the declaration.
 # [agents.janitor]
 # import = "agents.py:janitor"       # FILE.py:NAME or MODULE:NAME
-# inactivity_timeout = 60.0          # seconds between two signs of progress; also first_progress_timeout,
+# inactivity_timeout = 60.0          # seconds without progress; also first_progress_timeout,
 #                                    # active_timeout, stop_timeout, call_timeout
 # max_children = 100                 # also max_live_children, max_depth
-# approvers = ["ana"]                # who alone may decide what it and its sub-agents ask (operators may, too)
-# rules = [{ kind = "deny", tool = "shell", pattern = "rm" }]     # from this agent down
+# approvers = ["ana"]                # only they, and operators, may decide what it and its sub-agents ask
+# rules = [{ kind = "deny", tool = "shell", pattern = "rm" }]     # for it and its sub-agents
 
-# Standing decisions for every tree: deny beats ask beats allow. Patterns as the README says.
+# Standing rules for every session: deny beats ask, and ask beats allow. README.md explains patterns.
 # [[rules]]
 # kind = "allow"
 # tool = "shell"
@@ -41,21 +41,22 @@ port = 8787
 # [[rules]]
 # kind = "ask"
 # tool = "deploy"
-# approvers = ["ana"]                # who alone may decide what this rule asks for
+# approvers = ["ana"]                # only they, and operators, may decide what this rule asks for
 
-# Who may do what. operator: everything. approver: read, and decide. Neither: read, and decide what they asked for.
-# `supervisor token` makes a token, for the person, and its hash, for here; `supervisor token revoke` ends one at once.
+# People and their roles. An operator may do everything. An approver may read and decide. A person without a role may
+# read, and decide what sessions ask that they started. `supervisor token` makes a token for the person and its hash for
+# this file; `supervisor token revoke` revokes one at once.
 # [people.ana]
 # roles = ["approver"]
 # tokens = ["sha256:..."]            # or { hash = "sha256:...", expires_at = 2027-01-31T00:00:00Z }
 # identities = { slack = "U012AB3CD", discord = "80351110224678912" }
 
-# Where people are asked, beside the web inbox; README.md says how to make the apps. No secret is written here: they are
-# in environment variables, or in files (mode 0600) that are named here.
+# Where people are asked, besides the web inbox; README.md says how to make the apps. Do not write secrets here: put
+# them in environment variables, or in files (mode 0600) that are named here.
 # [channels.slack]
-# conversation = "C012AB3CD"         # where cards go whose session has no thread of its own
-# agent = "janitor"                  # what a mention of the app starts; it takes a text
-# app = "A012AB3CD"                  # optional, and team = "T012AB3CD": what comes from others is refused
+# conversation = "C012AB3CD"         # for cards of sessions that have no thread of their own
+# agent = "janitor"                  # the agent that a mention of the app starts; it takes a text
+# app = "A012AB3CD"                  # optional; also team = "T012AB3CD": requests of others are refused
 # bot_token_file = "slack.token"     # or SLACK_BOT_TOKEN (xoxb-...)
 # signing_secret_file = "slack.sign" # or SLACK_SIGNING_SECRET: Slack posts to https://HOST/channels/slack/requests
 # app_token_file = "slack.app"       # or SLACK_APP_TOKEN (xapp-...): Socket Mode, no public address needed
@@ -69,29 +70,30 @@ port = 8787
 
 
 def init(file: Path = DEFAULT, /) -> int:
-    """Write a configuration, commented, to begin with.
+    """Write a commented configuration for `serve`, to start from.
 
     Parameters
     ----------
     file
-        Where to; it must not exist.
+        The file to write; it must not exist.
     """
     try:
         with file.open("x", encoding="utf-8") as new:
             new.write(EXAMPLE)
     except FileExistsError:
-        raise InvalidInput(f"{file} exists; it was left as it is") from None
+        raise InvalidInput(f"{file} exists already, and was not changed") from None
     except OSError as error:
         raise InvalidInput(f"{file} cannot be written: {error.strerror}") from None
     print(file)
-    say(f"Edit it, then: supervisor check {file}    and: supervisor serve --config {file}")
+    say(f"Edit it, then: supervisor check {file}, and supervisor serve --config {file}")
     return Exit.DONE
 
 
 def check(file: Path = DEFAULT, /) -> int:
-    """Check a configuration, import the agents that it names, and look for the secrets of chat platforms.
+    """Check a configuration.
 
-    Nothing is sent anywhere; a platform's secrets are those of this environment, or of the files that are named.
+    Imports the agents that it names, and looks for the secrets of chat platforms in this environment and in the files
+    that it names. Sends nothing.
 
     Parameters
     ----------
@@ -109,11 +111,12 @@ def check(file: Path = DEFAULT, /) -> int:
             say(f"{file}: {problem}")
         return Exit.USAGE
     print(
-        f"{file} is right: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
+        f"{file} is valid: {len(agents)} agents, {len(configuration.rules)} rules, {len(configuration.people)} people"
     )
     return Exit.DONE
 
 
 ConfigOption = Annotated[
-    Path | None, Parameter(name="--config", help="A configuration (supervisor init writes one).", show_default=False)
+    Path | None,
+    Parameter(name="--config", help="A configuration file (supervisor init writes one).", show_default=False),
 ]

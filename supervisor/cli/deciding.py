@@ -1,8 +1,7 @@
-"""Commands that change what goes on: approve, deny, answer, cancel. They work whether or not another process runs the
-tree.
+"""Commands that decide and cancel: approve, deny, answer, cancel. They work whether or not a process runs the tree.
 
-Approving, denying and answering are a person's; from inside a supervised call they are refused (A4). Cancelling is not:
-it grants nothing.
+Only a person may approve, deny and answer: a process that a supervised call started is refused (A4). It may cancel,
+which grants nothing.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from supervisor.core.values import Answer, Approval, Approve, Decision, Decision
 from supervisor.core.visible import visible
 
 Decide = Callable[[str, Approval], Decision]
-"""Makes a decision of somebody's name and what was asked."""
+"""Makes a decision from a person's name and the approval."""
 
 
 def approve(
@@ -32,19 +31,24 @@ def approve(
     /,
     *,
     edit: Annotated[
-        str | None, Parameter(help="Approve with these instead: the whole object that `approvals --json` shows.")
+        str | None,
+        Parameter(
+            help="Approve with these arguments instead: a JSON object of all of them (approvals --json shows it)."
+        ),
     ] = None,
     scope: Annotated[
-        Scope, Parameter(help="How far: this call, all of its session's tree from now on, or every session.")
+        Scope,
+        Parameter(help="What is approved: this call, or also later ones in its session's tree, or in every session."),
     ] = "once",
     pattern: Annotated[
-        str | None, Parameter(help="What a wider scope covers, of those offered. Default: exactly this call.")
+        str | None,
+        Parameter(help="For a wider scope: one of the patterns that are offered. Default: exactly this call."),
     ] = None,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Say yes to one call: it runs once. With a wider scope what its pattern covers is asked no more.
+    """Approve a call: it runs once. With a wider scope, later calls that the pattern covers run without asking.
 
     Parameters
     ----------
@@ -65,12 +69,12 @@ def deny(
     approval: str,
     /,
     *,
-    reason: Annotated[str | None, Parameter(help="The agent sees it as the call's result.")] = None,
+    reason: Annotated[str | None, Parameter(help="Why; the agent gets it as the call's result.")] = None,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Say no to one call: nothing runs, and the agent is told so.
+    """Deny a call: it does not run, and the agent is told so. A question that is denied stays unanswered.
 
     Parameters
     ----------
@@ -96,8 +100,8 @@ def answer(
     approval
         The question's id, as `supervisor approvals` shows it.
     value
-        One of its choices, or free text; JSON where the question asks for it (`yes` and `no` will do for true and
-        false).
+        One of its choices, or free text, or JSON where the question asks for it. `yes` and `no` stand for true and
+        false.
     """
 
     def decision(name: str, found: Approval) -> Decision:
@@ -110,12 +114,12 @@ def cancel(
     session: str,
     /,
     *,
-    reason: Annotated[str | None, Parameter(help="Why; it is part of the outcome.")] = None,
+    reason: Annotated[str | None, Parameter(help="Why; the outcome contains it.")] = None,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Cancel a session and every sub-agent below it; return when they have ended.
+    """Cancel a session and every sub-agent below it, and wait until they have ended.
 
     Parameters
     ----------
@@ -138,7 +142,7 @@ def cancel(
 
     stopped = run_until_stopped(body, "asyncio")
     if not views:
-        say(f"The cancel is on disk if it was accepted; to see it through: supervisor cancel {session}{place.option}")
+        say(f"The session may not have ended yet. To wait for it: supervisor cancel {session}{place.option}")
         return stopped or Exit.REFUSED
     before, view = views
     if json:
@@ -173,15 +177,15 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
         print(f"{told(result, datetime.now().astimezone())} [{approval}]")
         if result.rule is not None:
             here = where(found.root_session if found.scope == "session" else None)
-            say(f"Asked no more {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
-            say(f"To take it back: supervisor rules revoke {result.rule}{place.option}")
+            say(f"No longer asked {here}: {visible(found.tool)}: {visible(found.pattern or '', lines=True)}")
+            say(f"To revoke it: supervisor rules revoke {result.rule}{place.option}")
     if result.is_accepted and not result.running:
         answers.say_kept(found.root_session, place.option)
     return Exit.DONE if result.is_accepted else Exit.CONFLICT
 
 
 async def _unknown(supervisor: Supervisor, approval: str) -> NotFound:
-    """Return what to say of an id that no approval has; a session's id is a common slip."""
+    """Return the error for an id that no approval has. People often give a session's id instead."""
     everything = await supervisor.find_approvals(pending=False)
     here = [other.id for other in everything if approval in (other.session, other.root_session)]
     if here:

@@ -1,17 +1,17 @@
-"""Exit codes, and which error means which. They are a contract: scripts and CI read them.
+"""The exit codes of commands, and which error gives which. They are a contract: scripts and CI read them.
 
-0   done; for `cancel`: the session has ended
-1   run, resume, demo: it ended otherwise than succeeded
-2   usage: the command line, a JSON text, an agent that cannot be loaded
-3   it waits for a person
-4   conflict: decided otherwise, withdrawn, expired; another agent or input under this session's id
+0   done; cancel: the session has ended
+1   run, resume, retry, fork, demo: the session failed, stalled, was cancelled or abandoned
+2   usage: a wrong command line or JSON text, an agent that cannot be loaded
+3   the session waits for a person
+4   conflict: already decided otherwise, withdrawn or expired; the session's id belongs to another agent or input
 5   not found
-6   refused: another process owns it, the store cannot be read, a decision from inside a supervised call, a person
-    who is not known or may not do it
-7   blocked: today's code cannot follow what the session has done
-8   the server cannot be reached, or is no supervisor of this API
+6   refused: another process runs the session, the store cannot be read, a supervised call started this command, the
+    person is unknown or may not do it
+7   blocked: today's code cannot go on with the session
+8   the server cannot be reached, or has another API
 130, 143, 129   stopped by SIGINT, SIGTERM, SIGHUP
-141 run, resume, demo, serve, cancel: stopped, since nobody reads what it says (`| head`)
+141 run, resume, retry, fork, demo, serve, cancel: stopped, since the reader of its output closed the pipe (`| head`)
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Exit(IntEnum):
 
 
 class Refused(SupervisorError):
-    """What is refused as things are now: exit code 6."""
+    """A command that is refused as things are now: exit code 6."""
 
 
 _CODES: Final[dict[type[SupervisorError], Exit]] = {
@@ -54,16 +54,16 @@ _CODES: Final[dict[type[SupervisorError], Exit]] = {
     RunBlocked: Exit.BLOCKED,
     ServerError: Exit.UNREACHABLE,
 }
-"""An error that is none of these is refused."""
+"""Every other error has the code REFUSED."""
 
 
 def code_of(error: BaseException) -> Exit:
-    """Return the exit code that an error means."""
+    """Return the exit code of an error."""
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.REFUSED)
 
 
 def explain(error: BaseException) -> str:
-    """Return an error's one line; what an agent or a file wrote into it is made safe for a screen."""
+    """Return an error as one line, with control characters escaped: agents and files may have written into it."""
     said = str(error)
     if isinstance(error, OSError) and error.strerror:
         said = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -72,9 +72,9 @@ def explain(error: BaseException) -> str:
 
 
 def not_found(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    """Return the error for an id that is not there, offering the closest ones that are."""
+    """Return the error for an id that does not exist. It names the closest ones that do."""
     every = list(known)
-    begun = [other for other in every if name and other.startswith(name)]  # it was cut off
+    begun = [other for other in every if name and other.startswith(name)]  # `name` is only their beginning
     near = begun[:3] or get_close_matches(name, every, n=3, cutoff=0.6)
     offer = f"; did you mean {' or '.join(near)}?" if near else f"; see supervisor {kind}s"
     return NotFound(f"no {kind} {visible(name)} in this store{offer}")

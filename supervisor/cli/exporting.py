@@ -1,8 +1,8 @@
-"""The command that writes a tree out, for other programs, for other machines, or before it is pruned: export.
+"""`supervisor export`: write a tree for other programs or machines, or before it is pruned.
 
-One line for each entry of every journal of the tree, in the order in which they were committed. A line is a JSON object
-with `position` (a number that only grows), `session`, `event` (the kind of fact) and `at`, and what that kind has: the
-lines of `show --json`. Fields may be added, none is taken away.
+There is one line for each entry of every journal of the tree, in the order in which the entries were committed. A line
+is a JSON object, as in the timeline of `show --json`: `entry` (its number in its session), `position` (a number that
+only grows), `session`, `event` (its kind), `at`, and the fields of that kind. Fields may be added; none is removed.
 """
 
 import os
@@ -33,7 +33,9 @@ def export(
     session: str,
     /,
     *,
-    output: Annotated[Path | None, Parameter(help="A file, written whole or not at all, mode 0600; or a pipe.")] = None,
+    output: Annotated[
+        Path | None, Parameter(help="A file, which is written whole or not at all, with mode 0600; or a pipe.")
+    ] = None,
     place: AnyPlace = ANYWHERE,
 ) -> int:
     """Write the journals of a session's whole tree as JSON lines.
@@ -41,7 +43,7 @@ def export(
     Parameters
     ----------
     session
-        The id of a session, or of a sub-agent's.
+        The id of any session of the tree.
     """
     rows = anyio.run(_read, place, session)
     if output is None:
@@ -53,7 +55,7 @@ def export(
             raise InvalidInput(f"there is no folder {visible(str(output.parent))} to write into: make it first")
         if output.is_dir():
             raise InvalidInput(f"{visible(str(output))} is a folder: name a file in it")
-        if output.exists() and not output.is_file():  # a device or a pipe is written to, never replaced
+        if output.exists() and not output.is_file():  # a device or a pipe is never replaced
             with output.open("wb") as sink:
                 sink.writelines(_lines(rows))
         else:
@@ -79,7 +81,7 @@ def _lines(rows: "tuple[JournalEntry, ...]") -> Iterator[bytes]:
 
 
 def write_whole(path: Path, lines: Iterator[bytes]) -> None:
-    """Write a file that nobody else can read, so that it appears complete or stays as it was."""
+    """Write a file with mode 0600, so that it appears complete or stays as it was."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:

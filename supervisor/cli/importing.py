@@ -1,8 +1,8 @@
-"""`supervisor import`: bring a session of another maker into the store, as a session at rest.
+"""`supervisor import`: import a session of another program, as a session that has ended.
 
-Exit codes: 0 imported, or it was there already; 2 usage, an agent that cannot be loaded or takes no text; 4 the id
-belongs to another session, or the file is no longer what was imported, or the agent is another; 5 no such file;
-6 refused: no known format, it cannot be read, or it lacks results while its program may be running.
+Exit codes: 0 imported, now or earlier; 2 usage, an agent that cannot be loaded or takes no text; 4 the id belongs to
+another session, or an earlier import had another content or agent; 5 no such file; 6 refused: the format is unknown,
+the file cannot be read, or results are missing while its program may be running.
 """
 
 import hashlib
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from supervisor.core.events import MessageImported
     from supervisor.transcripts.history import History
 
-_MANY: Final = 500  # messages of one append,
-_MUCH: Final = 1 << 20  # and characters of one, of which one message may have more
+_MANY: Final = 500  # messages in one append
+_MUCH: Final = 1 << 20  # characters in one append; a single message may have more
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What became of an import: the JSON document."""
+    """The JSON document of an import."""
 
     session: str
     format: str
     source: str
     state: str
-    """imported, or present: it was there already."""
+    """imported, or present: an earlier import has added it."""
     messages: int
-    """How many there are, in all."""
+    """How many messages the session has."""
     left_out: int | None
     agent: str | None
 
@@ -53,21 +53,23 @@ def import_(
     /,
     *,
     agent: Annotated[
-        str | None, Parameter(help="Who goes on with it when a message comes: FILE.py:NAME or MODULE:NAME.")
+        str | None, Parameter(help="The agent that goes on with it when a message comes: FILE.py:NAME or MODULE:NAME.")
     ] = None,
-    session: Annotated[str | None, Parameter(help="Its id here. Default: made of the one in its file.")] = None,
+    session: Annotated[
+        str | None, Parameter(help="Its id in the store. Default: made from the id in its file.")
+    ] = None,
     not_running: Annotated[
-        bool, Parameter(negative=(), help="Say that no program running in the session's folder uses the session.")
+        bool, Parameter(negative=(), help="Confirm that no running program uses the session.")
     ] = False,
     place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
-    """Bring a session of pi, OpenClaw, Claude Code or Codex in, to read and, with an agent, to go on with.
+    """Import a session of pi, OpenClaw, Claude Code or Codex, to read it or, with an agent, to go on with it.
 
     Parameters
     ----------
     file
-        The session: a .jsonl, or a .jsonl.zst. It is only read.
+        The session's file: .jsonl or .jsonl.zst. It is not changed.
     """
     from supervisor.cli.running import load
     from supervisor.transcripts.history import open_history
@@ -97,7 +99,7 @@ async def _import(
     from supervisor.core.trees import Origin
     from supervisor.system.identity import working_directory
 
-    # A file that does not name its folder is gone on with where it was imported.
+    # A session whose file names no folder goes on in the folder where it was imported.
     folder = known_folder(history.cwd) or working_directory()
     origin = Origin(history.format, history.source, file, history.digest(), folder)
     own = session or _own_id(history.source)
@@ -132,7 +134,7 @@ def _batches(messages: Iterator["MessageImported"]) -> Iterator[list["MessageImp
 
 
 def _own_id(source: str) -> str:
-    """Make a session's id of the one in its file: the same, where it can be one."""
+    """Return a session's id for the id in its file: the same one, if it is a valid id here."""
     try:
         return check_session_id(source.lower())
     except InvalidInput:
@@ -140,10 +142,10 @@ def _own_id(source: str) -> str:
 
 
 def _report(done: Imported, place: Place) -> None:
-    word = "is there already" if done.state == "present" else "is imported"
+    word = "was imported before" if done.state == "present" else "is imported"
     print(f"{done.format} session {visible(done.source)} {word} [{done.session}]: {done.messages} messages")
     if done.left_out:
-        say(f"{done.left_out} lines that cannot be read, or results without a call, were left out.")
+        say(f"{done.left_out} lines were left out: they cannot be read, or are results without a call.")
     say(f"\nsupervisor show {done.session}{place.option}")
     if done.agent is not None:
         say(f"supervisor send {done.session} TEXT{place.option}")

@@ -1,4 +1,4 @@
-"""The command that lists background jobs: what calls began that outlives them, and how it is now."""
+"""`supervisor jobs`: list background jobs, which calls have started and which outlive them."""
 
 from typing import Annotated, Any
 
@@ -17,11 +17,11 @@ from supervisor.core.visible import visible
 
 def jobs(
     *,
-    all: Annotated[bool, Parameter(negative=(), help="Those that have ended, too.")] = False,  # noqa: A002 # --all
+    all: Annotated[bool, Parameter(negative=(), help="Also list jobs that have ended.")] = False,  # noqa: A002 # --all
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """List background jobs, and how they are now."""
+    """List background jobs and their status."""
     found = anyio.run(_find, place)
     shown = [job for job in found if all or job["state"] == "running"]
     if json:
@@ -29,8 +29,8 @@ def jobs(
     elif shown:
         _print(shown)
     else:
-        ended = f" ({len(found)} have ended: supervisor jobs --all{place.option})" if found else ""
-        say(f"No background jobs in {place.where}{ended}.")
+        ended = f"; {len(found)} have ended: supervisor jobs --all{place.option}" if found else ""
+        say(f"No background jobs run in {place.where}{ended}")
     return Exit.DONE
 
 

@@ -1,12 +1,12 @@
-"""`supervisor send`: say something to a session, whether or not another process runs its tree.
+"""`supervisor send`: send a message to a session, whether or not a process runs its tree.
 
-Chat words (A12) decide: `yes ID`, `no ID`, `approve all`, and a bare `yes` where one thing waits and a card of it was
-shown.
+Chat commands (A12) decide instead: `yes ID`, `no ID`, `approve all`, and a bare `yes` if one approval waits and its
+card was shown.
 
-Exit codes: 0 said, whatever becomes of it, or decided; 3 a word that does not say which of those that wait it means;
-4 it was decided otherwise; 2 it could never be heard (a sub-agent that has ended, an agent that takes
-no text, an import without an agent); 5 no such session; 6 refused. From inside a supervised call it is refused: it
-would look like a person's word (A4).
+Exit codes: 0 sent, or decided; 3 a chat command that fits several approvals; 4 it was already decided otherwise; 2 the
+session can never receive the message (a sub-agent that has ended, an agent that takes no text, an import without an
+agent); 5 no such session; 6 refused. A process that a supervised call started is refused, since its message would
+look like a person's (A4).
 """
 
 from datetime import UTC, datetime
@@ -35,26 +35,26 @@ def send(
     text: str,
     /,
     *,
-    by: Annotated[str | None, Parameter(name="--by", help="Who says it. Default: login name.")] = None,
+    by: Annotated[str | None, Parameter(name="--by", help="Who sends it. Default: login name.")] = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Say something to a session: it is received, kept until it can be, or begins a turn.
+    """Send a message to a session. The session receives it now, keeps it until it can, or begins a turn with it.
 
-    `yes ID`, `no ID` and `approve all` decide what waits in it, as the whole text.
+    A text that is `yes ID`, `no ID` or `approve all` decides what waits in the session instead.
 
     Parameters
     ----------
     session
         The session's id.
     text
-        What to say, as one argument.
+        The message, as one argument.
     """
     import anyio
 
     place.check_by(by)
     if not text.strip():
-        raise InvalidInput("there is nothing to say: give the text as one argument")
+        raise InvalidInput("the message is empty: give it as one argument")
     heard, view = anyio.run(_hear, place, session, text, by)
     receipt = heard.sent
     if json:
@@ -69,7 +69,7 @@ def send(
 
 
 def _exit_of(heard: ChatResult) -> Exit:
-    """Return what a script wants to know: done, or what stands in the way."""
+    """Return the exit code that the module describes."""
     if any(result.kind == "unknown" for result in heard.results):
         return Exit.NOT_FOUND
     if heard.kind == "listed":

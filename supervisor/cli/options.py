@@ -39,10 +39,16 @@ ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for t
 BackendOption = Annotated[Literal["asyncio", "trio"], Parameter(name="--backend", help="The event loop to run on.")]
 UnattendedOption = Annotated[
     Policy,
-    Parameter(name="--unattended", help="What answers for people in what this process runs, pending approvals too."),
+    Parameter(
+        name="--unattended",
+        help="Ask people, or allow or deny all that the sessions of this process ask, pending approvals too.",
+    ),
 ]
 WaitOption = Annotated[
-    bool, Parameter(name="--wait", negative=(), help="Stay until it has ended, for decisions made elsewhere.")
+    bool,
+    Parameter(
+        name="--wait", negative=(), help="Wait until the session has ended, for decisions that people make elsewhere."
+    ),
 ]
 
 
@@ -253,12 +259,12 @@ ANYWHERE: Final = AnyPlace()
 
 
 def parse_arguments(text: str) -> dict[str, object]:
-    """Return the whole arguments object of --edit; raises InvalidInput."""
+    """Return the JSON object of --edit, which has all arguments of the call. Raises InvalidInput."""
     try:
         value: dict[str, object] = from_json(text, dict[str, object], "it")
     except InvalidInput as error:
         raise InvalidInput(
-            f"--edit is no JSON object of arguments: {error}; give all of the call's arguments, unchanged ones too "
-            "(supervisor approvals --json has them)"
+            f"--edit is no JSON object of arguments: {error}; give all arguments of the call, also those that stay "
+            "(supervisor approvals --json shows them)"
         ) from None
     return value

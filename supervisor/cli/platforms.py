@@ -1,4 +1,4 @@
-"""Commands for chat platforms: what must be made known to them once."""
+"""Commands that register this program with chat platforms."""
 
 from typing import Annotated, Literal
 
@@ -12,15 +12,15 @@ from supervisor.core.errors import InvalidInput
 
 
 def discord(
-    action: Annotated[Literal["register"], Parameter(help="register: make the slash commands known.")],
+    action: Annotated[Literal["register"], Parameter(help="register: register the slash commands.")],
     /,
     *,
     config: ConfigOption = None,
     backend: BackendOption = "asyncio",
 ) -> int:
-    """Make /pending, /approve, /deny and /answer known to Discord: once, and again after an update.
+    """Register /pending, /approve, /deny and /answer with Discord: once, and again after an update.
 
-    It needs [channels.discord] in the configuration, and the bot's token as `serve` does.
+    The configuration needs [channels.discord]. The bot's token comes from where `serve` reads it.
     """
     import anyio
 

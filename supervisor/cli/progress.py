@@ -1,9 +1,9 @@
-"""What goes on in a tree, told while it goes on: one line on stderr for each event that a person would want to know,
-and what its sessions say to people, whole.
+"""The progress of a running tree on stderr: one line for each event that people want to see, and all messages that its
+sessions send to people.
 
-A turn's text result is said by the root alone: a sub-agent's is for its parent. The last one is the command's own to
-print, where it prints one.
-What happened before this process opened the store is not told again; `supervisor show` has it.
+The text results of turns are shown for the root only: those of sub-agents are for their parents. A command that prints
+a result prints the last one itself. Events from before this process opened the store are not shown; `supervisor show`
+has them.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from supervisor.core.events import AnyEvent, MessageSent, OperationFinished, Run
 from supervisor.core.visible import visible
 
 LONGEST: Final = 4000
-"""Characters of one message that are shown; `supervisor show --json` has the rest."""
+"""Characters of a message that are shown; `supervisor show --json` has all of them."""
 
 
 async def follow(
@@ -34,9 +34,9 @@ async def follow(
     *,
     prints_result: bool = False,
 ) -> None:
-    """Tell the events of a tree that somebody wants, from `since` on, until the caller is cancelled.
+    """Tell the events of a tree for which `wants` is true, from `since` on, until the caller is cancelled.
 
-    `prints_result`: the caller prints what the last turn comes to.
+    `prints_result`: the caller prints the result of the last turn.
     """
     async with anyio.create_task_group() as tasks:
         telling = _Telling(supervisor, root, since, say, wants, prints_result, tasks)
@@ -63,10 +63,10 @@ class _Telling:
         self._tasks = tasks
         self._story = Story(brief=True)
         self._result: str | None = None
-        """What the root's last turn came to, until it is known whether another one follows."""
+        """The result of the root's last turn, until another turn begins."""
 
     async def watch(self, session: str) -> None:
-        with suppress(StoreError):  # the store was closed, or died: whoever runs the tree says so
+        with suppress(StoreError):  # the store was closed or died; the command reports that
             async with self._supervisor.watch_session(session, stay=session == self._root) as watch:
                 async for row in watch:
                     if isinstance(row.event, OperationFinished) and row.event.kind == "spawn" and row.event.child:
@@ -75,7 +75,7 @@ class _Telling:
 
     def _tell(self, row: JournalEntry) -> None:
         event, now = row.event, datetime.now().astimezone()
-        sentence = self._story.tell(row, now)  # also of what is not told: it knows names from there
+        sentence = self._story.tell(row, now)  # of every event, since the story learns names from it
         if event.at < self._since:
             return
         start = f"{event.at.astimezone(now.tzinfo):%H:%M:%S}  {self._story.name(row.session)}"
@@ -94,7 +94,7 @@ class _Telling:
 
 
 def _told(text: str) -> str:
-    """Return what a session says; of several lines, each behind a gutter."""
+    """Return a message; several lines each begin with a gutter."""
     shown = visible(text[:LONGEST].strip(), lines=True)
     more = f" … ({len(text) - LONGEST} more characters)" if len(text) > LONGEST else ""
     return (shown if "\n" not in shown else "".join(f"\n  {GUTTER}{line}" for line in shown.split("\n"))) + more

@@ -1,9 +1,9 @@
-"""The command that removes what is over and old: prune.
+"""`supervisor prune`: remove trees that ended long ago.
 
 Rules
-- It says what it will remove, and how much that is, before it removes anything. On a terminal it asks; elsewhere it
-  wants to be told `--yes`.
-- Like a decision, it is a person's: from inside a supervised call it is refused (A4).
+- It shows what it will remove, and how much that is, before it removes anything. On a terminal it asks; elsewhere it
+  needs `--yes`.
+- Only a person may prune: a process that a supervised call started is refused (A4).
 """
 
 import re
@@ -28,21 +28,21 @@ from supervisor.system.inside import refuse_inside_call
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LISTED: Final = 20
-"""Trees that are shown by name; more of them are counted."""
+"""Trees that are listed by name; more of them are only counted."""
 
 
 def prune(
     *,
-    older_than: Annotated[str, Parameter(help="How long a tree must have been silent: 30d, 12h, 2w, 90m, 0s.")],
-    dry_run: Annotated[bool, Parameter(negative=(), help="Say what it would remove, and remove nothing.")] = False,
-    yes: Annotated[bool, Parameter(negative=(), help="Do not ask.")] = False,
+    older_than: Annotated[str, Parameter(help="The age of a tree's last event: 30d, 12h, 2w, 90m, 0s.")],
+    dry_run: Annotated[bool, Parameter(negative=(), help="Show what would be removed, and remove nothing.")] = False,
+    yes: Annotated[bool, Parameter(negative=(), help="Remove without asking.")] = False,
     place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
-    """Remove trees that have ended and were silent for long: their journals, approvals and job logs."""
+    """Remove session trees that ended long ago: their journals, approvals and job logs."""
     place, before = place, _before(older_than)
     if json and not (yes or dry_run):
-        raise InvalidInput("--json asks nobody: say --yes, or --dry-run to look only")
+        raise InvalidInput("--json cannot ask: give --yes, or --dry-run to only look")
     if not dry_run:
         refuse_inside_call("pruning")
     forecast = anyio.run(_look, place, before)
@@ -66,23 +66,23 @@ def parse_duration(text: str) -> timedelta:
     """Return a duration such as 30d; raises InvalidInput."""
     match = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip(), re.ASCII)
     if match is None:
-        raise InvalidInput(f"{visible(text)} is no duration: give a number and s, m, h, d or w, such as 30d")
+        raise InvalidInput(f"{visible(text)} is no duration: give a number followed by s, m, h, d or w, such as 30d")
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
 def _before(older_than: str) -> datetime:
-    """Return the instant since which a tree must have been silent; raises InvalidInput."""
+    """Return the instant that all events of a tree must be older than. Raises InvalidInput."""
     try:
         return datetime.now(UTC) - parse_duration(older_than)
     except OverflowError:
-        raise InvalidInput(f"{visible(older_than)} ago there were no calendars: give a shorter duration") from None
+        raise InvalidInput(f"{visible(older_than)} is too long: give a shorter duration") from None
 
 
 def _agrees() -> bool:
-    """Ask at the terminal; elsewhere nobody can have read what would be removed."""
+    """Ask at the terminal. Raises InvalidInput if there is none."""
     if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
-        raise InvalidInput("nothing was removed: there is no terminal to ask at; say --yes, or --dry-run to look only")
-    print("Remove them? They cannot be brought back. [y/N] ", end="", file=sys.stderr, flush=True)
+        raise InvalidInput("nothing was removed: there is no terminal to ask at; give --yes, or --dry-run to only look")
+    print("Remove them for good? [y/N] ", end="", file=sys.stderr, flush=True)
     try:
         return sys.stdin.readline().strip().lower() in ("y", "yes")
     except KeyboardInterrupt:
@@ -96,19 +96,19 @@ async def _look(place: Place, before: datetime) -> PruneResult:
 
 
 async def _remove(place: Place, before: datetime, roots: list[str]) -> list[str]:
-    """Remove the trees that were shown, and say which of them stay after all; return the roots of the others."""
+    """Remove these trees; return the roots of those that were removed, and say why the others are kept."""
     async with place.open_store() as supervisor:
         result = await supervisor.prune(before, only=roots)
     for tree in result.kept:
-        say(f"{tree.session} stays: it {tree.reason}")
+        say(f"{tree.session} is kept: it {tree.reason}")
     if result.compact_error is not None:
-        say(f"The space was not given back to the disk, but will be used again: {result.compact_error}")
+        say(f"The free space stays in the store, which uses it again: {result.compact_error}")
     return [tree.session for tree in result.trees]
 
 
 def _document(forecast: PruneResult) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(forecast)
-    del found["compact_error"]  # of what was removed
+    del found["compact_error"]  # known only after a removal
     return found
 
 
@@ -126,7 +126,7 @@ def _tell(forecast: PruneResult, place: Place) -> None:
     logs = f", and {_many(forecast.logs, 'job log')} of {_bytes(forecast.log_bytes)}" if forecast.logs else ""
     say(f"To be removed from {place.path}: {_many(len(forecast.trees), 'tree')} of {_bytes(total)}{logs}.")
     for reason, count in Counter(tree.reason for tree in forecast.kept).most_common():
-        say(f"  stays: {_many(count, 'tree')}{' that' if count == 1 else ', each of which'} {reason}")
+        say(f"  kept: {_many(count, 'tree')}{' that' if count == 1 else ', each of which'} {reason}")
 
 
 def _many(count: int, word: str) -> str:
@@ -143,6 +143,6 @@ def _bytes(size: float) -> str:
 
 
 def _size(place: Place) -> str:
-    """Return what the store takes on the disk, its log included."""
+    """Return the size of the store on the disk, including its log."""
     files = [place.path, place.path.with_name(f"{place.path.name}-wal")]
     return _bytes(sum(file.stat().st_size for file in files if file.exists()))

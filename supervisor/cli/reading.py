@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 def sessions(
     *,
-    open: Annotated[bool, Parameter(negative=(), help="Only those that have not ended.")] = False,  # noqa: A002 # --open
+    open: Annotated[bool, Parameter(negative=(), help="List only sessions that have not ended.")] = False,  # noqa: A002 # --open
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """List sessions and how they are."""
+    """List sessions and their status."""
     views = _read(place, lambda supervisor: supervisor.find_sessions(is_open=True if open else None))
     if json:
         answers.print_json([answers.session_document(view) for view in views])
@@ -52,7 +52,7 @@ def sessions(
 
 
 def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
-    """Show what happened in a session, from its journal.
+    """Show what happened in a session, event by event.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ def show(session: str, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = Fals
 
 def approvals(
     *,
-    all: Annotated[bool, Parameter(negative=(), help="Those that are decided, too.")] = False,  # noqa: A002 # --all
+    all: Annotated[bool, Parameter(negative=(), help="Also list those that have ended.")] = False,  # noqa: A002 # --all
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """List what waits for a person, oldest first."""
+    """List the calls and questions that wait for a person, oldest first."""
     found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all))
     if json:
         answers.print_json([answers.approval_document(approval) for approval in found])
@@ -88,7 +88,7 @@ def approvals(
 
 
 def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
-    """List who asked, what was shown, who decided what, and what then ran."""
+    """List what was asked and shown, who decided it, and what then ran."""
     rows, names = _read(place, _audit)
     if json:
         answers.print_json([answers.event_document(row) for row in rows])
@@ -101,7 +101,7 @@ def audit(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     for row in rows:
         print(f"{row.event.at.astimezone():%Y-%m-%d %H:%M:%S}  {story.name(row.session)}  {story.tell(row, now)}")
     if not rows:
-        say(f"Nothing was asked or run yet in {place.where}.")
+        say(f"Nothing has been asked or run yet in {place.where}.")
     return Exit.DONE
 
 
@@ -131,7 +131,7 @@ async def _show(
 
 
 async def get_session(supervisor: Supervisor, session: str) -> SessionView:
-    """Return a session, or raise NotFound with the closest ids there are."""
+    """Return a session. Raises NotFound, which names the closest ids."""
     return await _found(supervisor, session, supervisor.get_session(session))
 
 
@@ -161,7 +161,7 @@ def _print_sessions(views: list[SessionView]) -> None:
 
 
 def _as_trees(views: list[SessionView]) -> list[SessionView]:
-    """Return the sessions with each one's sub-agents right below it."""
+    """Return the sessions, each followed by its sub-agents."""
     below: dict[str | None, list[SessionView]] = {}
     known = {view.id for view in views}
     for view in views:
@@ -175,18 +175,18 @@ def _as_trees(views: list[SessionView]) -> list[SessionView]:
 
 
 def _status(view: SessionView) -> tuple[str, str]:
-    """Return what a person wants to know of a session's state, and its colour."""
+    """Return a session's status in words, and its colour."""
     if view.outcome is not None:
         kind = str(view.outcome["kind"])
         if kind == "succeeded" and view.outcome["cause"]:
-            return visible(str(view.outcome["cause"])), "dim"  # imported, and nothing has run here yet
+            return visible(str(view.outcome["cause"])), "dim"  # imported, and no turn has run here yet
         return kind, {"succeeded": "green", "cancelled": "dim"}.get(kind, "red")
     if view.status == "blocked":
         return "blocked" if view.blocked is not None else "blocked below", "red"
     count = len(view.pending_approvals)
     if count:
         return f"waits: {count} approval{'s' if count > 1 else ''}", "yellow"
-    return ("active", "") if view.owner else ("open, nobody runs it", "yellow")
+    return ("active", "") if view.owner else ("open, not running", "yellow")
 
 
 def _print_approvals(found: list[Approval]) -> None:
@@ -212,12 +212,12 @@ def _print_approvals(found: list[Approval]) -> None:
             label = "\n    further  --scope session|always, for exactly: " if not n else "\n             or --pattern: "
             text.append(label, style="dim").append(grant.pattern.replace("\n", "\n" + " " * 13 + "│ "))
         if is_pending and not approval.shown:
-            text.append("\n    no card of it could be shown anywhere yet", style="dim")
+            text.append("\n    no channel has shown it yet", style="dim")
         console.print(text)
 
 
 def _facts(approval: Approval, now: datetime) -> list[tuple[str, str]]:
-    """Return (label, text) of what is asked, where, for whom, and until when; what is over needs less."""
+    """Return (label, text) of what is asked, where, for whom and until when; fewer for an approval that has ended."""
     facts = [fact for fact in asked_facts(approval) if fact[0] != "cwd"]
     facts += [("where", place_of(approval, approval.arguments))] if approval.kind == "call" else []
     told = ("for", "expires", "also asks", "session") if approval.status == "pending" else ("session",)
@@ -257,18 +257,21 @@ def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list
 
 
 def block_lines(view: SessionView, option: str) -> list[str]:
-    """Say why a session is blocked, where, and what to do; nothing for one that is not."""
+    """Return why a session is blocked, where, and what to do; no lines if it is not."""
     if view.status != "blocked":
         return []
     if view.blocked is None:
-        return ["", "blocked: a sub-agent below it is; show that one"]
+        return ["", "blocked: a sub-agent below it is blocked; show that one"]
     seems = "seems blocked" if view.blocked.is_presumed else "blocked"
     return [
         "",
-        f"{seems}: today's code cannot follow what this session has done",
+        f"{seems}: today's code does not do what this session's journal holds",
         *told_block(view.blocked),
         f"Nothing is lost. To go on, {GUIDE}.",
-        *(f"Or begin anew before that entry: supervisor fork {view.id} --before {n}{option}" for n in _entry_of(view)),
+        *(
+            f"Or start a new session from before that entry: supervisor fork {view.id} --before {n}{option}"
+            for n in _entry_of(view)
+        ),
         f"Or end it: supervisor cancel {view.id}{option}",
     ]
 
@@ -277,11 +280,11 @@ def _entry_of(view: SessionView) -> list[int]:
     return [view.blocked.entry] if view.blocked is not None and view.blocked.entry else []
 
 
-GUIDE = "run it with code that follows its journal: the old code, ctx.patched, or @agent(versions=...)"
+GUIDE = "run it with code that does: the old code, ctx.patched, or @agent(versions=...)"
 
 
 def told_block(block: Block) -> list[str]:
-    """Say what a journal holds, what the code did instead, and where."""
+    """Return what the journal holds, what the code did instead, and where."""
     when = f", of {at(block.held_at, _now())}" if block.held_at else ""
     lines = [f"  its journal  entry {block.entry}{when}: {visible(block.held)}"] if block.entry else []
     lines.append(f"  its code     {visible(block.cause)}")

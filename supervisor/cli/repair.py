@@ -1,10 +1,11 @@
-"""`supervisor repair`: find tool calls without a result in other makers' sessions, and write what is missing.
+"""`supervisor repair`: find tool calls without a result in sessions of other programs, and write the results.
 
-Theory: people come here with a session that is stuck, and with little trust in yet another program that touches it. So
-the command only looks unless it is told to write, shows the very lines that it would add, and keeps the old file.
+Theory: people come with a session that is stuck, and have little trust in one more program that changes it. So the
+command only reads the session without `--write`, shows the exact lines that it would add, and keeps the old file.
 
-Exit codes: 0 nothing to add, or repaired; 1 found and not written; 2 usage; 5 no such path; 6 refused. Of several the
-worst: 6 before 1 before 0. In folders, files of unknown formats are skipped and counted.
+Exit codes: 0 nothing to add, or repaired; 1 results are missing and were not written; 2 usage; 5 no such path;
+6 refused. For several sessions, 6 comes before 1, and 1 before 0. In folders, files of unknown formats are skipped and
+counted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from supervisor.transcripts.repair import Options, Report
 
-_MANY = 20  # from so many files on, a progress bar
+_MANY = 20  # files from which on a progress bar is shown
 
 
 def register(app: cyclopts.App) -> None:
@@ -41,38 +42,38 @@ def repair(
     watch: Path | None = None,
     quiet: float = 60.0,
 ) -> int:
-    """Unstick sessions of pi, Claude Code, Codex and OpenClaw that end in a tool call without its result.
+    """Repair sessions of pi, Claude Code, Codex and OpenClaw that are stuck: they end in a tool call without a result.
 
-    Without --write nothing is changed: the lines that would be added are shown. Of OpenClaw those up to 2026.7.1: it
-    keeps later ones in a SQLite database, which is recognised and left alone.
+    Without --write, nothing is changed; the lines that would be added are shown. OpenClaw is supported up to 2026.7.1:
+    later versions keep sessions in a SQLite database, which is recognised and not changed.
 
     Parameters
     ----------
     paths
         Sessions, or folders of them.
     write
-        Write the missing results. The file as it was stays beside it, as NAME.TIME.bak.
+        Write the missing results. The old file is kept as NAME.TIME.bak.
     json
         Print one JSON document instead of a table.
     message
-        What the results say, instead of "[tool execution lost — session was interrupted]".
+        The text of the results, instead of "[tool execution lost — session was interrupted]".
     drop_orphaned
         Also remove results that belong to no call.
     in_place
-        Append to a Codex rollout itself instead of writing a repaired copy (NAME.repaired) beside it.
+        Append to a Codex rollout itself instead of writing a repaired copy (NAME.repaired) next to it.
     not_running
-        Say that no program running in a session's folder uses that session.
+        Confirm that no running program uses the sessions.
     watch
-        Watch a folder, and repair each session in it once its writer is gone. Implies --write.
+        Watch a folder, and repair each session in it when its writer has ended. Implies --write.
     quiet
-        For --watch: seconds for which a session must not have changed.
+        For --watch: seconds without a change after which a session is repaired.
     """
     from supervisor.transcripts.repair import TEXT, Options
 
     if bool(paths) == (watch is not None):
-        return _usage("name sessions or folders to look at, or a folder with --watch; not both, not neither")
+        return _usage("name either sessions or folders to read, or a folder with --watch")
     if message is not None and not message.strip():
-        return _usage("--message needs a text: an empty result would tell the model nothing")
+        return _usage("--message needs a text: an empty result tells the model nothing")
     if not 0 <= quiet < float("inf"):
         return _usage("--quiet needs a number of seconds that is not negative")
     for path in (watch,) if watch else paths:
@@ -154,7 +155,7 @@ def _show(reports: list[Report], skipped: int, options: Options) -> None:
         console.print("No sessions found.")
     found = sum(report.state == "found" for report in reports)
     if found:
-        console.print("\nNothing was changed. Add --write to repair; the files are kept as they are beside it.")
+        console.print("\nNothing was changed. Add --write to repair them; the old files are kept.")
 
 
 def _table(reports: list[Report]) -> Any:
@@ -181,7 +182,7 @@ def _short(name: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Escape what a terminal would obey instead of show: names and calls come from models and from other people."""
+    """Escape control characters: names and calls come from models and other people."""
     from json import dumps
 
     return "".join(char if char.isprintable() else dumps(char)[1:-1] for char in text)
@@ -192,14 +193,14 @@ def _show_details(console: Console, report: Report, options: Options) -> None:
     if report.written:
         said.append(f"written: {report.written}")
     if report.backup:
-        said.append(f"as it was: {report.backup}")
+        said.append(f"old file: {report.backup}")
     if report.torn_moved_to:
-        said.append(f"its torn last line, which Codex cannot read past, is now in {report.torn_moved_to}")
+        said.append(f"its incomplete last line, which stops Codex, was moved to {report.torn_moved_to}")
     if said:
         console.print()
         console.print(_printable(report.path), style="bold", soft_wrap=True)
     for text in said:
-        # A line of JSON stands alone and unwrapped, so that it can be copied as it is.
+        # A line of JSON is printed unwrapped, so that it can be copied.
         console.print(_printable(text if text.startswith("{") else f"  {text}"), soft_wrap=True)
 
 
@@ -207,11 +208,11 @@ def _findings(report: Report, options: Options) -> Iterator[str]:
     if report.reason:
         yield report.reason.removeprefix(report.path).lstrip(": ")
     if report.unanswerable:
-        yield f"{_count(report.unanswerable, 'call')} need no result: cut off, or in a message that failed."
+        yield f"{_count(report.unanswerable, 'call')} need no result: they were cut off, or their message failed."
     for orphan in report.orphans:
         yield f"line {orphan.at}: orphaned result, {orphan.why}."
     if report.orphans and not options.drop_orphaned:
-        yield "Orphaned results are left where they are; --drop-orphaned removes them."
+        yield "Orphaned results are kept; --drop-orphaned removes them."
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -243,7 +244,7 @@ def _watch(folder: Path, options: Options, quiet: float, *, as_json: bool) -> in
     console = open_console(is_folded=True)
     if not as_json:
         console.print(
-            f"Watching {folder}; a session is repaired when its writer is gone and it was quiet for {quiet:g} s."
+            f"Watching {folder}. A session is repaired {quiet:g} s after its last change, if its writer has ended."
         )
     reports = watch(folder, options, quiet=quiet, now=lambda: datetime.now(UTC), monotonic=time.monotonic)
     for report in reports:

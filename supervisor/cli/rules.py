@@ -1,6 +1,6 @@
-"""Standing decisions: rules, and rules allow, ask, deny, revoke. They hold in every process on the store (A7).
+"""Standing rules: rules, and rules allow, ask, deny and revoke. They hold in every process on the store (A7).
 
-Changing rules is a person's, like deciding: from inside a supervised call it is refused (A4). Listing them is not.
+Only a person may change rules: a process that a supervised call started is refused (A4). It may list them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,12 +22,13 @@ from supervisor.core.rules import Rule
 from supervisor.core.visible import visible
 
 SessionOption = Annotated[
-    str | None, Parameter(name="--session", help="Only in this session's tree. Default: in every session.")
+    str | None,
+    Parameter(name="--session", help="A session; the rule holds in its tree only. Default: in every session."),
 ]
 
 
 def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
-    """List the standing rules of the store, oldest first. Those in a program's code are not in it."""
+    """List the standing rules of the store, oldest first. Rules in a program's code are not listed."""
     import anyio
 
     async def read() -> list[Rule]:
@@ -39,9 +40,9 @@ def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
         answers.print_json([answers.rule_document(rule) for rule in found])
     elif found:
         _print_rules(found)
-        say(f"\nDeny beats ask beats allow. To take one back: supervisor rules revoke ID{place.option}")
+        say(f"\nDeny beats ask, and ask beats allow. To revoke one: supervisor rules revoke ID{place.option}")
     else:
-        say(f"No rules stand in {place.where}. To allow beforehand: supervisor rules allow TOOL PATTERN{place.option}")
+        say(f"There are no rules in {place.where}. To add one: supervisor rules allow TOOL PATTERN{place.option}")
     return Exit.DONE
 
 
@@ -52,7 +53,11 @@ def allow(
     *,
     session: SessionOption = None,
     unreviewed: Annotated[
-        bool, Parameter(negative=(), help="Also a prefix that nobody has reviewed: its further words may run anything.")
+        bool,
+        Parameter(
+            negative=(),
+            help="Accept a prefix that was not reviewed, whose further words may run anything (docs/prefixes.md).",
+        ),
     ] = False,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
@@ -65,8 +70,8 @@ def allow(
     tool
         The tool's name.
     pattern
-        What it covers. For the shell a command, exactly, or its first words and ` *`; `in /folder: git status` names
-        the folder. For other tools the JSON object of all arguments.
+        The calls that it covers. For the shell: a whole command, or its first words followed by a space and `*`.
+        `in /folder: git status` covers one folder only. For other tools: the JSON object of all arguments.
     """
     rule = core.make_rule("allow", tool, pattern, "command line", session, unreviewed=unreviewed)
     return _add(rule, by, place, as_json=json)
@@ -82,15 +87,15 @@ def ask(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Ask a person for calls of a tool from now on, whatever allows them.
+    """Ask a person about calls of a tool from now on, even if another rule allows them.
 
     Parameters
     ----------
     tool
         The tool's name.
     pattern
-        What it covers; without one every call. For the shell the first words of a command, in any folder. For other
-        tools a JSON object of some arguments.
+        The calls that it covers; default: every call. For the shell: the first words of a command, in any folder. For
+        other tools: a JSON object of some of the arguments.
     """
     rule = core.make_rule("ask", tool, pattern, "command line", session)
     return _add(rule, by, place, as_json=json)
@@ -106,21 +111,21 @@ def deny(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Deny calls of a tool from now on, whatever allows them and whoever approves them.
+    """Deny calls of a tool from now on, even if another rule allows them or a person approves them.
 
     Parameters
     ----------
     tool
         The tool's name.
     pattern
-        What it covers, as for `rules ask`.
+        The calls that it covers, as for `rules ask`.
     """
     rule = core.make_rule("deny", tool, pattern, "command line", session)
     return _add(rule, by, place, as_json=json)
 
 
 def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
-    """Take a rule back: it does not cover what begins from now on.
+    """Revoke a rule: it does not cover calls that begin from now on.
 
     Parameters
     ----------
@@ -152,7 +157,7 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
         answers.print_json(answers.rule_document(added))
     else:
         print(f"{added.id}: {_sentence(added)}")
-        say(f"To take it back: supervisor rules revoke {added.id}{place.option}")
+        say(f"To revoke it: supervisor rules revoke {added.id}{place.option}")
     return Exit.DONE
 
 

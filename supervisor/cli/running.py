@@ -1,8 +1,8 @@
-"""Commands that run agents: run, resume, demo.
+"""Commands that run agents: run, resume, retry, fork, demo.
 
-With a terminal (stdin and stderr) they ask in it and stay until it has ended; so do they with --wait. Without one they
-leave `open_supervisor`, which waits for everything that can go on and passivates what waits for people; what is left is
-said, with the commands that decide it, and the exit code is 3.
+On a terminal (stdin and stderr) they ask there, and stay until the session has ended. With --wait they stay, too.
+Otherwise they leave `open_supervisor`, which waits for everything that can go on and passivates what waits for people.
+Then they list what is left to decide, with the commands that decide it, and exit with 3.
 """
 
 import logging
@@ -45,12 +45,12 @@ from supervisor.stopping import STOPPED_READING, bare, run_until_stopped
 from supervisor.system.inside import has_marker, refuse_inside_call
 
 TOLD: Final = ("supervisor.runtime.lifecycle.restart", "supervisor.runtime.lifecycle.blocked")
-"""Logs of what is told as part of the story."""
+"""Logs that are not shown, since the story of the run tells the same."""
 Begin = Callable[[Supervisor], Awaitable[list[Run[Any]]]]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options of a running command come to."""
+    """The options of a command that runs agents."""
 
     place: Place
     backend: Literal["asyncio", "trio"]
@@ -58,29 +58,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     wait: bool
     as_json: bool
     refusals: dict[str, dict[str, str]] = {}
-    """By root, why sessions of this command are not running, although nobody stopped them."""
+    """By root and session: why sessions of this command cannot run."""
 
 
 def run(
     agent: str,
-    input: str | None = None,  # noqa: A002 # the word that people know
+    input: str | None = None,  # noqa: A002 # its name in the help
     /,
     *,
-    session: Annotated[str | None, Parameter(help="Its id: an unfinished session of that id goes on.")] = None,
+    session: Annotated[
+        str | None, Parameter(help="The session's id; an unfinished session of this id goes on.")
+    ] = None,
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
     place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
-    """Run an agent, or go on with it.
+    """Run an agent, or go on with its unfinished session.
 
     Parameters
     ----------
     agent
-        Where it is: FILE.py:NAME or MODULE:NAME.
+        The agent: FILE.py:NAME or MODULE:NAME.
     input
-        Its input: JSON, or plain words for an agent that takes text. What is JSON and fits is read as JSON.
+        Its input, as JSON. For an agent that takes text, it may be plain text.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
 
@@ -104,12 +106,12 @@ def resume(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Go on with a session, or with every one that nobody runs.
+    """Go on with a session, or with every open session that no process runs.
 
     Parameters
     ----------
     session
-        The id of a session, or of a sub-agent's; its whole tree goes on.
+        The id of a session; its whole tree goes on.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
     if place.url is not None:
@@ -143,12 +145,14 @@ def retry(
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Run a session again that failed, stalled or was abandoned: what led to its end is done again, all else stays.
+    """Run a session again that failed, stalled or was abandoned.
+
+    What led to its end is repeated; all other results are kept.
 
     Parameters
     ----------
     session
-        The id of a session that has no parent.
+        The id of a session that is no sub-agent's.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
     if place.url is not None:
@@ -166,23 +170,25 @@ def fork(
     session: str,
     /,
     *,
-    before: Annotated[int, Parameter(help="The number of an entry, as `supervisor show SESSION` prints it.")],
-    new: Annotated[str | None, Parameter(name="--session", help="The id of the new session. Default: made up.")] = None,
-    version: Annotated[str | None, Parameter(help="The version of its code. Default: the one that is current.")] = None,
+    before: Annotated[int, Parameter(help="The number of a journal entry (supervisor show SESSION prints it).")],
+    new: Annotated[
+        str | None, Parameter(name="--session", help="The id of the new session. Default: a random one.")
+    ] = None,
+    version: Annotated[str | None, Parameter(help="The version of its code. Default: the current one.")] = None,
     unattended: UnattendedOption = "ask",
     wait: WaitOption = False,
     backend: BackendOption = "asyncio",
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Begin a new session with a copy of another one, as it was before an entry of its journal, and run it.
+    """Start a new session from a copy of another one, as it was before an entry of its journal, and run it.
 
-    What was finished by then keeps its result; what was open is asked anew. The other session does not change.
+    Operations that had finished keep their results; the others are asked for again. The other session does not change.
 
     Parameters
     ----------
     session
-        The session that the entry is of, or a sub-agent's; its whole tree is copied.
+        The session of the entry; its whole tree is copied.
     """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
 
@@ -190,7 +196,9 @@ def fork(
         made = await supervisor.fork(session, before=before, new=new, version=version)
         say(f"{made.session} is a fork of {visible(made.source)} before its entry {made.before}.")
         if made.later_calls:
-            say(f"Calls of {visible(made.source)} that it does not know: what they did stands, and may happen again.")
+            say(
+                f"It does not know these later calls of {visible(made.source)}; their effects may happen a second time:"
+            )
         for call in made.later_calls:
             say(f"  entry {call.entry} of {visible(call.session)}: {call_text(call.tool, call.arguments)}")
         return await supervisor.get_run(made.session)
@@ -228,29 +236,32 @@ def demo(
     place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
-    """See it work: sub-agents on a small real project, some of which ask you. Goes on where it was if it was killed."""
+    """Run the demonstration: sub-agents work on a small real project, and some of them ask you.
+
+    If it was killed, it goes on where it was.
+    """
     settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
 
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         from supervisor.demo import start
 
         run, folder = await start(supervisor)
-        say(f"A small real project is in {folder}; six sub-agents look after it [{run.session}].")
-        say(f"kill -9 {os.getpid()} whenever you like: supervisor demo{settings.place.option} goes on where it was.\n")
+        say(f"A small project is in {folder}; six sub-agents work on it [{run.session}].")
+        say(f"After kill -9 {os.getpid()}, at any time, supervisor demo{settings.place.option} goes on where it was.\n")
         return [run]
 
     return _one(settings, begin)
 
 
 def load(agent: str) -> AgentSpec[Any, Any]:
-    """Import an agent, before anything is opened that its module could upset."""
+    """Import an agent. To be called before the store is opened, since importing a module may do anything."""
     from supervisor.loading import load_agent
 
     return load_agent(agent)
 
 
 async def _check_agent(supervisor: Supervisor, root: str) -> None:
-    """Raise UnknownAgent, before anything is taken up, if an open session's agent cannot be run here."""
+    """Raise UnknownAgent if the agent of an open session cannot be run here."""
     if (await supervisor.get_session(root)).outcome is None:
         await _load_agent_of(supervisor, root)
 
@@ -268,13 +279,13 @@ def _one(settings: Settings, begin: Begin) -> int:
     stopped, views = _drive(settings, begin, is_alone=True)
     refused = {} if stopped else settings.refusals.get(views[0].id, {})
     if views and views[0].id in refused and views[0].outcome is None:
-        # The disk took no more, for example: not a session that waits, but one that was stopped and can go on.
+        # For example, the disk is full. The session was stopped and can go on.
         raise SupervisorError(f"{refused[views[0].id]} (then: supervisor resume {views[0].id}{settings.place.option})")
     return stopped or _report(settings, views, as_list=False)
 
 
 def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple[int | None, list[SessionView]]:
-    """Run what `begin` starts; returns the exit code of a signal, and the roots as they are afterwards."""
+    """Run what `begin` starts. Return the exit code of a signal, if there was one, and the roots as they are then."""
     if settings.unattended == "allow":
         refuse_inside_call("--unattended allow")
     terminal = Terminal(
@@ -308,13 +319,13 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 if stays:
                     for run in runs:
                         await _stay(supervisor, run)
-            refused.update(supervisor.refusals)  # the onlookers have the end to tell, and then end themselves
+            refused.update(supervisor.refusals)  # the onlookers tell the end of the runs, and then end
 
     with answers.stdout_for_json(is_json=settings.as_json):
         stopped = run_until_stopped(bare(body), settings.backend, terminal.restore)
     if stopped:
         for root in roots if stopped != STOPPED_READING else ():
-            say(f"Stopped; nothing is lost. To go on: supervisor resume {root}{settings.place.option}")
+            say(f"Stopped. Nothing is lost; to go on: supervisor resume {root}{settings.place.option}")
         return stopped, []
     return None, _look(settings, roots, refused)
 
@@ -325,11 +336,10 @@ def _quieten(logs: Iterable[str]) -> None:
 
 
 async def _stay(supervisor: StoreSupervisor, run: Run[Any]) -> None:
-    """Wait until a session is at rest; one that cannot run here keeps nobody, and ends no other: it is said in the
-    report."""
+    """Wait until a session has ended. Return at once for one that cannot run here; the report says why."""
     try:
         await run.outcome()
-        while (await supervisor.get_session(run.session)).outcome is None:  # what somebody said has begun the next turn
+        while (await supervisor.get_session(run.session)).outcome is None:  # a message has begun the next turn
             await (await supervisor.get_run(run.session)).outcome()
     except RunBlocked:
         return
@@ -339,7 +349,7 @@ async def _stay(supervisor: StoreSupervisor, run: Run[Any]) -> None:
 
 
 def _look(settings: Settings, roots: list[str], refused: Mapping[str, str]) -> list[SessionView]:
-    """Return the roots as they are on disk, and note what of them was refused."""
+    """Return the roots as they are in the store, and keep why sessions of them cannot run."""
     if not roots:
         return []
 
@@ -354,13 +364,13 @@ def _look(settings: Settings, roots: list[str], refused: Mapping[str, str]) -> l
 
 
 def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> int:
-    """Print how it is, say what to do next, and return the exit code."""
+    """Print the status of the sessions and what to do next; return the exit code."""
     if settings.as_json:
         documents = [answers.run_document(view) for view in views]
         answers.print_json(documents if as_list else documents[0])
     codes = [_report_one(settings, view, is_alone=not as_list) for view in views]
     if not views:
-        say(f"Nothing to go on with in {settings.place.where}.")
+        say(f"No session in {settings.place.where} can go on.")
     order = (Exit.FAILED, Exit.REFUSED, Exit.BLOCKED, Exit.WAITING)
     return next((code for code in order if code in codes), Exit.DONE)
 
@@ -396,10 +406,10 @@ def _report_other(settings: Settings, view: SessionView, is_alone: bool) -> Exit
             who = visible(view.path[-1]) if session == view.id else "its sub-agent"
             say(f"{who} [{session}] cannot run: {visible(reason)}")
         if not view.pending_approvals:
-            say(f"Nothing is lost; when that is mended: supervisor resume {view.id}{option}")
+            say(f"Nothing is lost. When the problem is solved: supervisor resume {view.id}{option}")
             return Exit.REFUSED
     if view.outcome is None and not view.pending_approvals:
-        say(f"\n{visible(view.path[-1])} [{view.id}] has not ended, and waits for nobody:")
+        say(f"\n{visible(view.path[-1])} [{view.id}] has not ended, and waits for no person:")
         say(f"supervisor show {view.id}{option}")
         return Exit.WAITING
     if view.outcome is None:

@@ -1,9 +1,9 @@
-"""`supervisor serve`: run a store's sessions, and let people answer from anywhere.
+"""`supervisor serve`: run a store's sessions, and let people decide in browsers, in chats and over HTTP.
 
-The token is that of `--token-file` or SUPERVISOR_TOKEN; else one is made, and printed as a link. Such a one is kept
-nowhere: what was printed once, and may lie in a log, opens nothing after a restart. A given one is taken out of the
-environment at once, so that no tool inherits it (T4). The process itself is closed to others of the same user where the
-system can do that (system/closed.py); root can always read it. A file is better than a variable.
+The operator's token comes from `--token-file` or SUPERVISOR_TOKEN. Without one, the command makes a token and prints it
+as a link; it is not kept, so that a link in an old log opens nothing after a restart. The variable is removed from the
+environment at once, so that no tool inherits it (T4). Where the system can do that, the process is closed to other
+processes of the same user (system/closed.py); root can always read it. A file is safer than a variable.
 """
 
 import os
@@ -34,16 +34,16 @@ def serve(
     ] = None,
     config: ConfigOption = None,
     host: Annotated[str | None, Parameter(help="The address to listen on. Default: 127.0.0.1.")] = None,
-    port: Annotated[int | None, Parameter(help="The port to listen on; 0: any that is free. Default: 8787.")] = None,
+    port: Annotated[int | None, Parameter(help="The port to listen on; 0: any free one. Default: 8787.")] = None,
     backend: BackendOption = "asyncio",
     place: Place = HERE,
 ) -> int:
-    """Run a store's sessions, and let people answer from anywhere.
+    """Run a store's sessions, and let people decide in browsers, in chats and over HTTP.
 
     Parameters
     ----------
     agents
-        Files or modules whose agents are offered by their names: FILE.py, MODULE, or FILE.py:NAME for one of them.
+        Files or modules whose agents people can start by name: FILE.py, MODULE, or FILE.py:NAME for one agent.
     """
     from supervisor.channels.terminal import login_name
     from supervisor.core.people import Person, TokenHash, hash_token, new_token
@@ -63,22 +63,22 @@ def serve(
         operator = Person(name=name, roles=("operator",), tokens=(TokenHash(hash_token(shown)),))
     settings = settle(configuration, store=place.path, agents=agents, host=host, port=port, operator=operator)
     daemon = Daemon(settings)
-    names = ", ".join(sorted(settings.agents)) or "no agents; name files to offer some"
+    names = ", ".join(sorted(settings.agents)) or "no agents; name files with agents to offer them"
 
     def is_open() -> None:
         say(f"Serving {place.path} on {daemon.url} ({names})")
         if made is not None:
             say(f"Open {daemon.url}/login?token={quote(made)}")
             say(
-                "The link, and who signed in by it, is good until this ends; "
-                f"for longer: --token-file or ${TOKEN_VARIABLE}"
+                "The link and its logins are valid until this process ends; "
+                f"for a lasting token: --token-file or ${TOKEN_VARIABLE}"
             )
 
     return run_until_stopped(bare(partial(daemon.run, is_open)), backend) or Exit.DONE
 
 
 def read_token(file: Path | None) -> str | None:
-    """Return the operator's token that this process was given, None if it was given none. Raises InvalidInput."""
+    """Return the operator's token from the file or the environment; None if there is none. Raises InvalidInput."""
     given = os.environ.pop(TOKEN_VARIABLE, None)
     if file is None:
         token = given
@@ -94,8 +94,8 @@ def read_token(file: Path | None) -> str | None:
         return None
     if not token.strip():
         raise InvalidInput("the token is empty; make one with: openssl rand -hex 32")
-    if len(token.strip()) < GUESSABLE:  # nobody is locked out for guessing (channels/web/auth.py)
+    if len(token.strip()) < GUESSABLE:  # guessing locks no address out (channels/web/auth.py)
         raise InvalidInput(
-            f"a token of less than {GUESSABLE} characters can be guessed: openssl rand -hex 32 makes one"
+            f"a token of fewer than {GUESSABLE} characters can be guessed; make one with: openssl rand -hex 32"
         )
     return token.strip()

@@ -1,7 +1,7 @@
 """A journal told in sentences: for `show`, `audit`, and the progress of a run.
 
-A Story remembers what earlier events said (which call an operation is, what a child is called), so that later ones can
-be told by name. Everything that an agent, a tool or a person wrote is made safe for a screen.
+A Story remembers from earlier events which call an operation is and what a child is called, so that it can name them
+later. In all that agents, tools and people wrote, control characters are escaped.
 """
 
 from datetime import datetime
@@ -21,31 +21,31 @@ from supervisor.core.visible import visible
 _PROGRESS: Final = e.having("told")
 _TROUBLE: Final = e.having("trouble")
 _UNATTENDED: Final = _PROGRESS | ASKS | ENDS_APPROVAL
-_DONE: Final = {"ask": "has what came of its question", "send": "has said it"}
+_DONE: Final = {"ask": "received the end of its question", "send": "sent its message"}
 
 
 def is_progress(event: e.AnyEvent) -> bool:
-    """Whether an event tells a person who looks on that it goes on."""
+    """Whether people who watch a run see an event of this type."""
     return type(event) in _PROGRESS
 
 
 def is_progress_unattended(event: e.AnyEvent) -> bool:
-    """The same where no channel shows what is asked and decided."""
+    """The same, where no channel shows approvals."""
     return type(event) in _UNATTENDED
 
 
 def is_trouble(event: e.AnyEvent) -> bool:
-    """The same beside a tree of runs, which shows what goes well and forgets it: what should still be there later."""
+    """The same, next to a tree of runs, which shows all else: failures, which should stay on the screen."""
     ended = isinstance(event, e.RunFinished) and event.kind != "succeeded"
     return ended or type(event) in _TROUBLE
 
 
 _WIDTH: Final = 100
-"""Characters of a quotation; the journal itself (`show --json`) has all of it."""
+"""Characters of a quotation; `show --json` has all of them."""
 
 
 class Story:
-    """Tells the events of any number of sessions, each in its order; `brief`: to whoever looks on while it happens."""
+    """Tells the events of any number of sessions, each in its order. `brief`: for people who watch a run."""
 
     def __init__(self, *, brief: bool = False) -> None:
         self._brief = brief
@@ -53,7 +53,7 @@ class Story:
         self._names: dict[str, str] = {}
 
     def name(self, session: str) -> str:
-        """Return a session's path of agents, as far as it was told."""
+        """Return a session's path of agents, or its id while the path is unknown."""
         return "rules" if session == RULES else self._names.get(session, session)
 
     def knows(self, session: str, path: tuple[str, ...]) -> None:
@@ -71,7 +71,7 @@ class Story:
         return told or _approval(event) or _rule(event) or _forked(event) or type(event).__name__
 
     def _life(self, session: str, event: e.AnyEvent, now: datetime) -> str | None:
-        """The session's own course."""
+        """Tell how a session and its runs begin and end."""
         match event:
             case e.SessionCreated():
                 self.knows(session, event.path[-1:] if self._brief else event.path)
@@ -88,13 +88,13 @@ class Story:
                 return f"is being cancelled by {visible(event.by)}{_because(event.reason)}"
             case e.RunFinished():
                 if self._brief and event.kind == "cancelled":
-                    return event.kind  # by whom, and why, was told when it was requested
+                    return event.kind  # the request has told by whom, and why
                 value = f": {quote(_json(event.value))}" if event.kind == "succeeded" and not self._brief else ""
                 return f"{ending(event.kind, event.cause)}{value}"
         return None
 
     def _work(self, event: e.AnyEvent, now: datetime) -> str | None:
-        """What it does but for calls."""
+        """Tell what a session does, apart from calls."""
         match event:
             case e.OperationStarted():
                 return f"{'sleeps' if event.kind == 'sleep' else 'set a timer'} until {at(event.due_at, now)}"
@@ -105,7 +105,7 @@ class Story:
             case e.MessageReceived():
                 return f"{visible(event.by)} says: {quote(event.text)}"
             case e.MessageUndelivered():
-                return f"ended without hearing what {visible(event.by)} said: {quote(event.text)}"
+                return f"ended before it received what {visible(event.by)} said: {quote(event.text)}"
             case e.MessageSent():
                 return f"says: {quote(event.text)}"
             case e.ImportStarted() | e.MessageImported() | e.ImportFinished():
@@ -131,11 +131,11 @@ class Story:
             case "now" | "random":
                 return f"noted {event.kind} {quote(_json(event.value))}"
             case "outcome":
-                return f"took in how {child} ended"
+                return f"received the outcome of {child}"
             case "cancel":
                 return f"cancelled {child}"
             case "receive":
-                return f"took in {quote(_json(event.value))}"
+                return f"received {quote(_json(event.value))}"
             case kind:
                 return f"did {kind} {child}"
 
@@ -154,7 +154,7 @@ class Story:
                 content = "" if self._brief and event.kind in ("ok", "interrupted") else event.content
                 return f"{self._called(session, event.operation)}: {event.kind}{_because(content)}"
             case e.JobStarted():
-                return f"has job {event.job} in the background, process {event.process}: {quote(event.command)}"
+                return f"started job {event.job} in the background, process {event.process}: {quote(event.command)}"
             case e.JobEnded():
                 return f"job {event.job} {job_ending(event)}"
             case e.OperationAbandoned():
@@ -166,7 +166,7 @@ class Story:
 
 
 def _rest(event: e.AnyEvent, now: datetime) -> str | None:
-    """How it leaves memory, and comes back."""
+    """Tell how a session leaves memory, comes back, restarts and blocks."""
     match event:
         case e.AttemptSettled():
             return "is where it was before"
@@ -179,19 +179,21 @@ def _rest(event: e.AnyEvent, now: datetime) -> str | None:
             entry = f" at entry {event.block.entry}" if event.block.entry else ""
             return f"is blocked{entry}: {quote(event.block.cause)}"
         case e.RunUnblocked():
-            return "is not blocked any more"
+            return "is no longer blocked"
         case e.OperationRecalled():
-            return "took in again a result from before a restart"
+            return "reused a result from before a restart"
     return None
 
 
 def _imported(event: e.ImportStarted | e.MessageImported | e.ImportFinished) -> str:
-    """What another program did, in words that cannot be taken for ours."""
+    """Tell what another program did, marked as imported."""
     match event:
         case e.ImportStarted():
             return f"is being imported from {visible(event.format)} session {visible(event.source)}"
         case e.ImportFinished():
-            left_out = f"; {event.left_out} lines or results that are none were left out" if event.left_out else ""
+            left_out = (
+                f"; {event.left_out} unreadable lines or results without a call were left out" if event.left_out else ""
+            )
             return f"is imported: {event.messages} messages, none of which ran here{left_out}"
         case e.MessageImported(role="call"):
             return f"(imported) called {visible(event.tool or 'a tool')}: {quote(event.text)}"
@@ -203,7 +205,7 @@ def _imported(event: e.ImportStarted | e.MessageImported | e.ImportFinished) -> 
 
 
 def _approval(event: e.AnyEvent) -> str | None:
-    """What became of a question."""
+    """Tell what became of an approval or a question."""
     match event:
         case e.ApprovalDecided():
             word = "approved" if event.decision == "approve" else "denied"
@@ -217,14 +219,14 @@ def _approval(event: e.AnyEvent) -> str | None:
         case e.QuestionAnswered():
             return f"answered by {_by(event)}: {quote(_json(event.value))} [{event.approval}]"
         case e.ApprovalExpired():
-            return f"nobody decided in time, so it expired [{event.approval}]"
+            return f"expired, since it was not decided in time [{event.approval}]"
         case e.ApprovalWithdrawn():
             return f"the question is withdrawn{_because(event.reason)} [{event.approval}]"
     return _card(event)
 
 
 def _card(event: e.AnyEvent) -> str | None:
-    """Who was shown it."""
+    """Tell what happened to the cards of an approval."""
     match event:
         case e.ApprovalReminded():
             names = ", ".join(visible(name) for name in event.escalated_to)
@@ -239,7 +241,7 @@ def _card(event: e.AnyEvent) -> str | None:
 
 
 def _forked(event: e.AnyEvent) -> str | None:
-    """What is a copy, and what was copied."""
+    """Tell of forks, in the copy and in its source."""
     match event:
         case e.SessionForked():
             source = f"session {visible(event.source)}, before its entry {event.before}"
@@ -250,7 +252,7 @@ def _forked(event: e.AnyEvent) -> str | None:
 
 
 def _rule(event: e.AnyEvent) -> str | None:
-    """What came to stand, and what does not stand any more."""
+    """Tell which rule was added or revoked."""
     match event:
         case e.RuleAdded():
             origin = f" [{event.approval}]" if event.approval else f", {visible(event.rule.origin)}"
@@ -262,24 +264,24 @@ def _rule(event: e.AnyEvent) -> str | None:
 
 
 def rule_text(rule: Rule) -> str:
-    """Return what a rule says, in one line."""
+    """Return a rule in one line."""
     pattern = "any arguments" if rule.pattern is None else quote(rule.pattern)
     return f"{rule.kind} {visible(rule.tool)}: {pattern}"
 
 
 def _by(event: e.ApprovalDecided | e.DecisionRefused | e.QuestionAnswered) -> str:
-    """Return who it was, and where."""
+    """Return the person, and the channel that they used."""
     return visible(event.by) + (f" ({visible(event.channel)})" if event.channel else "")
 
 
 def told_at(row: JournalEntry) -> datetime:
-    """Return when it happened: what was imported happened when it was said, if its file tells."""
+    """Return when an event happened. An imported message happened when it was said, if its file says when."""
     event = row.event
     return event.said_at or event.at if isinstance(event, e.MessageImported) else event.at
 
 
 def quote(text: str, width: int = _WIDTH) -> str:
-    """Return somebody's text in one line; what is cut is marked."""
+    """Return a text in one line, cut to `width` characters."""
     line = " ⏎ ".join(visible(part) for part in text.strip().splitlines())
     return line if len(line) <= width else line[: width - 1] + "…"
 
@@ -297,7 +299,7 @@ def _json(raw: msgspec.Raw) -> str:
 
 
 def ending(kind: str, cause: str | None) -> str:
-    """Return how a run ended, and why, without saying its kind twice."""
+    """Return how a run ended, and why, without repeating its kind."""
     if kind == "succeeded" or not cause:
         return kind
     return quote(cause) if cause.startswith(kind) else f"{kind}: {quote(cause)}"
@@ -307,9 +309,9 @@ def job_ending(event: e.JobEnded) -> str:
     """Return how a background job ended."""
     match event.how:
         case "lost":
-            return "is lost: its process is gone, and nobody knows how it ended"
+            return "is lost: its process is gone, and how it ended is unknown"
         case "failed":
-            return "could not begin"
+            return "could not start"
     code = f"signal {event.signal}" if event.signal is not None else f"exit code {event.exit_code}"
     return f"{event.how} with {code}" + (f", because of {visible(event.by)}" if event.by else "")
 

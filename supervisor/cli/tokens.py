@@ -1,7 +1,7 @@
-"""`supervisor token`: make a token for a person, list whose tokens count, and revoke one.
+"""`supervisor token`: make a token for a person, list tokens, and revoke one.
 
-A token is revoked for a store, in a file beside it (channels/web/revocations.py): a daemon that serves it lets nobody
-in with that token from then on, nor with a login that began with it; the next daemon neither.
+A token is revoked for a store, in a file next to it (channels/web/revocations.py). From then on, daemons that serve the
+store refuse the token, and logins that began with it.
 """
 
 import os
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 def token(
     action: Annotated[
         Literal["make", "list", "revoke"],
-        Parameter(help="make: a token and its hash. list: whose tokens there are. revoke: end one, and its logins."),
+        Parameter(
+            help="make: a token and its hash. list: all tokens. revoke: one token, and logins that began with it."
+        ),
     ] = "make",
     which: Annotated[
         str | None, Parameter(help="To revoke: the token, or its hash (sha256:...); - reads it from stdin.")
@@ -41,7 +43,9 @@ def token(
 ) -> int:
     """Make a token for a person, and the hash of it for the configuration; list tokens; revoke one."""
     if (which is not None) != (action == "revoke"):
-        raise InvalidInput("say which token: supervisor token revoke TOKEN, or its hash; make and list take none")
+        raise InvalidInput(
+            "revoke needs a token or its hash, as in: supervisor token revoke TOKEN; make and list take none"
+        )
     if which is None:
         return _make(as_json=json) if action == "make" else _list(config, place, as_json=json)
     return _revoke(sys.stdin.readline() if which == "-" else which, config, place, as_json=json)
@@ -55,7 +59,7 @@ def _make(*, as_json: bool) -> int:
         answers.print_json({"token": made, "hash": hash_token(made)})
     else:
         print(f"token  {made}\nhash   {hash_token(made)}")
-        say("Give the token to the person, and write the hash into tokens of [people.NAME]; the token is not kept.")
+        say("Give the token to the person, and write the hash into tokens of [people.NAME]. The token is kept nowhere.")
     return Exit.DONE
 
 
@@ -65,7 +69,7 @@ def _list(config: Path | None, place: Place, *, as_json: bool) -> int:
     found: list[dict[str, Any]] = []
     for person in configuration.persons():
         for known in person.tokens:
-            status = "revoked" if known.hash in revocations else "counts" if known.is_valid(now) else "expired"
+            status = "revoked" if known.hash in revocations else "valid" if known.is_valid(now) else "expired"
             found.append({"person": person.name, "hash": known.hash, "expires_at": known.expires_at, "status": status})
     if as_json:
         answers.print_json(found)
@@ -73,7 +77,7 @@ def _list(config: Path | None, place: Place, *, as_json: bool) -> int:
         until = f" until {each['expires_at']:%Y-%m-%d %H:%M %Z}" if each["expires_at"] else ""
         print(f"{each['hash']}  {visible(each['person'])}: {each['status']}{until}")
     if not found and not as_json:
-        say("Nobody has a token in the configuration; name it with --config." if config is None else "Nobody has one.")
+        say("There are no tokens: name a configuration with --config." if config is None else "There are no tokens.")
     return Exit.DONE
 
 
@@ -87,18 +91,18 @@ def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> 
     refuse_inside_call("revoking a token")
     shown = shown.strip()
     if not shown or (shown.startswith(PREFIX) and not is_token_hash(shown)):
-        raise InvalidInput(f"give the token, or its hash: {PREFIX} and 64 hexadecimal digits")
+        raise InvalidInput(f"give the token or its hash, which is {PREFIX} and 64 hexadecimal digits")
     hashed = shown if is_token_hash(shown) else hash_token(shown)
     configuration, place = configured(config, place)
     if not place.exists:
-        raise NotFound(f"there is no store at {place.path}; name the one that is served with --config or --store")
+        raise NotFound(f"there is no store at {place.path}; name the store that is served, with --config or --store")
     whose = [each.name for each in configuration.persons() if any(hashed == known.hash for known in each.tokens)]
     _revocations(place).add(Revocation(token=hashed, at=datetime.now(UTC), by=login_name()))
     if as_json:
         answers.print_json({"hash": hashed, "person": whose[0] if whose else None, "store": str(place.path)})
     else:
-        print(f"revoked {hashed}: {visible(whose[0]) if whose else 'nobody in the configuration'}")
-        say(f"Whoever shows it, or logged in with it, is let in no more at {place.path}.")
+        print(f"revoked {hashed}: {visible(whose[0]) if whose else 'of no person in the configuration'}")
+        say(f"Daemons that serve {place.path} refuse it from now on, and logins that began with it.")
     return Exit.DONE
 
 

@@ -1,11 +1,10 @@
-"""The command that shows the tree of runs of a store, from any process: top.
+"""`supervisor top`: show the tree of runs of a store, from any process.
 
-What only the process that runs a tree can know (steps, model calls, budgets) is shown as "?"; what the journal tells,
-and whether that process lives, is shown as it is. On a terminal it goes on until q or Ctrl-C; elsewhere it is one
-frame.
+It shows what the journal tells, and whether the process that runs a tree lives. What only that process knows (steps,
+model calls, budgets) is shown as "?". On a terminal it goes on until q or Ctrl-C; elsewhere it prints one frame.
 
 Rules
-- The other screen of the terminal is used, and the first one is as it was afterwards: after q, a signal, Ctrl-Z too.
+- It uses the alternate screen of the terminal, and leaves it after q, a signal or Ctrl-Z.
 - A frame is painted only when it has changed.
 """
 
@@ -34,23 +33,23 @@ if TYPE_CHECKING:
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WIDTH: Final = 120
-"""Cells of a line where there is no screen."""
+"""Cells of a line where stdout is no terminal."""
 
 
 def top(
     session: str | None = None,
     /,
     *,
-    once: Annotated[bool, Parameter(negative=(), help="Print one frame. Default where there is no terminal.")] = False,
+    once: Annotated[bool, Parameter(negative=(), help="Print one frame, as where there is no terminal.")] = False,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Show what every run is doing, since when, and what it waits for; q ends it.
+    """Show what every run is doing, since when, and what it waits for. The key q ends it.
 
     Parameters
     ----------
     session
-        The id of a session: its whole tree. Default: every tree that has not ended.
+        The id of a session, whose whole tree is shown. Default: every tree that has not ended.
     """
     if json or once or not _is_interactive() or (session is None and not place.exists):
         return _print(anyio.run(_look_once, place, session), place, as_json=json)
@@ -71,7 +70,7 @@ def _is_interactive() -> bool:
 async def _look_once(place: AnyPlace, session: str | None) -> "list[Activity]":
     async with place.open(wanted=_wanted(session)) as supervisor:
         if session is not None:
-            await get_session(supervisor, session)  # it names the closest ids there are
+            await get_session(supervisor, session)  # raises NotFound with the closest ids
         async with supervisor.watch_activity(session) as activities:
             return await activities.look(wholly=True)
 
@@ -93,7 +92,7 @@ def _print(found: "list[Activity]", place: AnyPlace, *, as_json: bool) -> int:
 
 
 class _Top:
-    """The screen, until somebody ends it."""
+    """The screen, until a key or a signal ends it."""
 
     def __init__(self, place: AnyPlace, session: str | None) -> None:
         self._place = place
@@ -182,7 +181,7 @@ class _Top:
         self._painted = lines
 
     def _next_command(self) -> str:
-        """Return what to do about what is seen."""
+        """Return the command that people most likely need next."""
         unrun = [each.session for each in self._found if each.is_unrun and each.parent is None]
         if unrun:
             command = f"resume {unrun[0]}" if len(unrun) == 1 else "resume"

@@ -180,3 +180,9 @@ def test_the_version_is_the_distributions(supervisor):
     """`supervisor --version` says which program this is."""
     answer = supervisor.real("--version")
     assert (answer.code, answer.out.split()[0]) == (0, "subagent-supervisor")
+
+
+def test_the_help_of_a_command_says_more_than_its_line_in_the_list(supervisor):
+    """It is the whole docstring of the command: of `send`, also the texts that decide."""
+    assert "approve all" in supervisor("send", "--help").out
+    assert "approve all" not in supervisor("--help").out
