@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Counts,
         JournalEntry,
         Owner,
+        Page,
         Run,
         SessionImport,
         StoreSupervisor,
@@ -124,6 +125,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Owner",
+    "Page",
     "People",
     "Person",
     "Policy",
@@ -182,8 +184,8 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
         __name__,
         {
             "supervisor.abc": """
-                ActivityWatch ChildRun Context Counts JournalEntry Owner Run SessionImport StoreSupervisor Supervisor
-                TaskGroup Timer TreeView Watch
+                ActivityWatch ChildRun Context Counts JournalEntry Owner Page Run SessionImport StoreSupervisor
+                Supervisor TaskGroup Timer TreeView Watch
             """,
             "supervisor.app": "open_supervisor",
             "supervisor.client": "open_remote",

@@ -31,12 +31,13 @@ from supervisor.core.values import (
     Fork,
     Message,
     SendResult,
+    SessionStatus,
     SessionView,
     ToolCall,
     ToolResult,
 )
 from supervisor.core.words import ChatResult
-from supervisor.handles import ActivityWatch, ChildRun, Run, SessionImport, TaskGroup, Timer, Watch
+from supervisor.handles import ActivityWatch, ChildRun, Page, Run, SessionImport, TaskGroup, Timer, Watch
 from supervisor.storage import Store
 
 P = ParamSpec("P")
@@ -52,6 +53,7 @@ __all__ = [
     "Counts",
     "JournalEntry",
     "Owner",
+    "Page",
     "Run",
     "SessionImport",
     "SessionRow",
@@ -295,8 +297,13 @@ class Supervisor(ABC):
     """What channels, commands and programs talk to. Every method may be called from any task, in any process that has
     the store open; what needs the tree's owner is recorded and says so.
 
-    `get_x` raises NotFound, `find_xs` returns what there is. What one call returns is of one instant; what two calls
-    return is not. A `watch_x` is opened by `async with`.
+    `get_x` raises NotFound, `find_xs` returns a Page. What one call returns is of one instant; what two calls return is
+    not. Of a list of more than 100 that goes for each hundred; a watch after the page's `cursor` gives all that has
+    changed since it was begun. A `watch_x` is opened by `async with`.
+
+    `after`: the `next` or the `cursor` of a page, or the `cursor` of a watch; None: from the beginning. Cursors are
+    opaque. Raises CursorUnknown for one of another store or from beyond the end, InvalidInput for what is no cursor.
+    `limit`: the most that a page has; None: all.
     """
 
     where: str
@@ -467,68 +474,78 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def find_sessions(
-        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[SessionView]:
-        """Return sessions, open or ended ones, of one tree, parents before children. `after`: from this position on."""
+        self,
+        *,
+        is_open: bool | None = None,
+        status: SessionStatus | None = None,
+        agent: str | None = None,
+        root: str | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int | None = 100,
+    ) -> Page[SessionView]:
+        """Return sessions, parents before children; with `newest_first` the other way round.
+
+        `is_open`, `status`, `agent`, `root`: only those; `root` is the id of a tree's root.
+        """
 
     @abstractmethod
     async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Approval]:
-        """Return approvals, oldest first: the pending ones, or all; of a session and all below it; after a position.
+        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    ) -> Page[Approval]:
+        """Return approvals, oldest first: the pending ones, or all; of a session and all below it.
 
         Raises NotFound for an unknown session.
         """
 
     @abstractmethod
-    async def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
-        """Return what a session's journal holds now, after a position. Raises NotFound."""
+    async def find_entries(
+        self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
+    ) -> Page[JournalEntry]:
+        """Return what a session's journal holds, in order; with `tree` also the journals of all below it. Raises
+        NotFound."""
 
     @abstractmethod
-    async def find_audit(self) -> list[JournalEntry]:
+    async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
         """Return what was asked, shown, decided, withdrawn and run, and rules as they came and went, in order (A15)."""
 
     @abstractmethod
-    async def find_rules(self) -> list[Rule]:
-        """Return the rules that stand: this program's, then the store's, oldest first. Raises StoreUnreadable."""
+    async def find_rules(self) -> Page[Rule]:
+        """Return all rules that stand: this program's, then the store's, oldest first. Raises StoreUnreadable."""
 
     @abstractmethod
-    async def find_agents(self) -> list[AgentView]:
-        """Return the agents that `start` finds by their names, in the order of these."""
+    async def find_agents(self) -> Page[AgentView]:
+        """Return all agents that `start` finds by their names, in the order of these."""
 
     @abstractmethod
-    async def find_owners(self) -> list[Owner]:
-        """Return the living processes that have owned trees of this store."""
+    async def find_owners(self) -> Page[Owner]:
+        """Return all living processes that have owned trees of this store."""
 
     @abstractmethod
-    def watch_inbox(self, *, after: int | None = None) -> Watch[Approval]:
+    def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
         """Watch a snapshot of what is pending, then every approval that is asked, decided or withdrawn.
 
-        `after`: the cursor of an earlier watch; then what has changed since, without a snapshot.
+        `session`: only its own and those below it. `after`: a cursor; then what has changed since, without a snapshot.
+        Opening it raises NotFound, CursorUnknown.
         """
 
     @abstractmethod
-    def watch_approvals(self) -> Watch[Approval]:
-        """Watch pending approvals, each once, those of now first."""
-
-    @abstractmethod
-    def watch_session(self, session: str, *, after: int = 0, stay: bool = False) -> Watch[JournalEntry]:
-        """Watch a session's journal after a cursor, without gaps; ends with the run, unless told to stay.
+    def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
+        """Watch pending approvals, each once, those of now first; of a session and all below it.
 
         Opening it raises NotFound.
         """
 
     @abstractmethod
+    def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
+        """Watch a session's journal after a cursor, without gaps; ends with the run, unless told to stay.
+
+        Opening it raises NotFound, CursorUnknown.
+        """
+
+    @abstractmethod
     def watch_activity(self, session: str | None = None) -> ActivityWatch:
         """Look at the tree of a session, or at every tree that is open. Opening it raises NotFound."""
-
-    @abstractmethod
-    async def last_position(self) -> int:
-        """Return a cursor after everything that has happened so far, for `watch_inbox` and `watch_session`."""
-
-    @abstractmethod
-    async def get_cursor(self) -> str:
-        """Return a cursor of now: it names the store, and everything that happens later is after it."""
 
     @abstractmethod
     async def check(self) -> None:

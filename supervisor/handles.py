@@ -1,10 +1,11 @@
-"""What is handed out: a run, a task group, a timer, a watch. The other seams are in abc.py, which offers these, too."""
+"""What is handed out: a page, a run, a task group, a timer, a watch. The other seams are in abc.py."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from supervisor.core.activity import Activity
 from supervisor.core.events import MessageImported
@@ -12,6 +13,33 @@ from supervisor.core.values import Approval, Outcome
 
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Page(Sequence[T_co]):
+    """A part of a list, or all of it: a sequence, and where to go on.
+
+    A page may be short, and even empty: `next` alone says whether the list goes on.
+    """
+
+    items: tuple[T_co, ...]
+    next: str | None
+    """What to give as `after` for the page that follows; None at the end."""
+    cursor: str
+    """The instant at which it was read: a watch after it gives all that came later."""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T_co]:
+        return iter(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T_co, ...]: ...
+    def __getitem__(self, index: int | slice) -> T_co | tuple[T_co, ...]:
+        return self.items[index]
 
 
 class ChildRun(ABC, Generic[R_co]):
@@ -78,8 +106,10 @@ class Watch(AsyncIterator[T_co], AbstractAsyncContextManager["Watch[T_co]"], ABC
         async for approval in watch: ...
     """
 
-    cursor: int
-    """Where to go on from, after the last one that it gave."""
+    @property
+    @abstractmethod
+    def cursor(self) -> str:
+        """Where to go on from: give it as `after` to another watch of the same kind, in any process."""
 
     @abstractmethod
     async def __aenter__(self) -> "Watch[T_co]":

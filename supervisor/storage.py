@@ -101,10 +101,14 @@ class Store(ABC):
         root: str | None = None,
         is_open: bool | None = None,
         is_awake: bool | None = None,
-        after: int = 0,
+        after: int | None = None,
         limit: int | None = None,
+        newest_first: bool = False,
     ) -> list[SessionRow]:
-        """Return sessions after a position, parents before children. `is_awake`: open ones that are not passivated."""
+        """Return sessions after a position, parents before children. `is_awake`: open ones that are not passivated.
+
+        `newest_first`: in the other order, those before the position `after`, or all.
+        """
 
     @abstractmethod
     def next_due(self) -> list[tuple[str, datetime]]:

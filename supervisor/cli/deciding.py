@@ -186,7 +186,7 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
 
 async def _unknown(supervisor: Supervisor, approval: str) -> NotFound:
     """Return the error for an id that no approval has. People often give a session's id instead."""
-    everything = await supervisor.find_approvals(pending=False)
+    everything = await supervisor.find_approvals(pending=False, limit=None)
     here = [other.id for other in everything if approval in (other.session, other.root_session)]
     if here:
         return NotFound(f"{visible(approval)} is a session, not an approval; it asked {', '.join(here)}")

@@ -47,7 +47,7 @@ async def _look_at_all(supervisor: Supervisor) -> list[dict[str, Any]]:
     from supervisor.tools.session_jobs import view_of
 
     began: dict[str, tuple[str, Job]] = {}
-    for row in await supervisor.find_audit():
+    for row in await supervisor.find_audit(limit=None):
         match row.event:
             case JobStarted(job=job):
                 began[job] = (row.session, Job(started=row.event))

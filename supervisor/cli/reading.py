@@ -39,7 +39,7 @@ def sessions(
     json: JsonOption = False,
 ) -> int:
     """List sessions and their status."""
-    views = _read(place, lambda supervisor: supervisor.find_sessions(is_open=True if open else None))
+    views = _read(place, lambda supervisor: supervisor.find_sessions(is_open=True if open else None, limit=None))
     if json:
         answers.print_json([answers.session_document(view) for view in views])
     elif views:
@@ -75,7 +75,7 @@ def approvals(
     json: JsonOption = False,
 ) -> int:
     """List the calls and questions that wait for a person, oldest first."""
-    found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all))
+    found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all, limit=None))
     if json:
         answers.print_json([answers.approval_document(approval) for approval in found])
     elif found:
@@ -119,7 +119,8 @@ def _read(
 
 
 async def _audit(supervisor: Supervisor) -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
-    return await supervisor.find_audit(), {view.id: view.path for view in await supervisor.find_sessions()}
+    entries = await supervisor.find_audit(limit=None)
+    return list(entries), {view.id: view.path for view in await supervisor.find_sessions(limit=None)}
 
 
 async def _show(
@@ -139,10 +140,10 @@ async def _found(supervisor: Supervisor, session: str, reading: Awaitable[T]) ->
     try:
         return await reading
     except NotFound:
-        raise not_found("session", session, [view.id for view in await supervisor.find_sessions()]) from None
+        raise not_found("session", session, [view.id for view in await supervisor.find_sessions(limit=None)]) from None
 
 
-def _print_sessions(views: list[SessionView]) -> None:
+def _print_sessions(views: Sequence[SessionView]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -160,7 +161,7 @@ def _print_sessions(views: list[SessionView]) -> None:
     answers.open_console().print(table)
 
 
-def _as_trees(views: list[SessionView]) -> list[SessionView]:
+def _as_trees(views: Sequence[SessionView]) -> list[SessionView]:
     """Return the sessions, each followed by its sub-agents."""
     below: dict[str | None, list[SessionView]] = {}
     known = {view.id for view in views}
@@ -189,7 +190,7 @@ def _status(view: SessionView) -> tuple[str, str]:
     return ("active", "") if view.owner else ("open, not running", "yellow")
 
 
-def _print_approvals(found: list[Approval]) -> None:
+def _print_approvals(found: Sequence[Approval]) -> None:
     now = _now()
     console = answers.open_console()
     from rich.text import Text

@@ -33,7 +33,7 @@ def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
 
     async def read() -> list[Rule]:
         async with place.open() as supervisor:
-            return await supervisor.find_rules()
+            return list(await supervisor.find_rules())
 
     found = anyio.run(read)
     if json:

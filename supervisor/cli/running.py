@@ -270,7 +270,7 @@ async def _load_agent_of(supervisor: Supervisor, root: str) -> None:
     from supervisor.core.events import SessionCreated
     from supervisor.loading import load_agent
 
-    facts = (await supervisor.find_entries(root))[0].event
+    facts = (await supervisor.find_entries(root, limit=1))[0].event
     if isinstance(facts, SessionCreated) and facts.agent:
         load_agent(facts.agent, facts.file)
 

@@ -79,7 +79,7 @@ def _read_json(text: str) -> tuple[bool, Any]:
 def _list(place: AnyPlace, *, as_json: bool) -> int:
     async def read() -> list[AgentView]:
         async with place.open() as supervisor:
-            return await supervisor.find_agents()
+            return list(await supervisor.find_agents())
 
     found = anyio.run(read)
     if as_json:

@@ -22,6 +22,7 @@ from supervisor.abc import (
     Counts,
     JournalEntry,
     Owner,
+    Page,
     Run,
     Supervisor,
     TreeView,
@@ -48,6 +49,7 @@ from supervisor.core.values import (
     Fork,
     Message,
     SendResult,
+    SessionStatus,
     SessionView,
 )
 from supervisor.core.words import ChatResult
@@ -235,76 +237,87 @@ class RemoteSupervisor(Supervisor):
         return value_of(Approval, await self._connection.ask("GET", _path("approvals", approval)))
 
     async def get_transcript(self, session: str) -> tuple[Message, ...]:
-        return tuple(await self._page(_path("sessions", session, "transcript"), {}, _reader(Message), 0, None))
+        found = await self._page(_path("sessions", session, "transcript"), {}, _reader(Message))
+        return found.items
 
     async def get_counts(self) -> Counts:
         return value_of(Counts, await self._connection.ask("GET", "/api/counts"))
 
     async def find_sessions(
-        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[SessionView]:
-        query = {"open": is_open, "root": root}
-        return await self._page("/api/sessions", query, _reader(SessionView), after, limit)
+        self,
+        *,
+        is_open: bool | None = None,
+        status: SessionStatus | None = None,
+        agent: str | None = None,
+        root: str | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int | None = 100,
+    ) -> Page[SessionView]:
+        query = {"open": is_open, "status": status, "agent": agent, "root": root, "newest": newest_first or None}
+        return await self._pages("/api/sessions", query, _reader(SessionView), after, limit)
 
     async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Approval]:
+        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    ) -> Page[Approval]:
         query = {"status": "pending" if pending else "all", "session": session}
-        return await self._page("/api/approvals", query, _reader(Approval), after, limit)
+        return await self._pages("/api/approvals", query, _reader(Approval), after, limit)
 
-    async def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
-        return await self._page(_path("sessions", session, "journal"), {}, entry_of, after, None)
+    async def find_entries(
+        self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
+    ) -> Page[JournalEntry]:
+        path = _path("sessions", session, "journal")
+        return await self._pages(path, {"tree": tree or None}, entry_of, after, limit)
 
-    async def find_audit(self) -> list[JournalEntry]:
-        return await self._page("/api/audit", {}, entry_of, 0, None)
+    async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
+        return await self._pages("/api/audit", {}, entry_of, after, limit)
 
-    async def find_rules(self) -> list[Rule]:
-        return await self._page("/api/rules", {}, _reader(Rule), 0, None)
+    async def find_rules(self) -> Page[Rule]:
+        return await self._page("/api/rules", {}, _reader(Rule))
 
-    async def find_agents(self) -> list[AgentView]:
-        found = await self._connection.ask("GET", "/api/agents")
-        return [value_of(AgentView, each) for each in found["items"]]
+    async def find_agents(self) -> Page[AgentView]:
+        return await self._page("/api/agents", {}, _reader(AgentView))
 
-    async def find_owners(self) -> list[Owner]:
-        found = await self._connection.ask("GET", "/api/owners")
-        return [value_of(Owner, each) for each in found["items"]]
+    async def find_owners(self) -> Page[Owner]:
+        return await self._page("/api/owners", {}, _reader(Owner))
 
-    async def _page(
-        self, path: str, query: Mapping[str, Any], read: Callable[[Any], T], after: int, limit: int | None
-    ) -> list[T]:
+    async def _pages(
+        self, path: str, query: Mapping[str, Any], read: Callable[[Any], T], after: str | None, limit: int | None
+    ) -> Page[T]:
         """Return so many items, by as many requests as that takes."""
+        if limit is not None and limit < 1:
+            raise InvalidInput(f"a page has at least one item, not {limit}; None: all")
         items: list[T] = []
-        cursor: int | None = after
-        while cursor is not None and (limit is None or len(items) < limit):
+        cursor: str | None = None
+        while True:
             size = MOST if limit is None else min(MOST, limit - len(items))
-            asked = {**query, "after": cursor, "limit": size}
-            found = value_of(_Page, await self._connection.ask("GET", path, query=asked))
-            items += [read(each) for each in found.items]
-            cursor = found.next
-        return items
+            page = await self._page(path, {**query, "after": after, "limit": size}, read)
+            items += page
+            cursor = cursor or page.cursor
+            after = page.next
+            if after is None or len(items) == limit:
+                return Page(tuple(items), after, cursor)
 
-    async def get_cursor(self) -> str:
-        return (await self._connection.greet()).cursor
-
-    async def last_position(self) -> int:
-        return int((await self.get_cursor()).partition(".")[2])
+    async def _page(self, path: str, query: Mapping[str, Any], read: Callable[[Any], T]) -> Page[T]:
+        found = value_of(_Page, await self._connection.ask("GET", path, query=query))
+        return Page(tuple(read(each) for each in found.items), found.next, found.cursor)
 
     async def check(self) -> None:
         await self._connection.greet()
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
-    def watch_inbox(self, *, after: int | None = None) -> Watch[Approval]:
-        return RemoteWatch(self._connection, "/api/events", {}, after, _reader(Approval))
+    def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
+        return RemoteWatch(self._connection, "/api/events", {"session": session}, after, _reader(Approval))
 
-    def watch_approvals(self) -> Watch[Approval]:
-        return self.watch_pending({})
+    def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
+        return self.watch_pending({"session": session})
 
     def watch_pending(self, query: Mapping[str, Any]) -> Watch[Approval]:
         """Watch what is pending, each once; `query`: of which run."""
         return RemoteWatch(self._connection, "/api/events", query, None, _reader(Approval), Pending())
 
-    def watch_session(self, session: str, *, after: int = 0, stay: bool = False) -> Watch[JournalEntry]:
+    def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
         path = _path("sessions", session, "events")
         return RemoteWatch(self._connection, path, {"stay": stay}, after, entry_of)
 
@@ -331,7 +344,8 @@ class _Tree(msgspec.Struct, frozen=True):
 
 class _Page(msgspec.Struct, frozen=True):
     items: list[Any]
-    next: int | None
+    next: str | None
+    cursor: str
 
 
 def _path(*parts: str) -> str:

@@ -9,6 +9,7 @@ from supervisor.client.connection import Connection
 from supervisor.client.documents import outcome_of, value_of
 from supervisor.client.streams import EventSource
 from supervisor.core.activity import Activity
+from supervisor.core.cursors import make_cursor
 from supervisor.core.values import Approval, Outcome, result_of
 
 if TYPE_CHECKING:
@@ -68,20 +69,19 @@ class RemoteWatch(Watch[T]):
         connection: Connection,
         path: str,
         query: Mapping[str, Any],
-        after: int | None,
+        after: str | None,
         read: Callable[[Any], T],
         keeps: Callable[[T], bool] = lambda item: True,
     ) -> None:
         self._connection = connection
-        began = None if after is None else str(after)
-        self._source = EventSource(connection, path, query, began, begins_again=after is None)
+        self._source = EventSource(connection, path, query, after, begins_again=after is None)
         self._read = read
         self._keeps = keeps
         self._is_open = False
 
     @property
-    def cursor(self) -> int:  # type: ignore[override] # an attribute that is read only
-        return int(self._source.cursor or 0)
+    def cursor(self) -> str:
+        return self._source.cursor or make_cursor(self._connection.greeting.store, 0)
 
     async def __aenter__(self) -> Self:
         await self._source.open()

@@ -22,6 +22,7 @@ from supervisor.abc import (
     Counts,
     JournalEntry,
     Owner,
+    Page,
     Run,
     Store,
     StoreSupervisor,
@@ -30,7 +31,6 @@ from supervisor.abc import (
 )
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.cursors import make_cursor
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
@@ -53,6 +53,7 @@ from supervisor.core.values import (
     Fork,
     Message,
     SendResult,
+    SessionStatus,
     SessionView,
     check_identity,
 )
@@ -73,6 +74,8 @@ from supervisor.runtime.plans.rules import add, book, revoke
 from supervisor.runtime.plans.turns import check_may_send, turn
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.lists import Lists, SessionFilter
+from supervisor.runtime.reading.pieces import read
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
 from supervisor.runtime.reading.streams import Inbox, PendingApprovals, SessionJournal
@@ -94,6 +97,7 @@ class LocalSupervisor(StoreSupervisor):
         self._runner = runner
         self._refusals = Refusals(runner)
         self.reader = Reader(runner)
+        self._lists = Lists(self.reader)
         self.store: Store = runner.journal.store
         self.where = self.store.name
         self.agents = agents or {}
@@ -436,61 +440,60 @@ class LocalSupervisor(StoreSupervisor):
         return self.store.counts()
 
     async def find_sessions(
-        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[SessionView]:
-        await checkpoint()
-        return self.reader.find_sessions(is_open=is_open, root=root, after=after, limit=limit)
+        self,
+        *,
+        is_open: bool | None = None,
+        status: SessionStatus | None = None,
+        agent: str | None = None,
+        root: str | None = None,
+        newest_first: bool = False,
+        after: str | None = None,
+        limit: int | None = 100,
+    ) -> Page[SessionView]:
+        only = SessionFilter(is_open=is_open, status=status, agent=agent, root=root, newest_first=newest_first)
+        return await read(self._lists.sessions(only, after=after, limit=limit))
 
     async def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Approval]:
+        self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
+    ) -> Page[Approval]:
         self.audience.has_readers = True
-        await checkpoint()
-        return self.reader.find_approvals(pending=pending, session=session, after=after, limit=limit)
+        return await read(self._lists.approvals(pending=pending, session=session, after=after, limit=limit))
 
-    async def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
-        await checkpoint()
-        return self.reader.find_entries(session, after=after)
+    async def find_entries(
+        self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
+    ) -> Page[JournalEntry]:
+        return await read(self._lists.entries(session, tree=tree, after=after, limit=limit))
 
-    async def find_audit(self) -> list[JournalEntry]:
-        await checkpoint()
-        return self.reader.find_audit()
+    async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
+        return await read(self._lists.audit(after=after, limit=limit))
 
-    async def find_rules(self) -> list[Rule]:
+    async def find_rules(self) -> Page[Rule]:
         await checkpoint()
         self._runner.journal.catch_up()
-        return self._runner.rules.find(self._runner.journal.look())
+        return self._lists.whole(self._runner.rules.find(self._runner.journal.look()))
 
-    async def find_agents(self) -> list[AgentView]:
+    async def find_agents(self) -> Page[AgentView]:
         await checkpoint()
-        return [self.agents[name].view() for name in sorted(self.agents)]
+        return self._lists.whole(self.agents[name].view() for name in sorted(self.agents))
 
-    async def find_owners(self) -> list[Owner]:
+    async def find_owners(self) -> Page[Owner]:
         await checkpoint()
-        return self.store.owners()
-
-    async def last_position(self) -> int:
-        await checkpoint()
-        return self.store.last_position()
-
-    async def get_cursor(self) -> str:
-        await checkpoint()
-        return make_cursor(self.store.id, self.store.last_position())
+        return self._lists.whole(self.store.owners())
 
     async def check(self) -> None:
         await checkpoint()
         self.reader.check_running(None)
         self.store.last_position()
 
-    def watch_inbox(self, *, after: int | None = None) -> Watch[Approval]:
+    def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
         self.audience.has_readers = True
-        return Inbox(self.reader, after)
+        return Inbox(self.reader, session, after)
 
-    def watch_approvals(self) -> Watch[Approval]:
+    def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
         self.audience.has_readers = True
-        return PendingApprovals(self.reader)
+        return PendingApprovals(self.reader, session)
 
-    def watch_session(self, session: str, *, after: int = 0, stay: bool = False) -> Watch[JournalEntry]:
+    def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
         return SessionJournal(self.reader, session, after, stay=stay)
 
     def watch_activity(self, session: str | None = None) -> ActivityWatch:

@@ -138,13 +138,14 @@ class MemoryStore(Store):
         root: str | None = None,
         is_open: bool | None = None,
         is_awake: bool | None = None,
-        after: int = 0,
+        after: int | None = None,
         limit: int | None = None,
+        newest_first: bool = False,
     ) -> list[SessionRow]:
         found = [
             entry
-            for entry in sorted(self._sessions.values(), key=lambda entry: entry.created)
-            if entry.created > after
+            for entry in sorted(self._sessions.values(), key=lambda entry: entry.created, reverse=newest_first)
+            if (after is None or (entry.created < after if newest_first else entry.created > after))
             and (root is None or entry.root == root)
             and (is_open is None or (entry.finished is None) == is_open)
             and (is_awake is None or (entry.finished is None and (entry.waiting_for is None) == is_awake))

@@ -280,7 +280,8 @@ async def test_sessions_approvals_and_entries_are_listed(kind):
         assert [each.id for each in await here.supervisor.find_approvals(session=run.session)] == [asked.id]
         entries = await here.supervisor.find_entries(run.session)
         assert [type(row.event) for row in entries[:2]] == [e.SessionCreated, e.RunStarted]
-        assert await here.supervisor.find_entries(run.session, after=entries[0].position) == entries[1:]
+        first = await here.supervisor.find_entries(run.session, limit=1)
+        assert (*first, *await here.supervisor.find_entries(run.session, after=first.next)) == entries.items
         (waiting,) = (await here.supervisor.get_session(run.session)).pending_approvals
         assert waiting == msgspec.structs.replace(asked, shown=waiting.shown, position=waiting.position)
         assert entries[-1] in await here.supervisor.find_audit()
@@ -300,7 +301,7 @@ async def test_owners_and_counts_are_read(kind):
     """What the store and its process have."""
     async with side(kind) as here:
         await here.ask()
-        assert isinstance(await here.supervisor.find_owners(), list)
+        assert len(await here.supervisor.find_owners()) == 1
         counts = await here.supervisor.get_counts()
         assert (counts.sessions, counts.pending_approvals) == (1, 1)
         await here.supervisor.check()
@@ -346,7 +347,7 @@ async def test_the_inbox_gives_what_is_pending_then_what_changes(kind):
 async def test_a_stream_goes_on_after_a_cursor(kind):
     """Nothing is missed between the two."""
     async with side(kind) as here:
-        cursor = await here.supervisor.last_position()
+        cursor = (await here.supervisor.find_owners()).cursor
         _, asked = await here.ask()
         async with here.supervisor.watch_inbox(after=cursor) as inbox:
             assert (await anext(inbox)).id == asked.id

@@ -126,7 +126,7 @@ async def test_a_person_acts_as_nobody_else():
         ):
             with pytest.raises(NotEntitled):
                 await refused()
-        assert await local.find_sessions() == []
+        assert list(await local.find_sessions()) == []
 
 
 async def test_the_token_is_in_no_repr_of_what_is_handed_out():

@@ -289,7 +289,7 @@ def _words(verdict: DecisionResult) -> list[Any]:
 async def wait_to_be_killed(job: Job) -> None:
     """Ask a person, and die at the first event of a kind that this life adds to the journal."""
     async with opened(job) as supervisor:
-        before = supervisor.store.last_position()
+        before = (await supervisor.find_owners()).cursor
         run = await supervisor.start(scenario.asker, session=job.session)
         async with run.watch_approvals() as watch:
             async for approval in watch:

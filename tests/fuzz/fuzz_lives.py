@@ -239,7 +239,7 @@ async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> N
 def _listeners(supervisor: Any) -> list[str]:
     """Sessions that wait for a message now, and have none."""
     found = []
-    for view in supervisor.reader.find_sessions(is_open=True):
+    for view in supervisor.store.find_sessions(is_open=True):
         if attempt := supervisor._runner.attempts.live.get(view.id):
             is_waiting = "message" in attempt.waiting and not attempt.state.inbox
         else:

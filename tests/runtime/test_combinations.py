@@ -128,7 +128,7 @@ async def test_what_was_edited_is_granted_once_only(scope):
         asked = await asked_by(run)
         with pytest.raises(InvalidInput):
             await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}, scope=scope))
-        assert (await supervisor.find_rules(), len(await supervisor.find_approvals())) == ([], 1)
+        assert (list(await supervisor.find_rules()), len(await supervisor.find_approvals())) == ([], 1)
         await supervisor.decide(asked.id, Approve(by="ana", arguments={"target": "y"}))
         assert (await run.result(), effects) == ("ok", ["y"])
 

@@ -94,7 +94,7 @@ async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
             await supervisor.chat("s", "yes", by="ana", shown_before=EVER, channel="elsewhere"),
         ):
             assert (heard.kind, [each.id for each in heard.approvals]) == ("listed", [approval.id])
-        assert await supervisor.find_approvals() == [approval]
+        assert list(await supervisor.find_approvals()) == [approval]
         heard = await supervisor.chat("s", f"yes {approval.id}", by="ana", shown_before=posted - timedelta(seconds=1))
         assert heard.results[0].kind == "accepted"
         assert await run.result() == ["ok"]
@@ -107,7 +107,7 @@ async def test_a_bare_yes_decides_nothing_that_was_shown_in_part():
         first, second = await shown(supervisor, "s", 2)
         await supervisor.chat("s", f"yes {first.id}", by="ana", shown_before=EVER)
         assert (await supervisor.chat("s", "yes", by="ana", shown_before=EVER)).kind == "listed"
-        assert await supervisor.find_approvals() == [second]
+        assert list(await supervisor.find_approvals()) == [second]
         assert (await supervisor.chat("s", "no", by="ana", shown_before=EVER)).kind == "decided"
         assert sorted(await run.result()) == ["denied", "ok"]
 
@@ -178,7 +178,7 @@ async def test_of_what_waits_approve_all_names_what_was_not_shown():
         assert (heard.kind, len(heard.approvals)) == ("listed", 2)
         heard = await supervisor.chat("s", "approve all", by="ana", shown_before=EVER, channel="wall", shown={b.id})
         assert [each.id for each in heard.not_shown] == [c.id]
-        assert await supervisor.find_approvals() == [c]
+        assert list(await supervisor.find_approvals()) == [c]
 
 
 async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
@@ -205,9 +205,9 @@ async def test_what_waits_for_others_does_not_count():
         for word in ("approve all", f"yes {approval.id}"):
             with pytest.raises(NotEntitled):
                 await supervisor.chat("s", word, by="bob", shown_before=EVER)
-        assert await supervisor.find_approvals() == [approval]
+        assert list(await supervisor.find_approvals()) == [approval]
         heard = await supervisor.chat("s", "approve all for session", by="ana", shown_before=EVER)
-        assert (heard.may_not_allow, heard.rules, await supervisor.find_rules()) == (True, (), [])
+        assert (heard.may_not_allow, heard.rules, list(await supervisor.find_rules())) == (True, (), [])
         assert await run.result() == ["ok"]
 
 

@@ -54,7 +54,7 @@ async def test_what_carries_the_mark_of_a_call_speaks_for_nobody(tmp_path, monke
         monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
         with pytest.raises(NotEntitled):
             await WAYS[way](supervisor, asked)
-        assert ((await supervisor.get_approval(asked)).status, await supervisor.find_rules()) == ("pending", [])
+        assert ((await supervisor.get_approval(asked)).status, list(await supervisor.find_rules())) == ("pending", [])
         await supervisor.cancel("s", by="ana")
 
 

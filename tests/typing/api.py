@@ -15,6 +15,7 @@ from supervisor import (
     Deny,
     MemoryStore,
     Outcome,
+    Page,
     Policy,
     Run,
     SessionView,
@@ -182,5 +183,5 @@ async def serve(supervisor: Supervisor) -> None:
     assert_type((await supervisor.send("cleanup", "go on", by="ana")).kind, Literal["delivered", "kept", "begun"])
     assert_type(await (await supervisor.get_run("cleanup")).outcome(), Outcome[Any])
     assert_type(await supervisor.get_session("cleanup"), SessionView)
-    assert_type(await supervisor.find_sessions(is_open=True), list[SessionView])
-    assert_type(await supervisor.find_approvals(pending=False), list[Approval])
+    assert_type(await supervisor.find_sessions(is_open=True), Page[SessionView])
+    assert_type(await supervisor.find_approvals(pending=False), Page[Approval])

@@ -26,7 +26,7 @@ async def test_starting_is_idempotent_by_its_session():
             assert (await client.post("/api/sessions", json={**body, **changed})).status_code == status
         view = (await client.get("/api/sessions/mine")).json()
         assert view.keys() >= {"id", "agent", "parent", "root", "status", "outcome", "pending_approvals"}
-        assert (await client.get("/api/approvals")).json().keys() == {"items", "next"}
+        assert (await client.get("/api/approvals")).json().keys() == {"items", "next", "cursor"}
 
 
 async def test_of_several_starts_at_once_one_has_made_the_session():
@@ -188,21 +188,23 @@ async def test_pages_hold_everything_once():
         await here.supervisor.start(here.supervisor.agents["chatting"], "hello")
 
         async def all_of(path, **filters):
-            found, after = [], 0
-            while after is not None:
-                page = (await client.get(path, params={"limit": 2, "after": after, **filters})).json()
+            found, more = [], {}
+            while True:
+                page = (await client.get(path, params={"limit": 2, **more, **filters})).json()
                 assert len(page["items"]) <= 2
-                found, after = found + [each["id"] for each in page["items"]], page["next"]
-            return found
+                found, more = found + [each["id"] for each in page["items"]], {"after": page["next"]}
+                if page["next"] is None:
+                    return found
 
         assert await all_of("/api/approvals") == [each.id for each in await here.supervisor.find_approvals()]
         everything = [view.id for view in await here.supervisor.find_sessions()]
         assert await all_of("/api/sessions") == everything
+        assert await all_of("/api/sessions", newest="true") == everything[::-1]
         assert await all_of("/api/sessions", agent="chatting") == everything[-1:]
         assert await all_of("/api/sessions", status="waiting_approval") == everything[:-1]
         journal = (await client.get(f"/api/sessions/{everything[0]}/journal", params={"limit": 2})).json()
         assert len(journal["items"]) == 2
-        assert journal["next"] == journal["items"][-1]["position"]
+        assert journal["next"].endswith(f".{journal['items'][-1]['position']}")
         assert (await client.get("/api/sessions", params={"limit": 0})).status_code == 422
         assert (await client.get("/api/sessions", params={"nonsense": 1})).status_code == 422
 

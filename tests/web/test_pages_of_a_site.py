@@ -145,7 +145,7 @@ async def test_only_operators_speak_cancel_and_revoke(tmp_path):
         await ana.get("/sessions/s-bread")
         assert (await ana.post("/sessions/s-bread/cancel", reason="enough")).status_code == 303
         assert "enough" in (await ana.get("/sessions/s-bread")).text
-        assert await supervisor.find_approvals() == []
+        assert list(await supervisor.find_approvals()) == []
 
 
 async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_path):

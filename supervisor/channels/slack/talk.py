@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.abc import Supervisor
+from supervisor.abc import Page, Supervisor
 from supervisor.channels.answering import Answering
 from supervisor.channels.cards import heard_lines, summary
 from supervisor.channels.lengths import fit
@@ -226,15 +226,16 @@ class Talk:
     async def _tell_on(
         self, supervisor: Supervisor, web: SlackWeb, session: str, following: _Following, told: set[str] | None
     ) -> None:
-        after = 0
+        after: str | None = None
         while True:
             async with supervisor.watch_session(session, after=after) as watch:
                 async for row in watch:  # until it is at rest, and all is told
-                    told, after = await self._tell_one(web, session, row, told, following), row.position
+                    told = await self._tell_one(web, session, row, told, following)
+                after = watch.cursor
             self._rest(session, following)
             async with supervisor.watch_session(session, after=after, stay=True) as watch:
                 async for row in watch:
-                    after = row.position
+                    after = watch.cursor
                     if isinstance(row.event, e.RunStarted):
                         break
                 else:
@@ -312,33 +313,36 @@ async def _shown_before(supervisor: Supervisor, session: str, words: Words) -> d
         return now
     stood_below = [
         row.event.at
-        for approval in await supervisor.find_approvals(session=session)
-        for row in await supervisor.find_entries(approval.session)
+        for approval in await supervisor.find_approvals(session=session, limit=None)
+        for row in await supervisor.find_entries(approval.session, limit=None)
         if isinstance(row.event, e.CardPosted) and (row.event.approval, row.event.channel) == (approval.id, "slack")
         if float(row.event.card.partition(":")[2]) > float(words.message)
     ]
     return min(stood_below, default=now) - timedelta(microseconds=1 if stood_below else 0)
 
 
-async def _pages(supervisor: Supervisor) -> AsyncGenerator[list[SessionView], None]:
-    """Iterate over all sessions, many at a time; others have their turn in between."""
-    after = 0
-    while views := await supervisor.find_sessions(after=after, limit=PAGE):
-        after = views[-1].position
-        yield views
+async def _pages(supervisor: Supervisor) -> AsyncGenerator[Page[SessionView], None]:
+    """Iterate over all sessions, many at a time."""
+    page = await supervisor.find_sessions(limit=PAGE)
+    yield page
+    while page.next is not None:
+        page = await supervisor.find_sessions(after=page.next, limit=PAGE)
+        yield page
 
 
 async def _was_heard(supervisor: Supervisor, session: str, words: Words, by: str) -> bool:
     """Whether a process that is gone heard what Slack delivers again: it was said, or it decided something (A12)."""
     said_at, said = said_at_of(words) - CLOCKS_DIFFER, words.text
-    for row in await supervisor.find_entries(session):
+    for row in await supervisor.find_entries(session, limit=None):
         match row.event:
             case e.MessageReceived(at=at, by=said_by, text=text) if at >= said_at:
                 if text == said and said_by == by:
                     return True
             case _:
                 pass
-    decided = await supervisor.find_approvals(pending=False, session=session) if read_word(said) is not None else ()
+    if read_word(said) is None:
+        return False
+    decided = await supervisor.find_approvals(pending=False, session=session, limit=None)
     return any(each.by == by and each.decided_at and each.decided_at >= said_at for each in decided)
 
 

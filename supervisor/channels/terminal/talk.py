@@ -69,7 +69,7 @@ async def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str)
     shown = [each for each in seen if each.parent is None]
     if shown:
         return next((each for each in shown if each.outcome is None), shown[0]).session
-    views = await supervisor.find_sessions(is_open=True)
+    views = await supervisor.find_sessions(is_open=True, limit=None)
     return next((view.id for view in views if view.parent is None and (view.owner or "").startswith(here)), None)
 
 

@@ -7,12 +7,13 @@ Rules
 """
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.abc import Page
+from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, document, page_document
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import (
     ApprovalDocument,
@@ -23,9 +24,9 @@ from supervisor.channels.web.schemas import (
     DecisionBody,
     DecisionResultDocument,
     EventDocument,
+    JournalQuery,
     MessageBody,
     MessageDocument,
-    PageQuery,
     SessionDocument,
     SessionQuery,
     StartBody,
@@ -43,7 +44,7 @@ from supervisor.core.documents import (
     tree_document,
 )
 from supervisor.core.errors import NotFound, TreeOwned
-from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny, SessionView
+from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny
 from supervisor.core.words import ChatResult
 
 _STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
@@ -54,18 +55,18 @@ _GOES_WITH: Final = {"approve": {"scope", "pattern", "arguments"}, "deny": {"rea
 
 async def list_sessions(call: Call) -> Response:
     query: SessionQuery = call.query
-    cursor: int | None = query.after
-    found: list[SessionView] = []
-    while cursor is not None and len(found) < query.limit:
-        page = await call.supervisor.find_sessions(is_open=query.open, root=query.root, after=cursor, limit=query.limit)
-        cursor = page[-1].position if len(page) == query.limit else None
-        found += [each for each in page if query.status in (None, each.status) and query.agent in (None, each.agent)]
-    if len(found) > query.limit:
-        found = found[: query.limit]
-        cursor = found[-1].position
-    for view in found:
+    page = await call.supervisor.find_sessions(
+        is_open=query.open,
+        status=query.status,
+        agent=query.agent,
+        root=query.root,
+        newest_first=query.newest,
+        after=query.after,
+        limit=query.limit,
+    )
+    for view in page:
         call.show(*view.pending_approvals)
-    return document({"items": [session_document(view) for view in found], "next": cursor})
+    return page_document(page, session_document)
 
 
 async def start_session(call: Call) -> Response:
@@ -85,11 +86,9 @@ async def get_session(call: Call) -> Response:
 
 
 async def get_journal(call: Call) -> Response:
-    query: PageQuery = call.query
-    rows = await call.supervisor.find_entries(call.path("id"), after=query.after)
-    shown = rows[: query.limit]
-    more = shown[-1].position if len(rows) > len(shown) else None
-    return document({"items": [event_document(row) for row in shown], "next": more})
+    query: JournalQuery = call.query
+    page = await call.supervisor.find_entries(call.path("id"), tree=query.tree, after=query.after, limit=query.limit)
+    return page_document(page, event_document)
 
 
 async def get_tree(call: Call) -> Response:
@@ -101,8 +100,9 @@ async def get_tree(call: Call) -> Response:
 
 
 async def get_transcript(call: Call) -> Response:
-    query: PageQuery = call.query
-    return _page(list(await call.supervisor.get_transcript(call.path("id"))), query.after, query.limit)
+    cursor = await cursor_of_now(call.supervisor)
+    messages = await call.supervisor.get_transcript(call.path("id"))
+    return page_document(Page(messages, None, cursor), lambda message: message)
 
 
 async def send_message(call: Call) -> Response:
@@ -150,14 +150,11 @@ async def approve_in_session(call: Call) -> Response:
 
 async def list_approvals(call: Call) -> Response:
     query: ApprovalQuery = call.query
-    root = None if query.session is None else (await call.supervisor.get_session(query.session)).root
-    is_pending, limit = query.status == "pending", query.limit
-    found = await call.supervisor.find_approvals(pending=is_pending, session=root, after=query.after, limit=limit)
-    end = found[-1].position if len(found) == limit else None
-    if query.session not in (None, root):
-        found = [each for each in found if each.session == query.session]
-    call.show(*found)
-    return document({"items": [approval_document(approval) for approval in found], "next": end})
+    page = await call.supervisor.find_approvals(
+        pending=query.status == "pending", session=query.session, after=query.after, limit=query.limit
+    )
+    call.show(*page)
+    return page_document(page, approval_document)
 
 
 async def get_approval(call: Call) -> Response:
@@ -224,12 +221,6 @@ async def _is_asked_by(call: Call, approval: str, session: str) -> bool:
         return False
 
 
-def _page(items: list[Any], after: int, limit: int) -> Response:
-    """A page of what has no cursor of its own: `next` counts."""
-    end = after + limit
-    return document({"items": items[after:end], "next": end if end < len(items) else None})
-
-
 ENDPOINTS: Final = (
     Endpoint(
         method="GET",
@@ -264,7 +255,7 @@ ENDPOINTS: Final = (
         name="getJournal",
         summary="What happened in a session",
         handle=get_journal,
-        query=PageQuery,
+        query=JournalQuery,
         answers={200: page_of(EventDocument, "JournalPage")},
     ),
     Endpoint(
@@ -282,7 +273,6 @@ ENDPOINTS: Final = (
         name="getTranscript",
         summary="What was said in a session, each approval where it was asked",
         handle=get_transcript,
-        query=PageQuery,
         answers={200: page_of(MessageDocument, "TranscriptPage")},
     ),
     Endpoint(

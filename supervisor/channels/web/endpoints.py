@@ -8,7 +8,7 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -16,12 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.abc import Supervisor
+from supervisor.abc import Page, Supervisor
 from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.state import Site
 from supervisor.core.people import Person
 from supervisor.core.values import Approval
+
+T = TypeVar("T")
 
 Need = Literal["nobody", "anybody", "operator"]
 """Who may call an endpoint: without a token, everybody who is known, or operators. Who may decide depends on the
@@ -128,7 +130,7 @@ class Resource:
         supervisor, named = self._site.supervisor, str(request.path_params["id"])
         asked = [named]
         if endpoint.decides == "session":
-            pending = await supervisor.find_approvals()
+            pending = await supervisor.find_approvals(limit=None)
             asked = [each.id for each in pending if named in (each.session, each.root_session)]
         for approval in asked:
             await supervisor.note_refusal(approval, by=identity.person.name, reason=problem.detail, channel="web")
@@ -137,6 +139,16 @@ class Resource:
 def document(value: Any, status: int = 200) -> Response:
     """Answer with a JSON document."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def page_document(page: Page[T], document_of: Callable[[T], Any]) -> Response:
+    """Answer with a page of a list."""
+    return document({"items": [document_of(item) for item in page], "next": page.next, "cursor": page.cursor})
+
+
+async def cursor_of_now(supervisor: Supervisor) -> str:
+    """Return the cursor of now. Every list has one; this list is the shortest."""
+    return (await supervisor.find_owners()).cursor
 
 
 def _query(request: Request, kind: type[msgspec.Struct]) -> Any:

@@ -11,12 +11,15 @@ Rules
   nothing of it is left behind.
 - `end` says that nothing more can come: the run that was watched is over. A stream that stops without it goes on
   later: the server stops, or its client was too slow.
+- `reset` says that the store does not know the client's cursor: the stream begins anew, from a snapshot. An error would
+  not do: a browser does not come back after one.
 - There are at most `site.streams` of them: whoever comes beyond gets a 503 before anything has begun.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
@@ -29,14 +32,17 @@ from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
 from supervisor.channels.web.state import Site
 from supervisor.core.documents import approval_document, event_document
+from supervisor.core.errors import CursorUnknown
 from supervisor.core.events import RunFinished
+
+T = TypeVar("T")
 
 BEAT: Final = 15.0
 SLOW: Final = 30.0
 RETRY: Final = 1000
 """Milliseconds after which a browser comes back."""
 
-Next = Callable[[], Awaitable[tuple[str, int, Any] | None]]
+Next = Callable[[], Awaitable[tuple[str, str, Any] | None]]
 """Returns the next event's name, id and document; None at the end. Giving up waiting for it loses nothing."""
 
 
@@ -52,9 +58,12 @@ class EventStream(Response):
         still_counts: Callable[[], bool] = lambda: True,
         watch: Watch[Any] | None = None,
         is_over: Callable[[], Awaitable[bool]] | None = None,
+        *,
+        is_reset: bool = False,
     ) -> None:
         """`watch`: the one that `next_event` reads; it is open, and closed at the end. `is_over`: whether its end is
-        that of what it watches, not that of the supervisor; None: what it watches has none."""
+        that of what it watches, not that of the supervisor; None: what it watches has none. `is_reset`: it begins
+        anew, since the store does not know where the client was."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._watch = watch
@@ -62,6 +71,7 @@ class EventStream(Response):
         self._site = site
         self._still_counts = still_counts
         self._is_over = is_over
+        self._is_reset = is_reset
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -89,6 +99,8 @@ class EventStream(Response):
             tasks.start_soon(end_with, self._until_revoked)
             with anyio.CancelScope() as slow:
                 await self._write(send, f"retry: {RETRY}\n\n".encode(), slow)
+                if self._is_reset:
+                    await self._write(send, b"event: reset\ndata: {}\n\n", slow)
                 while (chunk := await self._next_chunk()) is not None and self._still_counts():
                     await self._write(send, chunk, slow)
                 if chunk is None and self._is_over is not None and await self._is_over():
@@ -112,65 +124,72 @@ class EventStream(Response):
             if found is None:
                 return None
             name, cursor, document = found
-            return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), cursor, msgspec.json.encode(document))
+            return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), cursor.encode(), msgspec.json.encode(document))
         return b": still here\n\n"
 
 
 async def inbox_events(call: Call) -> Response:
     query: InboxQuery = call.query
-    if (query.session is None) != (query.run is None):
-        raise Problem(422, "`session` and `run` go together")
+    if query.session is None and query.run is not None:
+        raise Problem(422, "`run` is a run of a `session`: name both")
     is_over: Callable[[], Awaitable[bool]] | None = None
-    if query.session is None:
-        watch = await call.supervisor.watch_inbox(after=_cursor(call)).__aenter__()
+    is_reset = False
+    if query.session is None or query.run is None:
+        inbox = partial(call.supervisor.watch_inbox, session=query.session)
+        watch, is_reset = await _open(inbox, _cursor(call))
     else:
         run = await call.supervisor.get_run(query.session, number=query.run)
         watch = await run.watch_approvals().__aenter__()
         is_over = partial(_has_ended, run)
 
-    async def next_event() -> tuple[str, int, Any] | None:
+    async def next_event() -> tuple[str, str, Any] | None:
         approval = await anext(watch, None)
         if approval is None:
             return None
         call.show(approval)
         return "approval", watch.cursor, approval_document(approval)
 
-    return EventStream(next_event, call.site, call.still_counts, watch, is_over)
+    return EventStream(next_event, call.site, call.still_counts, watch, is_over, is_reset=is_reset)
 
 
 async def session_events(call: Call) -> Response:
     query: StreamQuery = call.query
     session, latest = call.path("id"), list[Any]()
-    watch = await call.supervisor.watch_session(session, after=_cursor(call) or 0, stay=query.stay).__aenter__()
+    watch, is_reset = await _open(partial(call.supervisor.watch_session, session, stay=query.stay), _cursor(call))
 
-    async def next_event() -> tuple[str, int, Any] | None:
+    async def next_event() -> tuple[str, str, Any] | None:
         row = await anext(watch, None)
         if row is None:
             return None
         latest[:] = [row.event]
-        return "journal", row.position, event_document(row)
+        return "journal", watch.cursor, event_document(row)
 
     async def is_over() -> bool:
         if any(isinstance(event, RunFinished) for event in latest):
             return True
         return await _has_ended(await call.supervisor.get_run(session))
 
-    return EventStream(next_event, call.site, call.still_counts, watch, None if query.stay else is_over)
+    return EventStream(
+        next_event, call.site, call.still_counts, watch, None if query.stay else is_over, is_reset=is_reset
+    )
 
 
 async def _has_ended(run: Run[Any]) -> bool:
     return await run.find_outcome() is not None
 
 
-def _cursor(call: Call) -> int | None:
-    """Where to go on: what the browser saw last counts before where its page began."""
+async def _open(watch: Callable[..., Watch[T]], after: str | None) -> tuple[Watch[T], bool]:
+    """Open a watch after a cursor; from the beginning if the store does not know it, and say whether that is so."""
+    if after is not None:
+        with suppress(CursorUnknown):
+            return await watch(after=after).__aenter__(), False
+    return await watch().__aenter__(), after is not None
+
+
+def _cursor(call: Call) -> str | None:
+    """Where to go on: the last event that the client saw counts before the instant at which its page was drawn."""
     query: StreamQuery | InboxQuery = call.query
-    seen = call.request.headers.get("last-event-id", "")
-    if not seen:
-        return query.after
-    if not seen.isdecimal() or len(seen) > 18:
-        raise Problem(422, f"Last-Event-ID is the id of an event, not {seen!r}")
-    return int(seen)
+    return call.request.headers.get("last-event-id") or query.after
 
 
 ENDPOINTS: Final = (

@@ -4,17 +4,14 @@ from typing import Final
 
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, document
-from supervisor.channels.web.schemas import PageQuery, RuleBody, RuleDocument, page_of
+from supervisor.channels.web.endpoints import Call, Endpoint, document, page_document
+from supervisor.channels.web.schemas import RuleBody, RuleDocument, page_of
 from supervisor.core.documents import rule_document
 from supervisor.core.rules import make_rule
 
 
 async def list_rules(call: Call) -> Response:
-    query: PageQuery = call.query
-    rules = [rule_document(rule) for rule in await call.supervisor.find_rules()]
-    end = query.after + query.limit
-    return document({"items": rules[query.after : end], "next": end if end < len(rules) else None})
+    return page_document(await call.supervisor.find_rules(), rule_document)
 
 
 async def add_rule(call: Call) -> Response:
@@ -35,7 +32,6 @@ ENDPOINTS: Final = (
         name="listRules",
         summary="The rules that stand: this daemon's, then the store's",
         handle=list_rules,
-        query=PageQuery,
         answers={200: page_of(RuleDocument, "RulePage")},
     ),
     Endpoint(

@@ -31,7 +31,7 @@ SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 MOST_ENTRIES: Final = 5000
 """Entries of one tree after which no further journal is read for an answer."""
-Position = Annotated[int, Meta(ge=0, le=2**53)]
+Cursor = Annotated[str, Meta(max_length=100)]
 
 
 class In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,28 +109,37 @@ class RuleBody(In, frozen=True, kw_only=True):
 
 
 class SessionQuery(In, frozen=True, kw_only=True):
-    """`after`: the `next` of the page before."""
+    """`after`: the `next` of the page before. `newest`: the newest session first."""
 
     status: SessionStatus | None = None
     agent: str | None = None
     root: str | None = None
     open: bool | None = None
+    newest: bool = False
     limit: Limit = 100
-    after: Position = 0
+    after: Cursor | None = None
 
 
 class ApprovalQuery(In, frozen=True, kw_only=True):
-    """`status`: pending ones, or all. `session`: asked by it, or anywhere in its tree if it is a root."""
+    """`status`: pending ones, or all. `session`: asked by it or below it."""
 
     status: Literal["pending", "all"] = "pending"
     session: str | None = None
     limit: Limit = 100
-    after: Position = 0
+    after: Cursor | None = None
+
+
+class JournalQuery(In, frozen=True, kw_only=True):
+    """`tree`: the journals of all sessions below it, too."""
+
+    tree: bool = False
+    limit: Limit = 100
+    after: Cursor | None = None
 
 
 class PageQuery(In, frozen=True, kw_only=True):
     limit: Limit = 100
-    after: Position = 0
+    after: Cursor | None = None
 
 
 class TreeQuery(In, frozen=True, kw_only=True):
@@ -151,7 +160,7 @@ class InboxQuery(In, frozen=True, kw_only=True):
     """`after`: as the header Last-Event-ID, for clients that cannot set one the first time. `session` and `run`: only
     what this run asks while it lasts; then an event `end` comes."""
 
-    after: Position | None = None
+    after: Cursor | None = None
     session: str | None = None
     run: Annotated[int, Meta(ge=1, le=2**53)] | None = None
 
@@ -160,7 +169,7 @@ class StreamQuery(In, frozen=True, kw_only=True):
     """`after`: as the header Last-Event-ID, for clients that cannot set one the first time. `stay`: false: an event
     `end` comes when the run has ended."""
 
-    after: Position | None = None
+    after: Cursor | None = None
     stay: bool = True
 
 
@@ -260,5 +269,8 @@ TreeDocument: Any = msgspec.defstruct(
 
 
 def page_of(kind: Any, name: str) -> Any:
-    """Return the type of a page; `next` is what to give as `after` for the next one, null on the last."""
-    return msgspec.defstruct(name, [("items", list_of(kind)), ("next", int | None)], kw_only=True, frozen=True)
+    """Return the type of a page. `next`: what to give as `after` for the next one, null on the last; `cursor`: the
+    instant at which it was read, for an event stream that goes on from there."""
+    return msgspec.defstruct(
+        name, [("items", list_of(kind)), ("next", str | None), ("cursor", str)], kw_only=True, frozen=True
+    )

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, document
+from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, document, page_document
 from supervisor.channels.web.schemas import (
     ActivityDocument,
     ActivityQuery,
@@ -28,7 +28,7 @@ API: Final = 1
 async def greet(call: Call) -> Response:
     """Say who serves what to whom. Raises StoreError if the store cannot be used."""
     await call.supervisor.check()
-    cursor = await call.supervisor.get_cursor()
+    cursor = await cursor_of_now(call.supervisor)
     person, now = call.person, datetime.now(UTC)
     version = metadata.version("subagent-supervisor")
     store = cursor.partition(".")[0]
@@ -38,11 +38,11 @@ async def greet(call: Call) -> Response:
 
 
 async def list_agents(call: Call) -> Response:
-    return document({"items": msgspec.to_builtins(await call.supervisor.find_agents()), "next": None})
+    return page_document(await call.supervisor.find_agents(), msgspec.to_builtins)
 
 
 async def list_owners(call: Call) -> Response:
-    return document({"items": msgspec.to_builtins(await call.supervisor.find_owners()), "next": None})
+    return page_document(await call.supervisor.find_owners(), msgspec.to_builtins)
 
 
 async def show_counts(call: Call) -> Response:
@@ -51,17 +51,18 @@ async def show_counts(call: Call) -> Response:
 
 async def list_audit(call: Call) -> Response:
     query: PageQuery = call.query
-    rows = [row for row in await call.supervisor.find_audit() if row.position > query.after]
-    more = rows[query.limit - 1].position if len(rows) > query.limit else None
-    return document({"items": [event_document(row) for row in rows[: query.limit]], "next": more})
+    return page_document(await call.supervisor.find_audit(after=query.after, limit=query.limit), event_document)
 
 
 async def show_activity(call: Call) -> Response:
     query: ActivityQuery = call.query
+    cursor = await cursor_of_now(call.supervisor)
     found = await call.site.looks.look(call.supervisor, query.session, wholly=query.wholly)
     for activity in found:
         call.show(*(doing.approval for doing in activity.doing if doing.approval is not None))
-    return document({"items": [activity_document(each) for each in found[: query.limit]], "next": None})
+    return document(
+        {"items": [activity_document(each) for each in found[: query.limit]], "next": None, "cursor": cursor}
+    )
 
 
 ENDPOINTS: Final = (

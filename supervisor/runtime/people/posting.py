@@ -141,7 +141,7 @@ class Posting:
         """Show what is asked, and retire what is decided."""
         if self._is_idle:
             await anyio.sleep_forever()
-        async with Inbox(self._reader, self._store.last_position()) as changes:
+        async with Inbox(self._reader, after=self._reader.now()) as changes:
             for stale in self._store.find_shown() if self._sweep else ():
                 self._retire(stale)
             if self._sweep and self._poster.has_channels:

@@ -4,12 +4,12 @@ Each asynchronous read of the Supervisor is one checkpoint and then one call of 
 commands below the Supervisor use it directly.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from supervisor.abc import JournalEntry, SessionRow, Store, TreeView
 from supervisor.core import events as e
-from supervisor.core.cursors import make_cursor
+from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
 from supervisor.core.masking import shown
 from supervisor.core.rows import ids_from
@@ -19,9 +19,6 @@ from supervisor.runtime.reading.sessions import block_of, session_views
 if TYPE_CHECKING:
     from supervisor.runtime.lifecycle.runner import Runner
     from supervisor.runtime.reading.streams import SessionJournal
-
-AUDITED: Final = e.having("audited")
-"""Who asked, who was shown what, who decided what, and what then ran (A15)."""
 
 
 class Reader:
@@ -35,6 +32,14 @@ class Reader:
         """Whether the store is about to be closed: nothing can be read from it any more."""
         self.watching: WeakSet[SessionJournal] = WeakSet()
         """The journals that are watched, to be told their end."""
+
+    def now(self) -> str:
+        """Return the cursor of now."""
+        return make_cursor(self.store.id, self.store.last_position())
+
+    def position_of(self, cursor: str) -> int:
+        """Return the position that a cursor names. Raises InvalidInput, CursorUnknown."""
+        return read_cursor(cursor, self.store.id, self.store.last_position())
 
     # -- sessions ----------------------------------------------------------------------------------------------------
 
@@ -76,26 +81,15 @@ class Reader:
         found.sort(key=lambda entry: entry.position)
         return TreeView(sessions=tuple(views), entries=tuple(shown(found)), cursor=cursor, left_out=left_out)
 
-    def find_sessions(
-        self, *, is_open: bool | None = None, root: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[SessionView]:
-        return session_views(self.store, is_open=is_open, root=root, after=after, limit=limit)
-
     def find_created(self, session: str) -> e.SessionCreated | None:
         """Return how a session was created, without reading its journal; None if there is no such session."""
         row = self.store.get_session(session)
         entries = self.store.rows(row.position - 1, row.position) if row is not None else ()
         return next((entry.event for entry in entries if isinstance(entry.event, e.SessionCreated)), None)
 
-    def find_entries(self, session: str, *, after: int = 0) -> list[JournalEntry]:
-        """Return what a session's journal holds after a position, without secrets. Raises NotFound."""
-        return shown(self.store.journal(self.get_row(session).id, after))
-
-    def find_audit(self) -> list[JournalEntry]:
-        rows = self.store.rows(0)
-        copied_to = {row.session: row.position for row in rows if isinstance(row.event, e.SessionForked)}
-        facts = (row for row in rows if row.position > copied_to.get(row.session, 0))
-        return shown(row for row in facts if type(row.event) in AUDITED or _is_retry(row.event))
+    def find_entries(self, session: str) -> list[JournalEntry]:
+        """Return what a session's journal holds, without secrets. Raises NotFound."""
+        return shown(self.store.journal(self.get_row(session).id))
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -143,20 +137,14 @@ class Reader:
         found = self.store.get_approval(approval)
         if found is None:
             raise NotFound(f"there is no approval {approval} in {self.store.name}")
-        return self._runner.blocked.mark(found)
+        return self.mark(found)
 
-    def find_approvals(
-        self, *, pending: bool = True, session: str | None = None, after: int = 0, limit: int | None = None
-    ) -> list[Approval]:
-        """Return approvals, oldest first; of a session and all below it. Raises NotFound for an unknown session."""
-        root = None if session is None else self.get_row(session).root
-        if session == root:
-            found = self.store.find_approvals(pending=pending, root=root, after=after, limit=limit)
-        else:
-            every = self.store.find_approvals(pending=pending, root=root, after=after)
-            found = [each for each in every if self.is_below(each.session, session)][:limit]
-        return [self._runner.blocked.mark(each) for each in found] if self._runner.blocked.known else found
+    def mark(self, approval: Approval) -> Approval:
+        """Say of an approval whether its session is blocked."""
+        return self._runner.blocked.mark(approval) if self._runner.blocked.known else approval
 
-
-def _is_retry(event: e.AnyEvent) -> bool:
-    return isinstance(event, e.RunStarted) and event.again is not None
+    def find_approvals(self, *, session: str) -> list[Approval]:
+        """Return what is pending in a session and below it, oldest first. Raises NotFound."""
+        root = self.get_row(session).root
+        found = self.store.find_approvals(root=root)
+        return [self.mark(each) for each in found if session == root or self.is_below(each.session, session)]

@@ -13,11 +13,14 @@ def session_views(
     *,
     root: str | None = None,
     is_open: bool | None = None,
-    after: int = 0,
+    after: int | None = None,
     limit: int | None = None,
+    newest_first: bool = False,
 ) -> list[SessionView]:
     """Return sessions, parents before children, each with what is pending at it and below it."""
-    rows = everywhere = store.find_sessions(root=root, is_open=is_open, after=after, limit=limit)
+    rows = everywhere = store.find_sessions(
+        root=root, is_open=is_open, after=after, limit=limit, newest_first=newest_first
+    )
     if limit is None:
         asked = store.find_approvals(root=root)
     else:  # of a page: not the whole inbox, but whole trees, since what is below may be on another page

@@ -15,6 +15,7 @@ import anyio
 
 from supervisor.abc import JournalEntry, Watch
 from supervisor.core import events as e
+from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import StoreError
 from supervisor.core.masking import shown
 from supervisor.core.values import Approval
@@ -30,14 +31,30 @@ LOOK: Final = 100
 
 
 class _LocalWatch(Watch[T]):
-    """A watch that reads the store: opening it is one checkpoint, and then one read."""
+    """A watch that reads the store: opening it is one checkpoint, and then one read.
 
-    def __init__(self, reader: "Reader") -> None:
+    `session`: the one that it is about, and all below it; None: all. `after`: the cursor to go on from.
+    """
+
+    def __init__(self, reader: "Reader", session: str | None = None, after: str | None = None) -> None:
         self._reader = reader
+        self._session = session
+        self._root: str | None = None
+        self._after = after
+        self._position = 0
+        """Of the last one that it gave."""
         self._is_open = False
+
+    @property
+    def cursor(self) -> str:
+        return make_cursor(self._reader.store.id, self._position)
 
     async def __aenter__(self) -> Self:
         await anyio.lowlevel.checkpoint()
+        if self._session is not None:
+            self._root = self._reader.get_row(self._session).root
+        if self._after is not None:
+            self._position = self._reader.position_of(self._after)
         self._begin()
         self._is_open = True
         return self
@@ -52,9 +69,11 @@ class _LocalWatch(Watch[T]):
             raise RuntimeError("a watch is opened by `async with` before it is iterated over")
         return await self._next()
 
-    @abstractmethod
+    def _concerns(self, approval: Approval) -> bool:
+        return self._session in (None, self._root) or self._reader.is_below(approval.session, self._session)
+
     def _begin(self) -> None:
-        """Find where it begins."""
+        """Read what it begins with."""
 
     @abstractmethod
     async def _next(self) -> T:
@@ -68,15 +87,9 @@ class PendingApprovals(_LocalWatch[Approval]):
     def __init__(
         self, reader: "Reader", session: str | None = None, is_over: Callable[[], bool] = lambda: False
     ) -> None:
-        super().__init__(reader)
-        self._session = session
-        self._root: str | None = None
-        self.cursor = 0
+        super().__init__(reader, session)
         self._found: list[Approval] = []
         self._is_over = is_over
-
-    def _begin(self) -> None:
-        self._root = self._reader.get_row(self._session).root if self._session is not None else None
 
     async def _next(self) -> Approval:
         while True:
@@ -89,40 +102,35 @@ class PendingApprovals(_LocalWatch[Approval]):
                     return approval
             inbox = self._reader.hub.news(INBOX)
             ended = self._reader.hub.news(self._session) if self._session is not None else None
-            self._found = self._reader.store.find_approvals(root=self._root, after=self.cursor)
+            self._found = self._reader.store.find_approvals(root=self._root, after=self._position)
             if self._found:
-                self.cursor = self._found[-1].position
+                self._position = self._found[-1].position
                 continue
             self._reader.check_running(self._session)
             await _first_of(inbox, ended)
-
-    def _concerns(self, approval: Approval) -> bool:
-        return self._session in (None, self._root) or self._reader.is_below(approval.session, self._session)
 
 
 class Inbox(_LocalWatch[Approval]):
     """A snapshot of what is pending, then every approval whose status changes, as it is by then; never ends.
 
     In the order of what changed them last, so that a watch that goes on from `cursor` misses nothing and gets nothing
-    twice.
+    twice. With an `after` there is no snapshot.
     """
 
-    def __init__(self, reader: "Reader", after: int | None = None) -> None:
-        super().__init__(reader)
-        self._after = after
+    def __init__(self, reader: "Reader", session: str | None = None, after: str | None = None) -> None:
+        super().__init__(reader, session, after)
         self._read = 0
         """Up to where the store has been read."""
-        self.cursor = after or 0
         self._changed: dict[str, int] = {}
         """Approval -> position of what changed it last, in the order of those."""
 
     def _begin(self) -> None:
-        last = self._reader.store.last_position()
-        if self._after is not None and self._after <= last:
-            self._read = self._after
-        else:  # or a cursor of another store
-            self._read = last
-            self._changed.update((approval.id, approval.position) for approval in self._reader.store.find_approvals())
+        if self._after is not None:
+            self._read = self._position
+            return
+        self._read = self._reader.store.last_position()
+        found = self._reader.store.find_approvals(root=self._root)
+        self._changed.update((approval.id, approval.position) for approval in found)
 
     async def _next(self) -> Approval:
         while True:
@@ -131,8 +139,9 @@ class Inbox(_LocalWatch[Approval]):
                 raise StopAsyncIteration
             while self._changed:
                 changed = next(iter(self._changed))
-                self.cursor = self._changed.pop(changed)
-                if (approval := self._reader.store.get_approval(changed)) is not None:
+                self._position = self._changed.pop(changed)
+                approval = self._reader.store.get_approval(changed)
+                if approval is not None and self._concerns(approval):
                     return approval
             news = self._reader.hub.news(INBOX)
             last = self._reader.store.last_position()
@@ -159,17 +168,13 @@ def _approval_in(row: JournalEntry) -> str | None:
 class SessionJournal(_LocalWatch[JournalEntry]):
     """A session's journal after a cursor, without gaps, until its run has ended; with `stay` for ever."""
 
-    def __init__(self, reader: "Reader", session: str, after: int, *, stay: bool = False) -> None:
-        super().__init__(reader)
-        self._session = session
-        self.cursor = after
+    def __init__(self, reader: "Reader", session: str, after: str | None = None, *, stay: bool = False) -> None:
+        super().__init__(reader, session, after)
+        self._name = session
         self._stay = stay
         self._found: list[JournalEntry] = []
 
     def _begin(self) -> None:
-        self._reader.get_row(self._session)
-        if self.cursor > self._reader.store.last_position():  # a cursor of another store
-            self.cursor = 0
         self._reader.watching.add(self)
 
     async def _next(self) -> JournalEntry:
@@ -177,12 +182,12 @@ class SessionJournal(_LocalWatch[JournalEntry]):
             await anyio.lowlevel.checkpoint()
             if self._found:
                 row = self._found.pop(0)
-                self.cursor = row.position
+                self._position = row.position
                 return row
             if self._reader.is_left:
                 raise StopAsyncIteration
-            news = self._reader.hub.news(self._session)
-            has_ended = self._reader.get_row(self._session).outcome is not None
+            news = self._reader.hub.news(self._name)
+            has_ended = self._reader.get_row(self._name).outcome is not None
             self.read()
             if not self._found:
                 if has_ended and not self._stay:
@@ -191,7 +196,7 @@ class SessionJournal(_LocalWatch[JournalEntry]):
 
     def read(self) -> None:
         """Read what stands behind the cursor. Raises StoreError."""
-        self._found = shown(self._reader.store.journal(self._session, self.cursor))
+        self._found = shown(self._reader.store.journal(self._name, self._position))
 
 
 def end_streams(reader: "Reader") -> None:

@@ -70,6 +70,15 @@ SELECT * FROM session_full WHERE number > ? ORDER BY number;
 -- sessions_open: those without an outcome
 SELECT * FROM session_full WHERE finished IS NULL AND number > ? ORDER BY number;
 
+-- sessions_newest: all sessions before a position, the newest first
+SELECT * FROM session_full WHERE number < ? ORDER BY number DESC;
+
+-- sessions_open_newest: those without an outcome
+SELECT * FROM session_full WHERE finished IS NULL AND number < ? ORDER BY number DESC;
+
+-- sessions_of_tree_newest: those below one root, itself included
+SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) AND number < ? ORDER BY number DESC;
+
 -- sessions_awake: those that are not passivated either
 SELECT * FROM session_full WHERE finished IS NULL AND waiting_for IS NULL AND number > ? ORDER BY number;
 

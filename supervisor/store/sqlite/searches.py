@@ -8,19 +8,25 @@ from supervisor.core.values import Approval
 
 
 def search_sessions(
-    root: str | None, is_open: bool | None, is_awake: bool | None, after: int
+    root: str | None, is_open: bool | None, is_awake: bool | None, start: int, *, newest_first: bool = False
 ) -> tuple[tuple[Any, ...], Callable[[SessionRow], bool] | None]:
-    """Return the query with its parameters, and the test of a row; None: every row matches."""
+    """Return the query with its parameters, and the test of a row; None: every row matches.
+
+    `start`: the position after which, or with `newest_first` before which, they stand.
+    """
 
     def is_meant(row: SessionRow) -> bool:
         has_ended = row.ended_at is not None
         return is_open in (None, not has_ended) and (is_awake is None or (not has_ended and row.is_asleep != is_awake))
 
+    order = "_newest" if newest_first else ""
     if root is not None:
-        return ("sessions_of_tree", root, after), is_meant
-    if is_awake:
-        return ("sessions_awake", after), is_meant
-    return ("sessions_open" if is_open or is_awake is False else "sessions", after), is_meant
+        return (f"sessions_of_tree{order}", root, start), is_meant
+    if is_awake and not newest_first:
+        return ("sessions_awake", start), is_meant
+    if is_open or is_awake is not None:
+        return (f"sessions_open{order}", start), is_meant
+    return (f"sessions{order}", start), is_meant
 
 
 def search_approvals(

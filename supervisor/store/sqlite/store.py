@@ -286,10 +286,12 @@ class SqliteStore(Store):
         root: str | None = None,
         is_open: bool | None = None,
         is_awake: bool | None = None,
-        after: int = 0,
+        after: int | None = None,
         limit: int | None = None,
+        newest_first: bool = False,
     ) -> list[SessionRow]:
-        query, is_meant = search_sessions(root, is_open, is_awake, after)
+        start = after if after is not None else _END if newest_first else 0
+        query, is_meant = search_sessions(root, is_open, is_awake, start, newest_first=newest_first)
         return self._read_as(columns.full_session, *query, keep=is_meant, limit=limit)
 
     def next_due(self) -> list[tuple[str, datetime]]:

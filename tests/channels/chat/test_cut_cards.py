@@ -89,7 +89,7 @@ async def test_neither_an_old_button_nor_a_bare_yes_approves_what_slack_showed_i
             thread = "1800000000.000001"
             await give(chat, fake.say(f"<@UBOT> {'x' * 3000}", ANA, thread, mention=True))
             card = await card_of(fake)
-            (asked,) = await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
+            (asked,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
             assert codes(card) == ["deny", "explain"]
             old = card | {
                 "blocks": [
@@ -98,7 +98,7 @@ async def test_neither_an_old_button_nor_a_bare_yes_approves_what_slack_showed_i
             }
             await give(chat, fake.press(old, "approve.0", ANA))
             await give(chat, fake.say("yes", ANA, "1900000000.000001", thread=thread))
-            assert (ran, await supervisor.find_approvals(), len(fake.whispers)) == ([], [asked], 2)
+            assert (ran, list(await supervisor.find_approvals()), len(fake.whispers)) == ([], [asked], 2)
             await give(chat, fake.say(f"yes {asked.id}", ANA, "1900000000.000002", thread=thread))
             await until(lambda: ran)
 
@@ -110,11 +110,11 @@ async def test_an_old_button_approves_nothing_that_discord_showed_in_part():
         chat = discord_channel(fake)
         async with opened(chat, platform="discord") as supervisor:
             await supervisor.start(deployer, "x" * 3000)
-            (asked,) = await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
+            (asked,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
             button = {"custom_id": components.custom_id("approve.0", asked.id)}
             old = {"id": "1", "channel_id": "77", "components": [{"components": [button]}]}
             assert (await chat.webhooks()[0].receive(*fake.press(old, "approve.0", ANA))).status == 200
-            assert (ran, await supervisor.find_approvals()) == ([], [asked])
+            assert (ran, list(await supervisor.find_approvals())) == ([], [asked])
             await supervisor.decide(asked.id, Deny(by="ana"))
 
 

@@ -237,7 +237,7 @@ async def test_a_card_whose_answer_was_lost_is_not_posted_twice(discord):
     discord.unwell = 1
     async with opened(channel(discord), platform="discord") as supervisor:
         await supervisor.start(deployer, "x")
-        (approval,) = await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
+        (approval,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
         assert len(discord.messages) == 1
         await supervisor.decide(approval.id, Approve(by="ana"))
 
@@ -283,7 +283,7 @@ async def test_a_press_on_a_dead_card_that_nobody_knows_of_retires_it(discord, c
     async with opened(chat, platform="discord") as supervisor:
         run = await supervisor.start(deployer, "x")
         await card_of(discord)
-        (approval,) = await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
+        (approval,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
         discord.messages.clear()  # or the nonce finds the first one
         await chat.post(approval, None)
         card = list(discord.messages.values())[-1]

@@ -55,7 +55,7 @@ async def test_a_signed_request_of_slack_with_values_of_another_type_is_a_400():
         receive = chat.webhooks()[0].receive
         async with opened(chat, platform="slack") as supervisor:
             run = await supervisor.start(deployer, "x")
-            await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
+            await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
             answers = [
                 (await receive(*signed_by_slack(json.dumps(each), "application/json"))).status
                 for each in slack_bodies()
@@ -108,7 +108,7 @@ async def test_a_signed_interaction_with_values_of_another_type_is_a_400():
         receive = chat.webhooks()[0].receive
         async with opened(chat, platform="discord") as supervisor:
             await supervisor.start(deployer, "x")
-            (asked,) = await until(lambda: [each for each in supervisor.reader.find_approvals() if each.shown])
+            (asked,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
             answers = [(await receive(*signed_by_discord(each))).status for each in discord_bodies()]
             assert answers == [400] * len(answers)
             assert (await receive(*deep_interaction())).status == 400

@@ -112,7 +112,7 @@ class World:
         return reply.body.decode()
 
     def refused(self, approval):
-        rows = [row.event for row in self.supervisor.reader.find_audit()]
+        rows = [row.event for row in self.supervisor.store.rows(0)]
         return [row.by for row in rows if isinstance(row, e.DecisionRefused) and row.approval == approval]
 
     async def settled(self, approval):
@@ -317,7 +317,7 @@ async def start_over_http(here, who):
 
 async def start_in_slack(here, who):
     await here.give(here.fake.say("<@UBOT> hello", f"U-{who.upper()}", "2000000000.000001", mention=True))
-    await until(lambda: here.supervisor.reader.find_sessions() or here.fake.whispers)
+    await until(lambda: here.supervisor.store.find_sessions() or here.fake.whispers)
     return len(await here.supervisor.find_sessions()) == 1
 
 
@@ -395,13 +395,13 @@ async def revoke_a_rule_over_http(here, who):
     made = await here.supervisor.add_rule(deny("deploy"), by="olga")
     async with here.client(who) as client:
         await client.delete(f"/api/rules/{made.id}")
-    return await here.supervisor.find_rules() == []
+    return list(await here.supervisor.find_rules()) == []
 
 
 async def revoke_a_rule_on_the_page(here, who):
     made = await here.supervisor.add_rule(deny("deploy"), by="olga")
     await here.form(who, "/rules", f"/rules/{made.id}/revoke")
-    return await here.supervisor.find_rules() == []
+    return list(await here.supervisor.find_rules()) == []
 
 
 async def read_over_http(here, who):

@@ -6,6 +6,7 @@ import anyio
 from hypothesis import given, strategies as st
 from page_facts import NOW, an_approval
 
+from supervisor.abc import Page
 from supervisor.channels.web.pages.routes import newest
 from supervisor.channels.web.pages.tree import MOST_BELOW, find, nodes, walk
 from supervisor.core.values import SessionView
@@ -43,12 +44,19 @@ def test_pages_of_sessions_follow_each_other_without_gaps(steps, most):
         status = "active" if is_active else "completed"
         views.append(a_session(str(position), "p" if is_child else None, position=position, status=status))
 
-    async def find_sessions(after, limit, is_open):
-        return [view for view in views if view.position > after][:limit]
+    class Short:
+        """A list of sessions whose pages are shorter than was asked for."""
 
-    shown, before = [], position + 1
-    while page := anyio.run(newest, find_sessions, "active", most, before):
+        async def find_sessions(self, *, status, newest_first, after, limit):
+            assert newest_first
+            older = [view for view in reversed(views) if after is None or view.position < int(after)]
+            some = older[:most]
+            found = tuple(view for view in some if view.status == status)
+            return Page(found, str(some[-1].position) if len(older) > most else None, "now")
+
+    shown, older = anyio.run(newest, Short(), "active", None)
+    while older is not None:
+        page, older = anyio.run(newest, Short(), "active", older)
         shown += page
-        before = page[-1].position
     expected = [view for view in views if view.parent is None and view.status == "active"]
     assert shown == expected[::-1]

@@ -515,7 +515,7 @@ async def test_a_wait_that_begins_after_a_stall_raises_and_asks_nobody():
         run = await supervisor.start(asks_too_late)
         assert (await run.outcome()).kind == "stalled"
         assert raised == ["stopping"] * 3 + ["slept"]
-        assert await supervisor.find_approvals(pending=False) == []
+        assert list(await supervisor.find_approvals(pending=False)) == []
         assert len(await supervisor.find_sessions()) == 1
 
 

@@ -41,7 +41,7 @@ async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path)
         async with open_supervisor(path) as here, open_supervisor(path) as there:
             rule = await there.add_rule(allow(deploy, '{"target":"a"}'), by="ana")
             assert await (await here.start(deploys, "a")).result() == "ok"
-            assert await here.find_rules() == await there.find_rules() == [rule]
+            assert list(await here.find_rules()) == list(await there.find_rules()) == [rule]
             await there.revoke_rule(rule.id, by="ana")
             for target, forbids in (("a", False), ("b", True)):
                 run = await here.start(deploys, target)

@@ -36,7 +36,7 @@ async def test_a_name_that_is_not_offered_and_an_input_that_does_not_fit_start_n
     async with opened(agents=[adds, clock]) as supervisor:
         with pytest.raises(error):
             await supervisor.start(name, given)
-        assert await supervisor.find_sessions() == []
+        assert list(await supervisor.find_sessions()) == []
 
 
 async def test_a_session_is_not_started_again_by_the_name_of_another_agent():

@@ -265,7 +265,7 @@ async def test_a_cancel_that_was_accepted_is_finished_by_the_next_life():
             await supervisor.resume_all()
             assert (await (await supervisor.get_run("s")).outcome()).kind == "cancelled"
             assert {view.outcome["kind"] for view in await supervisor.find_sessions()} == {"cancelled"}
-            assert await supervisor.find_approvals() == []
+            assert list(await supervisor.find_approvals()) == []
     assert effects == []
 
 

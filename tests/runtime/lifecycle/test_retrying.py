@@ -139,7 +139,7 @@ async def test_a_sub_agent_that_failed_is_retried_on_its_own_session_and_a_cance
         run = await supervisor.start(parent, session="s")
         asked = await next_of(run.watch_approvals())
         assert (await run.outcome()).kind == "failed"
-        assert await supervisor.find_approvals() == []
+        assert list(await supervisor.find_approvals()) == []
         run = await supervisor.retry("s")
         again = await next_of(run.watch_approvals())
         assert (again.session, again.id == asked.id) == (asked.session, False)

@@ -91,11 +91,11 @@ async def test_an_agent_that_does_not_succeed_cancels_its_children(how):
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(top)
-        assert await supervisor.find_approvals() == []  # whoever reads them could answer
+        assert list(await supervisor.find_approvals()) == []  # whoever reads them could answer
         assert (await run.outcome()).kind == ("failed" if how == "fails" else "stalled")
         kinds = [view.outcome["kind"] for view in await supervisor.find_sessions()]
         assert kinds[1:] == ["cancelled"] * 2
-        assert await supervisor.find_approvals() == []
+        assert list(await supervisor.find_approvals()) == []
         ended = [row.session for row in store.rows(0) if isinstance(row.event, e.RunFinished)]
         assert ended == [view.id for view in await supervisor.find_sessions()][::-1]
 

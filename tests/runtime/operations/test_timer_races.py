@@ -75,7 +75,7 @@ async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_bef
         run = await supervisor.resume("s")
 
         assert (await run.outcome()).value is True
-        assert await supervisor.find_approvals() == []
+        assert list(await supervisor.find_approvals()) == []
 
 
 @pytest.mark.parametrize("late", [-0.03, -0.02, -0.01, -0.005, 0, 0.005])

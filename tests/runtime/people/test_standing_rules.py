@@ -128,7 +128,7 @@ async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
         run, asked = await first_asked(supervisor, ["staging"])
         await supervisor.decide(asked.id, Deny(by="ben"))
         assert (await supervisor.decide(asked.id, Approve(by="ana", scope="always"))).kind == "conflict"
-        assert await supervisor.find_rules() == []
+        assert list(await supervisor.find_rules()) == []
         assert await run.result() == ["denied"]
 
 
@@ -149,7 +149,7 @@ async def test_what_was_not_offered_is_refused_and_the_question_stays(decision):
         with pytest.raises(InvalidInput):
             await supervisor.decide(asked.id, Approve(by="ana", **decision))
         assert [approval.id for approval in await supervisor.find_approvals()] == [asked.id]
-        assert await supervisor.find_rules() == []
+        assert list(await supervisor.find_rules()) == []
         await supervisor.decide(asked.id, Deny(by="ana"))
         await run.result()
 
@@ -202,7 +202,7 @@ async def test_a_revoked_rule_covers_nothing_that_begins_afterwards():
         assert await run.result() == ["denied"]
         with pytest.raises(NotFound):
             await supervisor.revoke_rule(rule.id, by="ben")
-        assert await supervisor.find_rules() == []
+        assert list(await supervisor.find_rules()) == []
 
 
 async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_gone():
@@ -296,7 +296,7 @@ async def test_a_rule_that_could_not_do_what_it_says_is_not_stored(rule):
     async with opened() as supervisor:
         with pytest.raises((InvalidInput, NotFound)):
             await supervisor.add_rule(rule, by="ana")
-        assert await supervisor.find_rules() == []
+        assert list(await supervisor.find_rules()) == []
 
 
 async def test_a_rule_needs_somebody_who_adds_it():
@@ -306,7 +306,7 @@ async def test_a_rule_needs_somebody_who_adds_it():
         for refused in (supervisor.add_rule(allow(deploy), by=" "), supervisor.revoke_rule(rule.id, by="")):
             with pytest.raises(InvalidInput):
                 await refused
-        assert await supervisor.find_rules() == [rule]
+        assert list(await supervisor.find_rules()) == [rule]
 
 
 async def test_where_people_have_roles_rules_are_an_operators():
@@ -318,6 +318,6 @@ async def test_where_people_have_roles_rules_are_an_operators():
             for refused in (supervisor.add_rule(allow(deploy, STAGING), by=by), supervisor.revoke_rule(rule.id, by=by)):
                 with pytest.raises(NotEntitled):
                     await refused
-        assert await supervisor.find_rules() == [rule]
+        assert list(await supervisor.find_rules()) == [rule]
         await supervisor.revoke_rule(rule.id, by="ana")
-        assert await supervisor.find_rules() == []
+        assert list(await supervisor.find_rules()) == []

@@ -6,6 +6,7 @@ from scenes import opened
 from watching import next_of
 
 from supervisor import Context, Deny, agent, tool
+from supervisor.core.cursors import make_cursor
 from supervisor.runtime.reading.streams import LOOK
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +30,7 @@ async def test_cursors_grow_also_where_an_approval_changed_twice():
             run = await supervisor.start(worker, name, session=name)
             asked.append((await next_of(run.watch_approvals())).id)
         await supervisor.decide(asked[0], Deny(by="ana"))
-        async with supervisor.watch_inbox(after=0) as watch:
+        async with supervisor.watch_inbox(after=make_cursor(supervisor.store.id, 0)) as watch:
             seen = [((await anext(watch)).id, watch.cursor) for _ in asked]
             assert [approval for approval, _ in seen] == asked[::-1]
             async with supervisor.watch_inbox(after=seen[0][1]) as again:
@@ -59,6 +60,6 @@ async def test_whoever_comes_back_from_far_behind_holds_up_nobody():
             tasks.start_soon(other)
             await anyio.lowlevel.checkpoint()
             turns.clear()
-            assert (await next_of(supervisor.watch_inbox(after=0))).id == asked.id
+            assert (await next_of(supervisor.watch_inbox(after=make_cursor(supervisor.store.id, 0)))).id == asked.id
             assert len(turns) > 10
             tasks.cancel_scope.cancel()

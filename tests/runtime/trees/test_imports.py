@@ -54,7 +54,7 @@ async def test_it_is_at_rest_from_the_first_entry_on_and_nothing_of_it_ran():
         await bring_in(supervisor)
         assert (await (await supervisor.get_run("s")).outcome()).kind == "succeeded"
         assert [view.id for view in await supervisor.find_sessions(is_open=False)] == ["s"]
-        assert await supervisor.find_audit() == []
+        assert list(await supervisor.find_audit()) == []
     assert names(store, "s") == ["SessionCreated", "ImportStarted", *["MessageImported"] * 4, "ImportFinished"]
 
 

@@ -16,7 +16,7 @@ Rules
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import urlencode
 
 import msgspec
@@ -24,9 +24,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from supervisor.abc import Supervisor
 from supervisor.channels import cards
 from supervisor.channels.web import rendering
 from supervisor.channels.web.auth import Identity
+from supervisor.channels.web.endpoints import cursor_of_now
 from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, story, timeline, tree
 from supervisor.channels.web.problems import Problem, problem_of
@@ -34,14 +36,12 @@ from supervisor.channels.web.state import Site
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
 from supervisor.core.rows import JournalEntry
-from supervisor.core.values import Approval, SendResult, SessionView
+from supervisor.core.values import Approval, SendResult, SessionStatus, SessionView
 
 STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
 """Cards on a session's page, above its tree; the inbox has the others."""
-WINDOW: Final = 1000
-"""Positions of the journal that the list of sessions looks back at in one go; at most as many sessions."""
 MOST_LANES: Final = 40
 MOST_ROWS: Final = 5_000
 """Of the journals that one page reads: everybody waits while it does."""
@@ -54,6 +54,7 @@ FILTERS: Final = {
     "error": "error",
 }
 """Statuses of sessions, in the words of the page."""
+STATUSES: Final[dict[str, SessionStatus]] = {each: each for each in get_args(SessionStatus)}
 SAID: Final = {
     "delivered": "Delivered: the agent was waiting for it.",
     "begun": "A turn begins with it.",
@@ -120,7 +121,7 @@ def html(body: str, status: int = 200) -> Response:
     return HTMLResponse(body, status, rendering.HEADERS)
 
 
-def stream_url(path: str, after: int) -> str:
+def stream_url(path: str, after: str) -> str:
     """Return where a page hears what changes after it was drawn."""
     return f"{path}?{urlencode({'after': after})}"
 
@@ -129,11 +130,10 @@ def stream_url(path: str, after: int) -> str:
 
 
 async def show_inbox(visit: Visit) -> Response:
-    after = await visit.supervisor.last_position()
     first = await visit.supervisor.find_approvals(limit=inbox.MOST_CARDS)
     page = inbox.inbox(first, await visit.count_pending(), visit.now, visit.refusal)
     visit.show(*first[: len(page.cards)])
-    model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", after)}
+    model = {"page": page, "most": inbox.MOST_CARDS, "stream": stream_url("/api/events", first.cursor)}
     return await visit.page("inbox.html", "inbox", model)
 
 
@@ -150,7 +150,7 @@ async def _card(
     problem: str = "",
     typed: dict[str, str] | None = None,
 ) -> Response:
-    after = await visit.supervisor.last_position()
+    after = await cursor_of_now(visit.supervisor)
     approval = await visit.supervisor.get_approval(asked)
     view = inbox.card_view(approval, visit.now, refusal=visit.refusal(approval))
     visit.show(approval)
@@ -188,37 +188,33 @@ async def count(visit: Visit) -> Response:
 async def list_sessions(visit: Visit) -> Response:
     status = visit.request.query_params.get("status", "")
     status = status if status in FILTERS else ""
-    given = visit.request.query_params.get("before", "")
-    is_first = not given.isdecimal() or len(given) > 18
-    end = await visit.supervisor.last_position() + 1
-    before = end if is_first else min(int(given), end)
-    roots = await newest(visit.supervisor.find_sessions, status or None, SESSIONS_A_PAGE + 1, before)
-    shown = roots[:SESSIONS_A_PAGE]
+    before = visit.request.query_params.get("before") or None
+    try:
+        roots, older = await newest(visit.supervisor, STATUSES.get(status), before)
+    except InvalidInput:  # a link that was kept for longer than the store
+        before = None
+        roots, older = await newest(visit.supervisor, STATUSES.get(status), before)
     model = {
-        "found": tree.nodes(shown),
+        "found": tree.nodes(roots),
         "counts": await visit.supervisor.get_counts(),
         "status": status,
         "words": FILTERS,
-        "older": shown[-1].position if len(roots) > len(shown) else None,
-        "is_first": is_first,
+        "older": older,
+        "is_first": before is None,
     }
     return await visit.page("sessions.html", "sessions", model)
 
 
 async def newest(
-    find_sessions: Callable[..., Awaitable[list[SessionView]]], status: str | None, most: int, before: int
-) -> list[SessionView]:
-    """Return root sessions of a status, the newest first, of those before a position. Looks back window by window, so
-    that a page costs what it shows, and nobody else waits while it looks for what is rare."""
-    found = list[SessionView]()
-    is_open = True if status in ("active", "waiting_approval", "blocked") else None
-    while before > 0 and len(found) < most:
-        views = await find_sessions(after=max(0, before - WINDOW) - 1, limit=WINDOW, is_open=is_open)
-        roots = [view for view in views if view.parent is None and view.position < before]
-        roots.sort(key=lambda view: view.position, reverse=True)
-        found += [view for view in roots if status in (None, view.status)]
-        before -= WINDOW
-    return found[:most]
+    supervisor: Supervisor, status: SessionStatus | None, before: str | None
+) -> tuple[list[SessionView], str | None]:
+    """Return root sessions of a status, the newest first, and where older ones begin; None if there are none."""
+    found, page = list[SessionView](), None
+    while page is None or (page.next is not None and len(found) < SESSIONS_A_PAGE):
+        before = page.next if page is not None else before
+        page = await supervisor.find_sessions(status=status, newest_first=True, after=before, limit=SESSIONS_A_PAGE)
+        found += [view for view in page if view.parent is None]
+    return found, page.next
 
 
 async def show_session(visit: Visit) -> Response:
@@ -253,7 +249,7 @@ async def _session(visit: Visit, session: str, status: int = 200, *, told: str =
         "told": told,
         "typed": typed,
         "poll": 5 + sum(map(len, rows.values())) // 500 if view.outcome is None and node.below else 0,
-        "stream": stream_url(f"/api/sessions/{view.id}/events", int(found.cursor.partition(".")[2])),
+        "stream": stream_url(f"/api/sessions/{view.id}/events", found.cursor),
     }
     return await visit.page("session.html", "sessions", model, status=status)
 

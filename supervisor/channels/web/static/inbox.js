@@ -7,7 +7,7 @@
 //   nothing takes the focus. A key decides only the card that has the focus, and only by a button that is on screen:
 //   it stands below all that is asked.
 // - While the connection is lost the page says that it may be old. It comes back by itself and misses nothing: the
-//   stream goes on behind the last event that was seen.
+//   stream goes on after the last event that was seen.
 "use strict";
 
 (() => {
@@ -303,6 +303,17 @@
     if (page === "session") refreshSoon(0);
   }
 
+  // The server does not know our cursor: it is on an older copy of its store, or on another one. What is pending comes
+  // again; what we show as pending is looked at.
+  async function reset() {
+    cursor = "";
+    if (page === "session") refreshSoon(0);
+    for (const card of cards?.querySelectorAll('[data-tone="pending"]') ?? []) {
+      try { await changed({ id: card.dataset.card, status: "unknown" }); } catch { /* it is not there any more */ }
+    }
+    recount();
+  }
+
   async function take(block) {
     const fields = {};
     for (const line of block.split("\n")) {
@@ -311,6 +322,7 @@
     }
     if (fields.event === "approval") await changed(JSON.parse(fields.data));
     else if (fields.event === "journal") refreshSoon();
+    else if (fields.event === "reset") await reset();
     if (fields.id) cursor = fields.id; // after it was shown: what failed half-way comes again
   }
 
