@@ -254,6 +254,8 @@ class Channel(ABC):
     name: str
     card_timeout: float = 30.0
     """Seconds that finding, showing or retiring one card may take."""
+    people: "People | None" = None
+    """Whom it hears, where it authenticates people."""
     keeps_cards: bool = False
     """Whether its cards outlive the process: then it is journaled that one is about to be posted."""
 
@@ -314,32 +316,61 @@ class Supervisor(ABC):
     @overload
     @abstractmethod
     async def start(
-        self, agent: AgentSpec[[], R], /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[[], R],
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]: ...
     @overload
     @abstractmethod
     async def start(
-        self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[[T], R],
+        input: T,
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]: ...
     @overload
     @abstractmethod
     async def start(
-        self, agent: str, input: Any = ..., /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: str,
+        input: Any = ...,
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[Any]: ...
     @abstractmethod
     async def start(
-        self, agent: AgentSpec[..., R] | str, /, *args: Any, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[..., R] | str,
+        /,
+        *args: Any,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]:
         """Start an agent, or go on with a session: idempotent by its id. A finished one gives its outcome.
 
         `agent`: its declaration, or the name of one that the supervisor was opened with; the input of a name is plain
-        JSON, and so is its result. Raises UnknownAgent for any other name, InvalidInput for an input that does not fit,
-        SessionConflict for another agent or input, TreeOwned if another process runs it.
+        JSON, and so is its result. `by`: the person who starts it; None: this program. `requester`: on whose behalf the
+        agent works; None: that of the same person. Raises UnknownAgent for any other name, InvalidInput for an input
+        that does not fit, SessionConflict for another agent or input, TreeOwned if another process runs it, and
+        NotEntitled, where people have roles, for a person who is not an operator.
         """
 
     @abstractmethod
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
-        """Take up the tree of a session; returns its root's run. `by`: a person who asks for it.
+        """Take up the tree of a session; returns its root's run. `by`: the person who asks for it; None: this
+        program.
 
         Raises NotFound, TreeOwned; NotEntitled for somebody who is no operator.
         """
@@ -417,7 +448,10 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Cancel a session and everything below it (W8); returns once that is on disk. Raises NotFound."""
+        """Cancel a session and everything below it (W8); returns once that is on disk.
+
+        `by`: the person who asks for it; None: this program. Raises NotFound; NotEntitled as `resume`.
+        """
 
     @abstractmethod
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:

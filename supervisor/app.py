@@ -68,7 +68,8 @@ async def open_supervisor(
     `unattended`: "allow" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask (A7).
     `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
-    `people`: who may decide what; None: whoever can open the store may decide everything (A4).
+    `people`: who may do what. None: those of the channels, and where these authenticate no people, whoever can open the
+    store may do everything (A4).
     `passivate_after`: seconds after which a run that only waits leaves memory.
     `remind_after`: seconds after which people are shown once more what still waits for them; None: never (A10).
     `escalate_after`, `escalate_to`: seconds after that from which these people, by name, may decide it, too; they are
@@ -86,14 +87,14 @@ async def open_supervisor(
     while a function holds the loop; a program that has to end even so runs under `stopping.run_until_stopped`.
     """
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
-    by_name = named_agents(agents)
+    by_name, known = named_agents(agents), people if people is not None else people_of(channels)
     opened = store if isinstance(store, Store) else _make_store(store, create=create)
     opened.open()
     try:
         runner = Runner(
             opened, passivate_after, rules=rules, orphans=OrphanedProcesses(end_orphaned_process), jobs=JobWatch
         )
-        supervisor = LocalSupervisor(runner, people, by_name)
+        supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
         posting = Posting(runner, supervisor.reader, supervisor.audience, channels, unattended, reminders, sweep=adopt)
@@ -112,6 +113,14 @@ def named_agents(agents: Sequence[AgentSpec[..., Any]]) -> dict[str, AgentSpec[.
         if found.setdefault(spec.name, spec) is not spec:
             raise InvalidInput(f"two agents are named {spec.name}: rename one with @agent(name=...)")
     return found
+
+
+def people_of(channels: Sequence[Channel]) -> People | None:
+    """Return the people whom the channels hear; None if none of them authenticates people. Raises InvalidInput."""
+    known = [each.people for each in channels if each.people is not None]
+    if any(each is not known[0] for each in known):
+        raise InvalidInput("the channels know different people: give all of them to open_supervisor, as people=...")
+    return known[0] if known else None
 
 
 def _make_store(named: str | os.PathLike[str], *, create: bool) -> Store:

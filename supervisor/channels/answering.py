@@ -7,7 +7,6 @@ Rules
   unknown. What was written is never a decision, only the button's code is.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
@@ -93,27 +92,14 @@ class Answering:
             f"{visible(identity)}."
         )
 
-    async def why_not_say(self, supervisor: Supervisor, session: str, text: str, identity: str) -> str | None:
-        """Return what to tell somebody who may not say this to a session; None if they may. A word that would decide is
-        a refused decision, in the audit trail. Raises StoreError."""
-        pending, person = (await supervisor.get_session(session)).pending_approvals, self.find_person(identity)
-        if isinstance(person, str):
-            who, why = f"{self._channel} {identity}", person
-        elif (refusal := self._people.why_not_say(person.name, text, pending)) is not None:
-            who, why = person.name, f"Not heard: {visible(refusal)}."
-        else:
-            return None
-        await note_refused_words(supervisor, self._people, text, pending, who, why, self._channel)
-        log.warning("message.refused", channel=self._channel, session=session, by=who)
-        return why
-
-    def why_not_start(self, identity: str) -> str | None:
-        """Return what to tell somebody who may not start an agent; None if they may."""
-        person = self.find_person(identity)
-        if isinstance(person, str):
-            return person
-        refusal = self._people.why_not_start(person.name)
-        return None if refusal is None else f"Not started: {visible(refusal)}."
+    async def note_stranger(self, supervisor: Supervisor, session: str, text: str, identity: str, why: str) -> None:
+        """Keep in the audit trail that a stranger said a chat word where approvals wait (A15). Raises StoreError."""
+        if (word := read_word(text)) is None:
+            return
+        for each in await supervisor.find_approvals(session=session):
+            if word.approval in (None, each.id):
+                by = f"{self._channel} {identity}"
+                await supervisor.note_refusal(each.id, by=by, reason=why, channel=self._channel)
 
     async def find_entitled(self, supervisor: Supervisor, approval_id: str, identity: str) -> Entitled | str:
         """Return who acts on which approval, or what to tell somebody who may not. Raises StoreError."""
@@ -153,10 +139,6 @@ class Answering:
         """Decide what a press means; `text`: what was written into its form. Raises StoreError."""
         try:
             decision = decision_of(code, who.approval, who.name, text)
-            why = self._people.why_not_decide(who.name, who.approval, decision)
-            if why is not None:  # whatever supervisor is behind the channel (A4)
-                await supervisor.note_refusal(who.approval.id, by=who.name, reason=why, channel=self._channel)
-                raise InvalidInput(why)
             result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
         except (InvalidInput, NotEntitled) as error:
             return Result(f"Nothing was decided: {visible(str(error))}", is_decision=False)
@@ -206,18 +188,6 @@ class Answering:
         may = "" if self._people.why_not_decide(person.name, approval) is None else ", for somebody else"
         what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
         return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
-
-
-async def note_refused_words(
-    supervisor: Supervisor, people: People, text: str, pending: Iterable[Approval], who: str, why: str, channel: str
-) -> None:
-    """Keep in the audit trail that somebody said a word which would have decided what waits, and may not (A15)."""
-    if (word := read_word(text)) is None:
-        return
-    for each in pending:
-        if word.approval in (None, each.id):
-            reason = people.why_not_decide(who, each) or why
-            await supervisor.note_refusal(each.id, by=who, reason=reason, channel=channel)
 
 
 LISTED: Final = 200

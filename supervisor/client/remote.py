@@ -87,20 +87,47 @@ class RemoteSupervisor(Supervisor):
 
     @overload
     async def start(
-        self, agent: AgentSpec[[], R], /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[[], R],
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
-        self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[[T], R],
+        input: T,
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
-        self, agent: str, input: Any = ..., /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: str,
+        input: Any = ...,
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[Any]: ...
     async def start(
-        self, agent: AgentSpec[..., R] | str, /, *args: Any, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[..., R] | str,
+        /,
+        *args: Any,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]:
         self._me(requester, "start")
+        self._me(by, "start")
         root = check_session_id(session) if session is not None else new_session_id()
         body: dict[str, Any] = {"session": root}
         type_: Any = Any

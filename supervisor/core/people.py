@@ -150,14 +150,10 @@ class People:
                 return f"a rule would decide in place of {whose}, too: approve it once"
         return None
 
-    def why_not_start(self, name: str) -> str | None:
-        """Return why a person may not start an agent, None if the person may."""
+    def why_not_command(self, name: str, act: str) -> str | None:
+        """Return why a person may not do what only operators may, such as "cancel sessions"; None if they may."""
         person = self.find(name)
-        return (
-            None
-            if person is not None and person.is_operator
-            else f"{name} is not an operator, and may not start agents"
-        )
+        return None if person is not None and person.is_operator else f"{name} is not an operator, and may not {act}"
 
     def why_not_say(self, name: str, text: str, pending: Iterable[Approval]) -> str | None:
         """Return why a person may not say this to a session where `pending` waits, None if the person may: operators
@@ -168,13 +164,6 @@ class People:
         if read_word(text) is not None and any(self.why_not_decide(name, each) is None for each in pending):
             return None
         return f"{name} is not an operator, and may only send chat words that decide an approval which is theirs"
-
-    def why_not_rule(self, name: str) -> str | None:
-        """Return why a person may not add or revoke rules, None if the person may."""
-        person = self.find(name)
-        return (
-            None if person is not None and person.is_operator else f"{name} is not an operator, and may not make rules"
-        )
 
 
 def new_token() -> str:

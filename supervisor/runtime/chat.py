@@ -67,7 +67,7 @@ async def chat(supervisor: "LocalSupervisor", session: str, text: str, by: str, 
         raise NotEntitled(why)
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
-        may_allow = people is None or people.why_not_rule(by) is None
+        may_allow = people is None or people.why_not_command(by, "make rules") is None
         return await _approve_all(supervisor, root, by, waiting, seen, may_allow if word.for_session else None, where)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)

@@ -111,19 +111,46 @@ class LocalSupervisor(StoreSupervisor):
 
     @overload
     async def start(
-        self, agent: AgentSpec[[], R], /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[[], R],
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
-        self, agent: AgentSpec[[T], R], input: T, /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[[T], R],
+        input: T,
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]: ...
     @overload
     async def start(
-        self, agent: str, input: Any = ..., /, *, session: str | None = None, requester: str | None = None
+        self,
+        agent: str,
+        input: Any = ...,
+        /,
+        *,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[Any]: ...
     async def start(
-        self, agent: AgentSpec[..., R] | str, /, *args: Any, session: str | None = None, requester: str | None = None
+        self,
+        agent: AgentSpec[..., R] | str,
+        /,
+        *args: Any,
+        session: str | None = None,
+        requester: str | None = None,
+        by: str | None = None,
     ) -> Run[R]:
+        starter = self._admit_program(by, "start agents")
         spec, given = self._with_input(agent, args)
         root = check_session_id(session) if session is not None else self._runner.environment.new_session_id()
         references = self._references(root, spec)
@@ -144,11 +171,11 @@ class LocalSupervisor(StoreSupervisor):
             view.claim(root)
             has_begun.append(root)
             self._runner.expect(root)
-            by = printable(requester or self._runner.environment.user())
+            on_behalf_of = printable(requester) if requester else starter
             now, cwd = self._runner.clock.now(), self._runner.environment.working_directory()
             # What this program denies and asks for, a resumed run keeps (R4); what it allows is allowed by it alone.
             rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
-            facts = {"path": (spec.name,), "root": root, "requester": by, "cwd": cwd, "rules": rules}
+            facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": cwd, "rules": rules}
             first = first_events(spec, given, attempt_started(spec.version, now), **facts)
             return [(root, event) for event in first]
 
@@ -206,14 +233,12 @@ class LocalSupervisor(StoreSupervisor):
             )
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
-        if by is not None:
-            self._name_of_ruler(by, "resuming")
+        self._admit_program(by, "resume sessions")
         (root,) = await self._runner.claims.take([self.reader.get_row(session).root], only_one=True)
         return self._run(root)
 
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
-        if by is not None:
-            self._name_of_ruler(by, "resuming")
+        self._admit_program(by, "resume sessions")
         roots = [row.id for row in self.store.find_sessions(is_open=True) if row.parent is None]
         roots = [root for root in roots if self.store.owns(root) or self.store.get_owner(root) is None]
         await self._runner.claims.take(self._runner.claims.find_with_jobs())
@@ -257,16 +282,21 @@ class LocalSupervisor(StoreSupervisor):
             return False
         return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
-    def _name_of_ruler(self, by: str | None, what: str = "changing rules") -> str:
-        """Return who does what only operators may, if they may."""
-        self.refuse_inside(what)
+    def _admit(self, by: str | None, act: str) -> str:
+        """Return the name of the person who gives a command. Raises NotEntitled if they may not `act` (A4)."""
         who = check_identity(by if by is not None else self._runner.environment.user())
-        if (why := self.people.why_not_rule(who) if self.people is not None else None) is not None:
+        if (why := self.people.why_not_command(who, act) if self.people is not None else None) is not None:
+            log.warning("command.refused", act=act, by=printable(who))
             raise NotEntitled(why)
         return printable(who)
 
+    def _admit_program(self, by: str | None, act: str) -> str:
+        """As `_admit`; but what this program does of its own, which is to say for no person, it may."""
+        return printable(self._runner.environment.user()) if by is None else self._admit(by, act)
+
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
-        who = self._name_of_ruler(by)
+        self.refuse_inside("changing rules")
+        who = self._admit(by, "make rules")
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
         new = msgspec.structs.replace(checked(rule), id=self._runner.environment.new_rule_id())
@@ -277,7 +307,8 @@ class LocalSupervisor(StoreSupervisor):
         return found
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
-        who = self._name_of_ruler(by)
+        self.refuse_inside("changing rules")
+        who = self._admit(by, "make rules")
         taken: list[Rule] = []
 
         def plan(view: View) -> list[Entry]:
@@ -344,7 +375,8 @@ class LocalSupervisor(StoreSupervisor):
         return await pruning.remove()
 
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        who = self._name_of_ruler(by, "retrying")
+        self.refuse_inside("retrying")
+        who = self._admit(by, "retry sessions")
         root = self.reader.get_row(session).id
 
         def plan(view: View) -> list[Entry]:
@@ -359,7 +391,8 @@ class LocalSupervisor(StoreSupervisor):
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
-        who = self._name_of_ruler(by, "forking")
+        self.refuse_inside("forking")
+        who = self._admit(by, "fork sessions")
         root = self.reader.get_row(session).root
         fork = check_session_id(new) if new is not None else self._runner.environment.new_session_id()
         if version is not None and (created := self.reader.find_created(root)) is not None:
@@ -376,7 +409,7 @@ class LocalSupervisor(StoreSupervisor):
         return forking.fork
 
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
-        who = check_identity(by if by is not None else self._runner.environment.user())
+        who = self._admit_program(by, "cancel sessions")
         root = self.reader.get_row(session).root
 
         def plan(view: View) -> list[Entry]:

@@ -267,3 +267,28 @@ async def test_a_word_of_somebody_who_may_not_decide_is_refused_and_in_the_audit
         (refused,) = events(store, "s", e.DecisionRefused)
         assert (refused.approval, refused.by) == (approval.id, "bob")
         await supervisor.cancel("s", by="olga")
+
+
+class Desk(Wall):
+    """Authenticates people."""
+
+    name = "desk"
+
+    def __init__(self, people):
+        self.people = people
+
+
+async def test_whom_a_channel_authenticates_the_supervisor_asks_about():
+    """A4: also if the program gives people to the channel only. Channels that know different people do not open."""
+    people = People([OLGA, Person(name="bob", roles=("approver",))])
+    async with opened(channels=[Wall(), Desk(people), Desk(people)]) as supervisor:
+        for command in (supervisor.start(deploys, ["a"], by="bob"), supervisor.resume_all(by="bob")):
+            with pytest.raises(NotEntitled):
+                await command
+        run = await supervisor.start(deploys, [], session="s", by="olga")
+        assert await run.result() == []
+        with pytest.raises(NotEntitled):
+            await supervisor.cancel("s", by="bob")
+    with pytest.raises(InvalidInput):
+        async with opened(channels=[Desk(people), Desk(People([OLGA]))]):
+            pass

@@ -113,6 +113,7 @@ class Discord(Channel):
         self._rest = DiscordRest(token, base_url, transport)
         self._application = application
         self._conversation = conversation
+        self.people = people
         self._answering = Answering(self.name, people)
         self._link = link
         self._supervisor: Supervisor | None = None

@@ -93,6 +93,7 @@ class Slack(Channel):
     ) -> None:
         self._web = SlackWeb(token, base_url)
         self._conversation = conversation
+        self.people = people
         self._answering = Answering(self.name, people)
         self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
         self._app_token = app_token

@@ -35,7 +35,7 @@ from supervisor.channels.slack.payloads import Words
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
-from supervisor.core.errors import InvalidInput, NotFound, StoreError, SupervisorError, TreeOwned
+from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Person
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import SessionView
@@ -123,21 +123,21 @@ class Talk:
         while len(self._heard) > REMEMBERED:
             self._heard.popitem(last=False)
         try:
-            if is_known:
-                refusal = await answering.why_not_say(supervisor, session, words.text, words.user)
-            else:
-                refusal = answering.why_not_start(words.user)
-            if refusal is not None or isinstance(person, str):
-                return refusal
+            if isinstance(person, str):
+                if is_known:
+                    await answering.note_stranger(supervisor, session, words.text, words.user, person)
+                return person
             if is_known:
                 answer = await self._reply(supervisor, session, words, person)
                 self.follow(supervisor, web, session)
                 return answer
-            await supervisor.start(self._agent, words.text, session=session, requester=person.name)
+            await supervisor.start(self._agent, words.text, session=session, by=person.name)
             self.follow(supervisor, web, session, told=set())
         except (StoreError, TreeOwned):
             del self._heard[key]
             raise
+        except NotEntitled as error:
+            return f"{'Not heard' if is_known else 'Not started'}: {visible(str(error))}."
         except SupervisorError as error:
             return str(error)
         return None

@@ -73,7 +73,7 @@ async def start_session(call: Call) -> Response:
     body: StartBody = call.body
     given = () if body.input is msgspec.UNSET else (body.input,)
     try:
-        run = await call.supervisor.start(body.agent, *given, session=body.session, requester=call.person.name)
+        run = await call.supervisor.start(body.agent, *given, session=body.session, by=call.person.name)
     except TreeOwned:  # the same, and it runs in another process
         return document(Started(str(body.session), 1))
     return document(Started(run.session, run.number), 201 if run.is_new else 200)
@@ -108,11 +108,6 @@ async def get_transcript(call: Call) -> Response:
 async def send_message(call: Call) -> Response:
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
-    view = await call.supervisor.get_session(session)
-    pending = view.pending_approvals if body.decides else ()
-    refusal = await call.site.guard.refuse_to_hear(call.supervisor, call.person, body.text, pending)
-    if refusal is not None:
-        raise Problem(403, refusal)
     if not body.decides:
         sent = await call.supervisor.send(session, body.text, by=call.person.name)
         call.show(*sent.waiting_for)
@@ -186,24 +181,11 @@ def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
 
 
 async def _decide(call: Call, approval: str, decision: Decision) -> Response:
-    await _check_may_decide(call, approval, decision)
     result = await call.supervisor.decide(approval, decision, channel="web")
     status = _STATUS[result.kind]
     if status < 400:
         return document(decision_document(result), status)
     raise Problem(status, _why(result), members={"result": decision_document(result)})
-
-
-async def _check_may_decide(call: Call, approval: str, decision: Decision) -> None:
-    """Refuse at the border who may not decide, whatever supervisor is behind it; it asks again (A4)."""
-    try:
-        found = await call.supervisor.get_approval(approval)
-    except NotFound:
-        return
-    why = call.site.guard.people.why_not_decide(decision.by, found, decision)
-    if why is not None:
-        await call.supervisor.note_refusal(approval, by=call.person.name, reason=why, channel="web")
-        raise Problem(403, why)
 
 
 def _why(result: DecisionResult) -> str:

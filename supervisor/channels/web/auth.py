@@ -14,7 +14,6 @@ Rules
 import base64
 import hmac
 from collections import OrderedDict
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,12 +22,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from supervisor.abc import Supervisor
-from supervisor.channels.answering import note_refused_words
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.revocations import Revocation, Revocations
 from supervisor.core.people import People, Person, TokenHash
-from supervisor.core.values import Approval
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)
@@ -112,17 +108,6 @@ class Guard:
         """Refuse who was known when a request began, and is no more now that all of it is there. Raises Problem 401."""
         if not self.still_counts(identity):
             raise _unknown("this token or login has just ended")
-
-    async def refuse_to_hear(
-        self, supervisor: Supervisor, person: Person, text: str, pending: Iterable[Approval]
-    ) -> str | None:
-        """Return why somebody is not heard where this waits, None if they are. A word that would have decided is a
-        refused decision, in the audit trail."""
-        waiting = list(pending)
-        refusal = self.people.why_not_say(person.name, text, waiting)
-        if refusal is not None:
-            await note_refused_words(supervisor, self.people, text, waiting, person.name, refusal, "web")
-        return refusal
 
     def check_csrf(self, request: Request, identity: Identity, shown: str | None = None) -> None:
         """Refuse what a cookie alone vouches for. `shown`: from a form; default: the header. Raises Problem 403."""

@@ -22,6 +22,7 @@ class Web(Channel):
 
     def __init__(self, site: Site, app: ASGIApp, listener: socket.socket) -> None:
         self.site = site
+        self.people = site.guard.people
         self._app = app
         self._listener = listener
         self._failure: Exception | None = None

@@ -41,11 +41,20 @@ MAY = {
     "start": {"olga"},
     "speak": {"olga"},
     "cancel": {"olga"},
+    "resume": {"olga"},
+    "retry": {"olga"},
+    "fork": {"olga"},
     "make a rule": {"olga"},
     "revoke a rule": {"olga"},
     "read": {"olga", "ana", "cleo", "bob"},
 }
 CASES = list(itertools.product(("staging", "production"), ("others", "own")))
+"""Whether what is asked is reserved, and on whose behalf it is asked."""
+
+
+def requester_of(who, whose):
+    """Return on whose behalf a call is asked that is somebody's own, or another person's."""
+    return who if whose == "own" and who != "nobody" else "somebody"
 
 
 def person(name, *roles):
@@ -70,20 +79,35 @@ async def talking(ctx: Context, text: str) -> str:
     return (await ctx.call(deploy, text)).kind
 
 
+@agent
+async def failing(ctx: Context) -> None:
+    raise ValueError("not today")
+
+
+async def is_allowed(command):
+    """Whether a command is not refused."""
+    try:
+        await command
+    except NotEntitled:
+        return False
+    return True
+
+
 class World:
     """A supervisor with a web inbox and perhaps a chat platform, and ways to do things there as somebody."""
 
     def __init__(self, supervisor, web, chat, fake):
         self.supervisor = supervisor
+        self.target, self.requester = "staging", "somebody"
         self.chat = chat
         self.fake = fake
         self._app = web._app
         self._numbers = itertools.count(1)
 
-    async def ask(self, target="staging", requester="olga"):
+    async def ask(self):
         """Begin a session that asks, in a thread of its own if Slack is there, and return what it asks."""
         session = f"slack-c1-17000000{next(self._numbers):02}.000001"
-        run = await self.supervisor.start(talking, target, session=session, requester=requester)
+        run = await self.supervisor.start(talking, self.target, session=session, requester=self.requester)
         asked = await next_of(run.watch_approvals())
         await until(lambda: self.supervisor.reader.get_approval(asked.id).shown)
         return asked
@@ -134,10 +158,9 @@ async def world(platform=None):
             given |= {"token": fake_discord.TOKEN, "conversation": "77"}
             chat = Discord(**given, people=PEOPLE, base_url=fake.url)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        offered = {"talking": talking}
-        web = make_web(people=PEOPLE, agents=offered, secret=b"x" * 32, listener=listener, hosts=["localhost"])
+        web = make_web(people=PEOPLE, secret=b"x" * 32, listener=listener, hosts=["localhost"])
         channels = [web] if chat is None else [chat, web]
-        async with open_supervisor(MemoryStore(), channels=channels, people=PEOPLE) as supervisor:
+        async with open_supervisor(MemoryStore(), agents=[talking], channels=channels, people=PEOPLE) as supervisor:
             await until(lambda: web.site.serving is not None and (chat is None or chat._tasks is not None))
             yield World(supervisor, web, chat, fake)
             for view in await supervisor.find_sessions(is_open=True):
@@ -242,7 +265,8 @@ async def test_who_may_decide_what(platform, way):
         for who in ROLES:
             row = []
             for target, whose in CASES:
-                asked = await here.ask(target, who if whose == "own" and who != "nobody" else "somebody")
+                here.target, here.requester = target, requester_of(who, whose)
+                asked = await here.ask()
                 await way(here, who, asked)
                 now = await here.supervisor.get_approval(asked.id)
                 row.append((now.status, now.by) == ("approved", who))
@@ -299,7 +323,8 @@ async def test_nobody_edits_a_call_into_what_is_reserved_for_others(platform, wa
     did = set()
     async with world(platform) as here:
         for who in ROLES:
-            asked = await here.ask("staging", who)
+            here.requester = who
+            asked = await here.ask()
             await way(here, who, asked)
             now = await here.supervisor.get_approval(asked.id)
             did |= {who} if (now.status, now.arguments) == ("approved", INTO) else set()
@@ -326,6 +351,11 @@ def was_said(here, session, who):
     return [each.by for each in rows if isinstance(each, e.MessageReceived)] == [who]
 
 
+async def start_in_python(here, who):
+    await is_allowed(here.supervisor.start(talking, "hello", by=who))
+    return len(await here.supervisor.find_sessions()) == 1
+
+
 async def speak_over_http(here, who):
     asked = await here.ask()
     await here.post(who, f"/api/sessions/{asked.session}/messages", text="and then?")
@@ -345,6 +375,18 @@ async def speak_in_slack(here, who):
     return was_said(here, asked.session, who)
 
 
+async def speak_in_python(here, who):
+    session = (await here.ask()).session
+    await is_allowed(here.supervisor.send(session, "and then?", by=who))
+    return was_said(here, session, who)
+
+
+async def chat_in_python(here, who):
+    session = (await here.ask()).session
+    await is_allowed(here.supervisor.chat(session, "and then?", by=who))
+    return was_said(here, session, who)
+
+
 def is_cancelled(here, asked):
     return here.supervisor.reader.get_approval(asked.id).status == "withdrawn"
 
@@ -361,6 +403,59 @@ async def cancel_on_the_page(here, who):
     return is_cancelled(here, asked)
 
 
+async def cancel_in_python(here, who):
+    asked = await here.ask()
+    await is_allowed(here.supervisor.cancel(asked.session, by=who))
+    return is_cancelled(here, asked)
+
+
+async def resume_over_http(here, who):
+    asked = await here.ask()
+    paths = (f"/api/sessions/{asked.session}/resume", "/api/resume")
+    return [(await here.post(who, path)).status_code for path in paths] == [200, 200]
+
+
+async def resume_in_python(here, who):
+    session, supervisor = (await here.ask()).session, here.supervisor
+    one = await is_allowed(supervisor.resume(session, by=who))
+    assert await is_allowed(supervisor.resume_all(by=who)) == one
+    return one
+
+
+async def failed(here):
+    """Let a session fail, and return its id."""
+    run = await here.supervisor.start(failing)
+    await run.outcome()
+    return run.session
+
+
+def runs_of(here, session):
+    rows = [row.event for row in here.supervisor.reader.find_entries(session)]
+    return sum(isinstance(each, e.RunStarted) for each in rows)
+
+
+async def retry_over_http(here, who):
+    session = await failed(here)
+    await here.post(who, f"/api/sessions/{session}/retry")
+    return runs_of(here, session) == 2
+
+
+async def retry_in_python(here, who):
+    session = await failed(here)
+    await is_allowed(here.supervisor.retry(session, by=who))
+    return runs_of(here, session) == 2
+
+
+async def fork_over_http(here, who):
+    await here.post(who, f"/api/sessions/{(await here.ask()).session}/fork", before=4)
+    return len(await here.supervisor.find_sessions()) == 2
+
+
+async def fork_in_python(here, who):
+    await is_allowed(here.supervisor.fork((await here.ask()).session, before=4, by=who))
+    return len(await here.supervisor.find_sessions()) == 2
+
+
 async def make_a_rule_over_http(here, who):
     await here.post(who, "/api/rules", kind="deny", tool="deploy")
     return len(await here.supervisor.find_rules()) == 1
@@ -368,7 +463,7 @@ async def make_a_rule_over_http(here, who):
 
 async def make_a_rule_by_words(here, who):
     """For whoever may not, the calls may be decided, and no rule is made."""
-    asked = await here.ask(requester=who)
+    asked = await here.ask()
     async with here.client(who) as client:
         await client.get(f"/api/approvals/{asked.id}")
         await client.post(f"/api/sessions/{asked.session}/messages", json={"text": "approve all for session"})
@@ -376,7 +471,7 @@ async def make_a_rule_by_words(here, who):
 
 
 async def make_a_rule_by_words_in_slack(here, who):
-    asked = await here.ask(requester=who)
+    asked = await here.ask()
     await say_in_slack(here, who, asked, "approve all for session")
     await here.settled(asked.id)
     await until(lambda: here.fake.whispers)
@@ -384,11 +479,8 @@ async def make_a_rule_by_words_in_slack(here, who):
 
 
 async def make_a_rule_in_python(here, who):
-    try:
-        await here.supervisor.add_rule(deny("deploy"), by=who)
-    except NotEntitled:
-        return False
-    return True
+    await is_allowed(here.supervisor.add_rule(deny("deploy"), by=who))
+    return len(await here.supervisor.find_rules()) == 1
 
 
 async def revoke_a_rule_over_http(here, who):
@@ -402,6 +494,12 @@ async def revoke_a_rule_on_the_page(here, who):
     made = await here.supervisor.add_rule(deny("deploy"), by="olga")
     await here.form(who, "/rules", f"/rules/{made.id}/revoke")
     return list(await here.supervisor.find_rules()) == []
+
+
+async def revoke_a_rule_in_python(here, who):
+    made = await here.supervisor.add_rule(deny("deploy"), by="olga")
+    await is_allowed(here.supervisor.revoke_rule(made.id, by=who))
+    return await here.supervisor.find_rules() == []
 
 
 async def read_over_http(here, who):
@@ -430,14 +528,20 @@ async def read_in_discord(here, who):
 
 
 WAYS = {
-    "start": {None: [start_over_http], "slack": [start_in_slack]},
-    "speak": {None: [speak_over_http, speak_on_the_page], "slack": [speak_in_slack]},
-    "cancel": {None: [cancel_over_http, cancel_on_the_page]},
+    "start": {None: [start_over_http, start_in_python], "slack": [start_in_slack]},
+    "speak": {
+        None: [speak_over_http, speak_on_the_page, speak_in_python, chat_in_python],
+        "slack": [speak_in_slack],
+    },
+    "cancel": {None: [cancel_over_http, cancel_on_the_page, cancel_in_python]},
+    "resume": {None: [resume_over_http, resume_in_python]},
+    "retry": {None: [retry_over_http, retry_in_python]},
+    "fork": {None: [fork_over_http, fork_in_python]},
     "make a rule": {
         None: [make_a_rule_over_http, make_a_rule_by_words, make_a_rule_in_python],
         "slack": [make_a_rule_by_words_in_slack],
     },
-    "revoke a rule": {None: [revoke_a_rule_over_http, revoke_a_rule_on_the_page]},
+    "revoke a rule": {None: [revoke_a_rule_over_http, revoke_a_rule_on_the_page, revoke_a_rule_in_python]},
     "read": {None: [read_over_http, read_on_the_page], "slack": [read_in_slack], "discord": [read_in_discord]},
 }
 DOING = [
@@ -450,13 +554,14 @@ DOING = [
 
 @pytest.mark.parametrize(("action", "platform", "way"), DOING, ids=[way.__name__ for *_, way in DOING])
 async def test_who_may_do_what_else(action, platform, way):
-    """The same on every surface that has the action."""
+    """The same on every surface that has the action, for whomever the call is asked and whether it is reserved."""
     may = set()
-    for who in ROLES:
+    for who, (target, whose) in itertools.product(ROLES, CASES):
         async with world(platform) as here:
+            here.target, here.requester = target, requester_of(who, whose)
             if await way(here, who):
-                may.add(who)
-    assert may == MAY[action]
+                may.add((who, target, whose))
+    assert may == {(who, *case) for who in MAY[action] for case in CASES}
 
 
 def test_whoever_can_write_the_store_is_its_operator(tmp_path):

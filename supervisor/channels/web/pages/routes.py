@@ -161,9 +161,6 @@ async def _card(
 
 async def decide(visit: Visit) -> Response:
     approval = await visit.supervisor.get_approval(visit.path("id"))
-    if (refusal := visit.refusal(approval)) is not None:
-        await visit.supervisor.note_refusal(approval.id, by=visit.person.name, reason=refusal, channel="web")
-        return await _card(visit, approval.id, 403, problem=f"Not counted: {refusal}")
     try:
         result = await visit.supervisor.decide(
             approval.id, inbox.decision_of(approval, visit.form, visit.person.name), channel="web"
@@ -271,17 +268,12 @@ def _journals(node: tree.Node, entries: Iterable[JournalEntry]) -> dict[str, lis
 
 async def say(visit: Visit) -> Response:
     session, text = visit.path("id"), visit.form.get("text", "")
-    view = await visit.supervisor.get_session(session)
-    pending = view.pending_approvals
-    if await visit.site.guard.refuse_to_hear(visit.supervisor, visit.person, text, pending) is not None:
-        told = (
-            "Not sent: only operators speak to sessions. Others may say yes or no, alone, to what they may decide here."
-        )
-        return await _session(visit, session, 403, told=told, typed=text)
     if not text.strip():
         return await _session(visit, session, 422, told="Not sent: there is no text.")
     try:
         heard = await visit.supervisor.chat(session, text, by=visit.person.name, shown_before=visit.seen_at)
+    except NotEntitled as error:
+        return await _session(visit, session, 403, told=f"Not sent: {error}", typed=text)
     except InvalidInput as error:
         return await _session(visit, session, 422, told=f"Not sent: {error}", typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
@@ -300,10 +292,11 @@ def _received(receipt: SendResult | None) -> str:
 
 
 async def cancel(visit: Visit) -> Response:
-    session = visit.path("id")
-    if not visit.person.is_operator:
-        return await _session(visit, session, 403, told="Not cancelled: only operators cancel sessions.")
-    await visit.supervisor.cancel(session, reason=visit.form.get("reason", "").strip() or None, by=visit.person.name)
+    session, reason = visit.path("id"), visit.form.get("reason", "").strip() or None
+    try:
+        await visit.supervisor.cancel(session, reason=reason, by=visit.person.name)
+    except NotEntitled as error:
+        return await _session(visit, session, 403, told=f"Not cancelled: {error}")
     return RedirectResponse(rendering.url("sessions", session), 303)
 
 
@@ -324,9 +317,10 @@ async def _rules(visit: Visit, status: int = 200, *, told: str = "") -> Response
 
 
 async def revoke(visit: Visit) -> Response:
-    if not visit.person.is_operator:
-        return await _rules(visit, 403, told="Not revoked: only operators revoke rules.")
-    await visit.supervisor.revoke_rule(visit.path("id"), by=visit.person.name)
+    try:
+        await visit.supervisor.revoke_rule(visit.path("id"), by=visit.person.name)
+    except NotEntitled as error:
+        return await _rules(visit, 403, told=f"Not revoked: {error}")
     return RedirectResponse(rendering.url("rules"), 303)
 
 
