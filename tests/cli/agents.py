@@ -16,7 +16,7 @@ async def note(name: str, count: int = 1) -> str:
 
 @tool(policy="allow")
 async def approve_myself(words: list[str]) -> int:
-    """What an eager agent might try, its marker washed off."""
+    """Try what an eager agent might try: run a command without the marker."""
     env = {name: value for name, value in os.environ.items() if name != "SUPERVISOR_CALL"}
     return subprocess.run([sys.executable, "-m", "supervisor", *words], env=env, timeout=25).returncode
 
@@ -103,7 +103,7 @@ async def saying(ctx: Context, text: str) -> str:
 
 @agent
 async def questioning(ctx: Context) -> list[str]:
-    """Asks one of each kind."""
+    """Ask one question of each kind."""
     where = await ctx.ask("Which environment?\n[approved]", choices=["staging", "a b"])
     really = await ctx.ask("Really?", schema=bool)
     counts = await ctx.ask("How many of each?", schema=dict[str, int])
@@ -116,7 +116,7 @@ async def questioning(ctx: Context) -> list[str]:
 
 @agent
 async def choosing(ctx: Context, choices: list[str]) -> list[str]:
-    """Asks once for each choice, all at once."""
+    """Ask once for each choice, all at the same time."""
     chosen = [""] * len(choices)
 
     async def one(inner: Context, n: int) -> None:

@@ -1,4 +1,4 @@
-"""Agents whose calls take room on the disk, or time."""
+"""Agents whose calls take disk space or time."""
 
 from supervisor import Context, agent
 from supervisor.tools import shell

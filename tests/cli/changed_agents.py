@@ -1,4 +1,4 @@
-"""Agents whose code tests change: the text of a file, which a test writes anew when it deploys other code."""
+"""Texts of files with agents. A test writes such a file again when it deploys changed code."""
 
 RELEASE = """
 from supervisor import Context, agent, tool

@@ -1,5 +1,5 @@
-"""The command line as its users have it: a process, its exit code, and its two streams. Most processes are forks of an
-interpreter that has imported the package; `supervisor.real` starts the command that is installed."""
+"""The command line as users see it: a process, its exit code and its two streams. Most processes are forks of an
+interpreter that has imported the package; `supervisor.real` starts the installed command."""
 
 import json
 import os
@@ -63,7 +63,7 @@ class CommandLine:
         return Answer(process.returncode, out, err)
 
     def ask(self, *names: str, session: str = "asking") -> list[str]:
-        """Run the agent that asks once for each name; returns the ids of its approvals, oldest first."""
+        """Run the agent that asks once for each name. Return the ids of its approvals, oldest first."""
         answer = self("run", f"{AGENTS}:asking", json.dumps(names), "--session", session)
         assert answer.code == 3, answer
         return [found["id"] for found in self("approvals", "--json").json if found["root_session"] == session]

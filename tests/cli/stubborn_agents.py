@@ -1,4 +1,4 @@
-"""Agents and tools that do not end when they are told to, each in its own way; each says when it is at it."""
+"""Agents and tools that do not end when they are told to, each in its own way. Each prints when it begins to."""
 
 import atexit
 import hashlib
@@ -44,7 +44,7 @@ async def computing() -> None:
 
 @tool(policy="allow")
 async def native() -> None:
-    """Native code that neither returns nor looks for signals."""
+    """Run native code that neither returns nor checks for signals."""
     begin()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
@@ -82,7 +82,7 @@ async def calling(ctx: Context, name: str) -> None:
 
 @agent
 async def swallowing(ctx: Context, name: str) -> None:
-    """Goes on whatever is raised in it: by its own waits, or by its calls."""
+    """Go on, whatever its waits or its calls raise."""
     begin()
     while True:
         with suppress(BaseException):

@@ -13,7 +13,7 @@ def pending(supervisor):
 
 
 def test_questions_are_shown_answered_and_gone_on_with(supervisor):
-    """One of its choices, yes or no, JSON, and a refusal; what is no answer leaves it open, with exit code 2."""
+    """Answers are a choice, yes or no, JSON, or a denial. An invalid answer leaves the question open: exit code 2."""
     assert supervisor("run", f"{AGENTS}:questioning", "--session", "s").code == 3
     steps = [
         (["answer", "elsewhere"], ["answer", "a b"]),
@@ -36,7 +36,7 @@ def test_questions_are_shown_answered_and_gone_on_with(supervisor):
 
 
 def test_a_question_is_read_in_lists_stories_and_the_audit_trail(supervisor):
-    """With its choices, and no line of it can be taken for one of ours; a second answer is a conflict."""
+    """`approvals` shows its choices; its lines cannot look like ours. A second answer is a conflict."""
     assert supervisor("run", f"{AGENTS}:questioning", "--session", "s").code == 3
     question = pending(supervisor)
     listed = supervisor("approvals")
@@ -61,7 +61,7 @@ def test_nobody_is_asked_where_the_run_was_started_so(supervisor):
 
 
 def test_every_command_on_a_card_does_what_it_says_whatever_the_choice_is(supervisor):
-    """What nobody can type, and what looks like an option, too; and what is said to decide a question answers it."""
+    """Also choices that are hard to type or look like an option. `send` with the id answers, too."""
     choices = ["yes\x1b[2J", "no\nno", "--by=root", "it's"]
     asked = supervisor("run", f"{AGENTS}:choosing", json.dumps(choices), "--session", "s")
     assert (asked.code, "\x1b" in asked.err, "supervisor approve" in asked.err) == (3, False, False)

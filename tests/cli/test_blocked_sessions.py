@@ -1,10 +1,10 @@
-"""A session that today's code cannot follow, as people at a terminal see it."""
+"""A blocked session, which today's code cannot go on with, as people at a terminal see it."""
 
 from changed_agents import RELEASE
 
 
 def test_it_is_said_where_the_code_parts_and_that_nothing_is_lost(supervisor):
-    """Exit 7; `sessions`, `show` and the answer to a decision say so; the old code goes on."""
+    """Exit code 7. `sessions` and `show` say that it is blocked and where; the old code goes on."""
     file = supervisor.folder / "release.py"
     file.write_text(RELEASE.format(first="await ctx.now()"))
     assert supervisor("run", f"{file}:release", '"prod"', "--session", "s").code == 3

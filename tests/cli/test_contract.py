@@ -60,7 +60,7 @@ SESSION_FIELDS = {"id", "parent", "root", "agent", "status", "outcome", "pending
     ],
 )
 def test_bad_input_is_one_clear_line(supervisor, tmp_path: Path, arguments, code):
-    """Never a traceback, nothing on stdout, and the exit code says whose fault it is."""
+    """No traceback, nothing on stdout, and an exit code that names the kind of error."""
     (tmp_path / "broken.py").write_text("def agent(:\n")
     (tmp_path / "exiting.py").write_text("raise SystemExit(9)\n")
     answer = supervisor(*arguments)
@@ -70,7 +70,7 @@ def test_bad_input_is_one_clear_line(supervisor, tmp_path: Path, arguments, code
 
 
 def test_an_id_that_is_nearly_right_is_offered(supervisor):
-    """A slip costs one look, not a search; a session's id leads to what it asked."""
+    """A mistyped id is answered with the closest ones; a session's id, with its approvals."""
     (approval,) = supervisor.ask("it")
     slip = supervisor("approve", approval[:-1] + "!")
     assert (slip.code, approval in slip.err) == (5, True)
@@ -93,14 +93,14 @@ def test_a_store_is_named_by_a_url_too(supervisor):
 
 @pytest.mark.parametrize("command", ["sessions", "approvals", "audit", "resume", "rules"])
 def test_reading_never_creates_a_store(supervisor, command):
-    """No store is an empty list."""
+    """Where no store exists, lists are empty."""
     answer = supervisor(command, "--json")
     assert (answer.code, answer.json) == (0, [])
     assert not supervisor.store.exists()
 
 
 def test_a_store_that_cannot_be_read_is_refused_and_left_untouched(supervisor):
-    """Corrupt is not empty (A5)."""
+    """A corrupt store is never read as an empty one (A5)."""
     supervisor.store.write_bytes(b"no store at all\n" * 100)
     serve = ["serve", f"{AGENTS}", "--port", "0"]
     for command in (["sessions", "--json"], ["approve", "x"], ["run", f"{AGENTS}:failing"], serve):
@@ -128,7 +128,7 @@ def test_the_documents_have_the_fields_that_they_promise(supervisor):
 
 
 def test_people_get_lines_that_name_ids_whole(supervisor):
-    """Without --json the same is there for eyes."""
+    """Without --json, people see the same facts."""
     (approval,) = supervisor.ask("\x1b[31mred")
     for command in (["approvals"], ["show", "asking"], ["audit"], ["sessions"]):
         answer = supervisor(*command)
@@ -138,7 +138,7 @@ def test_people_get_lines_that_name_ids_whole(supervisor):
 
 
 def test_an_answer_that_nobody_reads_is_no_error(supervisor):
-    """`| head` has enough, and `>&-` wants nothing: neither shows a traceback."""
+    """A reader that closes the pipe (`| head`), or a closed stdout (`>&-`), causes no traceback."""
     supervisor.ask("it")
     ends, begins = os.pipe()
     os.close(ends)
@@ -150,7 +150,7 @@ def test_an_answer_that_nobody_reads_is_no_error(supervisor):
 
 
 def test_an_agent_whom_nobody_hears_is_stopped_and_goes_on_later(supervisor):
-    """That is not the end of its session, and no 0 says so."""
+    """Its session has not ended, so the exit code is not 0."""
     ends, begins = os.pipe()
     os.close(ends)
     line = [sys.executable, "-m", "supervisor", "run", f"{AGENTS}:asking", '["it"]', "--session", "asking"]
@@ -160,7 +160,7 @@ def test_an_agent_whom_nobody_hears_is_stopped_and_goes_on_later(supervisor):
 
 
 def test_commands_import_nothing_that_takes_long():
-    """A command answers within half a second, so screens, log libraries and event loops wait until they are needed."""
+    """Commands answer within half a second: screens, log libraries and event loops are imported when needed."""
     heavy = "{'rich', 'structlog', 'trio', 'asyncio', 'watchfiles', 'platformdirs'}"
     code = f"import sys, supervisor.cli as cli; cli.make_app(); print(sorted({heavy} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -168,7 +168,7 @@ def test_commands_import_nothing_that_takes_long():
 
 
 def test_a_command_that_serves_nobody_imports_no_server(tmp_path: Path):
-    """Not even one that opens a store."""
+    """This holds for commands that open a store, too."""
     served = "{'starlette', 'hypercorn', 'httpx', 'jinja2', 'slack_sdk', 'cryptography'}"
     code = f"import sys, supervisor.cli as cli; cli.main(sys.argv[1:]); print(sorted({served} & sys.modules.keys()))"
     command = ["run", f"{AGENTS}:printing", "{}", "--store", str(tmp_path / "s.db")]

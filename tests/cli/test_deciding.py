@@ -1,4 +1,4 @@
-"""approve, deny and cancel: the first decision counts, and nothing that a call runs ever decides."""
+"""approve, deny and cancel: the first decision counts, and a process that a call started never decides."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ AGENTS = Path(__file__).with_name("agents.py")
 
 
 def test_the_first_decision_counts_and_the_second_is_told(supervisor):
-    """The same again is fine, another is a conflict that names who won (A3)."""
+    """The same decision again is accepted; another one is a conflict that names the first decider (A3)."""
     (approval,) = supervisor.ask("it")
     assert supervisor("approve", approval, "--by", "bob", "--json").json["kind"] == "accepted"
     same = supervisor("approve", approval, "--json")
@@ -21,7 +21,7 @@ def test_the_first_decision_counts_and_the_second_is_told(supervisor):
 
 
 def test_edited_arguments_replace_all_of_the_call(supervisor):
-    """A patch is refused, a whole object runs (A8)."""
+    """A partial object is refused; a whole object runs (A8)."""
     (approval,) = supervisor.ask("it")
     assert supervisor("approve", approval, "--edit", '{"name": "x"}').code == 2
     assert supervisor("approve", approval, "--edit", '{"name": "x", "count": 3}').code == 0
@@ -29,14 +29,14 @@ def test_edited_arguments_replace_all_of_the_call(supervisor):
 
 
 def test_a_denial_gives_the_agent_its_reason(supervisor):
-    """The call's result says why."""
+    """The call's result has the reason."""
     (approval,) = supervisor.ask("it")
     assert supervisor("deny", approval, "--reason", "not today").code == 0
     assert "not today" in supervisor("resume", "asking", "--json").json["outcome"]["value"][0]
 
 
 def test_cancel_ends_a_tree_that_nobody_runs_and_withdraws_what_it_asked(supervisor):
-    """It takes the tree, finishes the job, and a late click is told so (W8)."""
+    """`cancel` claims the tree and ends it; a later decision is told so (W8)."""
     first, second = supervisor.ask("one", "two")
     answer = supervisor("cancel", "asking", "--reason", "no longer needed", "--json")
     assert answer.code == 0, answer
@@ -47,7 +47,7 @@ def test_cancel_ends_a_tree_that_nobody_runs_and_withdraws_what_it_asked(supervi
 
 
 def test_a_sub_agent_alone_can_be_cancelled_while_another_process_runs_the_tree(supervisor):
-    """`cancel` returns when what it names has ended; its siblings and its parent go on."""
+    """`cancel` of a sub-agent returns when it has ended; its siblings and its parent go on."""
     process = supervisor.start("run", f"{AGENTS}:asking", '["one", "two"]', "--session", "s", "--wait")
     lines = (line.split() for line in process.stderr)
     children = [next(words[-1] for words in lines if words[:1] == ["session"]) for _ in range(2)]
@@ -57,7 +57,7 @@ def test_a_sub_agent_alone_can_be_cancelled_while_another_process_runs_the_tree(
 
 
 def test_a_decision_from_inside_a_supervised_call_is_refused(supervisor):
-    """The marker in the environment says where a process comes from (A4); who serves hands out a token."""
+    """The marker in the environment says that a call started the process (A4). `serve` would print a token."""
     (approval,) = supervisor.ask("it")
     serve = ["serve", "--port", "0"]
     for arguments in (["approve", approval], ["deny", approval], ["resume", "--unattended", "allow"], serve):
@@ -67,7 +67,7 @@ def test_a_decision_from_inside_a_supervised_call_is_refused(supervisor):
 
 @pytest.mark.parametrize("trick", [["approve", "ID"], ["serve", "--port", "0"]], ids=lambda words: words[0])
 def test_a_decision_from_below_an_owner_of_the_store_is_refused(supervisor, trick):
-    """Even with its marker washed off, what a call runs has the owner of its tree among its ancestors (A4)."""
+    """Without the marker, too: the owner of the tree is an ancestor of the process (A4)."""
     (approval,) = supervisor.ask("it")
     words = [approval if word == "ID" else word for word in trick]
     answer = supervisor("run", f"{AGENTS}:cheating", json.dumps(words), "--json")

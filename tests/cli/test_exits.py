@@ -1,4 +1,4 @@
-"""Which error ends a command with which exit code."""
+"""The exit code of each error."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`fork`: an operator begins a session with a copy of another one."""
+"""`fork`: an operator starts a session from a copy of another one."""
 
 from changed_agents import NOTES
 
@@ -11,8 +11,8 @@ def entry_of(supervisor, session: str, kind: str) -> str:
 
 
 def test_a_session_is_forked_twice_before_what_somebody_decided(supervisor):
-    """Each fork asks anew and waits (3); what had run does not run again; what may happen again is said; one line for
-    an entry or a session that is not there, and for an id that is taken."""
+    """Each fork asks again and exits with 3. Calls that had finished do not run again; later calls, which may, are
+    listed. An unknown entry or session, and an id that is taken, are refused in one line."""
     file = supervisor.folder / "works.py"
     file.write_text(ASKS)
     assert supervisor("run", f"{file}:works", "--session", "s", "--unattended", "allow").code == 0

@@ -36,7 +36,7 @@ def start(backend, body="pass", seconds=60.0, **options):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_signal_to_a_forked_child_is_that_childs_alone(backend):
-    """Both share the descriptors by which the thread hears; the child ends by it, the parent goes on."""
+    """Parent and child share the descriptors that the thread reads. The signal ends the child; the parent goes on."""
     process = start(backend, FORK, 0.5)
     assert process.communicate(timeout=60)[0] == "begun\nended\n"
     assert process.returncode == 0
@@ -44,7 +44,7 @@ def test_a_signal_to_a_forked_child_is_that_childs_alone(backend):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_program_ends_with_the_code_of_its_signal(backend):
-    """A program of somebody's own has what the command line has."""
+    """A program of a user behaves as the command line does."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = start(backend)
         assert process.stdout.readline() == "begun\n"

@@ -1,4 +1,4 @@
-"""Export and prune, as their users have them."""
+"""Export and prune, as users see them."""
 
 import json
 import os
@@ -9,7 +9,7 @@ AGENTS = Path(__file__).with_name("agents.py")
 
 
 def test_an_export_is_the_whole_tree_line_by_line(supervisor, tmp_path: Path):
-    """In the order of commits, the same from a sub-agent's id, to stdout as to a file that nobody else can read."""
+    """In the order of commits; the same for a sub-agent's id, on stdout and in a file of mode 0600."""
     supervisor.ask("first", "second")
     supervisor("run", f"{AGENTS}:chatting", '"other"', "--session", "other")
     lines = [json.loads(line) for line in supervisor("export", "asking").out.splitlines()]
@@ -31,7 +31,7 @@ def test_an_export_is_the_whole_tree_line_by_line(supervisor, tmp_path: Path):
 
 
 def test_an_export_replaces_no_pipe_and_no_link(supervisor, tmp_path: Path):
-    """What is no file is written to (/dev/stdout, a pipe), and a link leads to the file."""
+    """/dev/stdout and pipes are written to and not replaced; a link leads to its file."""
     supervisor.ask("it")
     pipe, link, file = (tmp_path / name for name in ("pipe", "link", "file"))
     os.mkfifo(pipe)
@@ -44,7 +44,7 @@ def test_an_export_replaces_no_pipe_and_no_link(supervisor, tmp_path: Path):
 
 
 def test_an_export_never_replaces_the_store(supervisor, tmp_path: Path):
-    """By whatever name."""
+    """By any of its names."""
     supervisor.ask("it")
     (tmp_path / "link").symlink_to(supervisor.store)
     for output in (supervisor.store, f"{supervisor.store}-wal", tmp_path / "link"):
@@ -53,7 +53,7 @@ def test_an_export_never_replaces_the_store(supervisor, tmp_path: Path):
 
 
 def test_prune_says_what_it_would_remove_and_asks(supervisor):
-    """Nothing goes without a yes; what is open stays; an approval of what is gone is unknown (A3)."""
+    """It removes nothing without a yes and keeps open trees. An approval of a removed tree is unknown (A3)."""
     (approval,) = supervisor.ask("it", session="ended")
     supervisor("cancel", "ended")
     supervisor("run", f"{AGENTS}:asking", '["it"]', "--session", "open")
@@ -68,7 +68,7 @@ def test_prune_says_what_it_would_remove_and_asks(supervisor):
 
 
 def test_logs_of_jobs_go_with_their_sessions_and_what_a_killed_prune_left_goes_too(supervisor):
-    """A log belongs to its session: it stays as long as that does."""
+    """A log is kept as long as its session."""
     supervisor("run", f"{AGENTS}:asking", '["it"]', "--session", "open")
     jobs = Path(f"{supervisor.store}.jobs")
     for name, session in (("kept", "open"), ("left", "pruned-before")):

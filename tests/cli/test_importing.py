@@ -1,4 +1,4 @@
-"""`supervisor import`: what took place elsewhere is there to be read, and to be gone on with."""
+"""`supervisor import`: people read a session of another program, and go on with it."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ RAN_HERE = {"RunStarted", "AttemptStarted", "RunFinished", "ToolCallRequested", 
 
 @pytest.mark.parametrize("name", ["pi_v1", "pi_v2", "pi_v3", "claude_code", "codex"])
 def test_a_session_of_each_format_is_at_rest_afterwards_and_can_be_read(supervisor, name):
-    """Completed, with its messages in its timeline, and nothing that looks as if it had run here."""
+    """It is completed, with its messages in its timeline; none of them looks like a run of ours."""
     answer = supervisor("import", str(CORPUS / name / "dangling-at-the-end.jsonl"), "--json")
     assert answer.code == 0, answer
     session = answer.json["session"]
@@ -29,7 +29,7 @@ def test_a_session_of_each_format_is_at_rest_afterwards_and_can_be_read(supervis
 
 
 def test_importing_twice_says_that_it_is_there(supervisor):
-    """By the file's own id of the session; nothing is added."""
+    """It is found by the id in its file; nothing is added."""
     first = supervisor("import", str(MIDDLE), "--json").json
     again = supervisor("import", str(MIDDLE), "--json")
     assert (again.code, again.json["state"], again.json["session"]) == (0, "present", first["session"])
@@ -44,7 +44,7 @@ def test_the_demonstration_runs_beside_what_was_imported(supervisor, tmp_path: P
 
 
 def test_another_session_file_or_agent_under_the_same_id_is_a_conflict(supervisor, tmp_path: Path):
-    """What is there stays as it is."""
+    """The existing session does not change."""
     path = Path(shutil.copy(MIDDLE, tmp_path))
     assert supervisor("import", str(path)).code == 0
     before = supervisor("show", ID, "--json").json
@@ -58,7 +58,7 @@ def test_another_session_file_or_agent_under_the_same_id_is_a_conflict(superviso
 
 
 def test_a_message_goes_on_with_it_where_an_agent_was_named(supervisor):
-    """The turn sees what was said elsewhere; without an agent the message is refused, saying what to do."""
+    """The turn sees the imported messages. Without an agent, the message is refused with advice."""
     assert supervisor("import", str(MIDDLE), "--session", "mute").code == 0
     refused = supervisor("send", "mute", "go on")
     assert (refused.code, "--agent" in refused.err) == (2, True)
@@ -70,7 +70,7 @@ def test_a_message_goes_on_with_it_where_an_agent_was_named(supervisor):
 
 
 def test_what_cannot_be_imported_leaves_no_session(supervisor, tmp_path: Path):
-    """One line, an exit code, and nothing half done."""
+    """One line, an exit code, and no partial import."""
     for arguments, code in (
         ([str(tmp_path / "missing.jsonl")], 5),
         ([str(CORPUS / "unknown" / "other-json.jsonl")], 6),

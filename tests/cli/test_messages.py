@@ -1,4 +1,4 @@
-"""`supervisor send`: what becomes of a message, and who goes on with it."""
+"""`supervisor send`: what becomes of a message, and which process goes on with it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ AGENTS = Path(__file__).with_name("agents.py")
 
 
 def test_a_message_to_a_session_at_rest_begins_a_turn(supervisor):
-    """Nobody runs it, so the command says how to go on; `show` tells who said what."""
+    """No process runs the session, so the command says how to go on; `show` tells who sent what."""
     assert supervisor("run", f"{AGENTS}:chatting", '"hi"', "--session", "s").code == 0
     answer = supervisor("send", "s", "and now", "--by", "ann")
     assert (answer.code, "supervisor resume s" in answer.err) == (0, True)
@@ -21,7 +21,7 @@ def test_a_message_to_a_session_at_rest_begins_a_turn(supervisor):
 
 
 def test_a_message_behind_an_approval_says_what_it_waits_for(supervisor):
-    """R7: kept, with the id to decide; delivered to `receive` afterwards."""
+    """R7: it is kept, and the command names the approval to decide; then `receive` returns it."""
     assert supervisor("run", f"{AGENTS}:listening", "--session", "s").code == 3
     (approval,) = supervisor("approvals", "--json").json
     receipt = supervisor("send", "s", "hello", "--json").json
@@ -33,7 +33,7 @@ def test_a_message_behind_an_approval_says_what_it_waits_for(supervisor):
 
 
 def test_a_message_to_a_receiver_is_delivered(supervisor):
-    """The run is asleep, and goes on with it at the next start."""
+    """The run is passivated, and goes on with the message at the next start."""
     assert supervisor("run", f"{AGENTS}:listening", "--session", "s", "--unattended", "allow").code == 3
     assert supervisor("send", "s", "hello", "--json").json["kind"] == "delivered"
     assert supervisor("resume", "s", "--json").json["outcome"]["value"] == "heard hello"
@@ -43,20 +43,20 @@ def test_a_message_to_a_receiver_is_delivered(supervisor):
     ("session", "text", "code"), [("nobody", "hi", 5), ("s", "  ", 2), ("s", "hi", 2), ("s", "\udcff", 2)]
 )
 def test_what_nobody_could_hear_is_refused(supervisor, session, text, code):
-    """An agent that takes no text, a session that is not there, a text that is none: one clear line."""
+    """An agent that takes no text, an unknown session, an empty text: one clear line."""
     assert supervisor("run", f"{AGENTS}:printing", "{}", "--session", "s").code == 0
     answer = supervisor("send", session, text)
     assert (answer.code, answer.out, len(answer.err.strip().splitlines())) == (code, "", 1), answer
 
 
 def test_nothing_that_a_call_runs_speaks_for_a_person(supervisor):
-    """From inside a supervised call sending is refused, as deciding is (A4)."""
+    """A process that a supervised call started may not send, as it may not decide (A4)."""
     assert supervisor("run", f"{AGENTS}:chatting", '"hi"', "--session", "s").code == 0
     assert supervisor("send", "s", "yes", **{CALL_MARKER: "1"}).code == 6
 
 
 def test_chat_words_decide_and_everything_else_is_sent(supervisor):
-    """A12: a bare word, and "approve all", on what nobody was shown are answered with what waits; an id decides."""
+    """A12: before a card was shown, "yes" and "approve all" list what waits; with an id, "yes" decides."""
     first, second = supervisor.ask("x", "y", session="s")
     listed = supervisor("send", "s", "yes")
     assert (listed.code, first in listed.out, second in listed.out) == (3, True, True)
@@ -71,7 +71,7 @@ def test_chat_words_decide_and_everything_else_is_sent(supervisor):
 
 
 def test_what_a_session_says_is_shown_whole_and_once_while_it_goes_on(supervisor):
-    """`ctx.send` and a turn's result, escaped; the last result is printed, a sub-agent's is for its parent alone."""
+    """`ctx.send` and results of turns are shown, escaped; those of sub-agents are not. The last result is printed."""
     first = supervisor("run", f"{AGENTS}:saying", '"ask"', "--session", "s")
     assert "said ask" in first.err
     assert "end\\x1b[2J" in first.err

@@ -42,7 +42,7 @@ def session(tmp_path):
 
 
 def test_looking_shows_the_very_line_and_exits_1(run, session):
-    """By default nothing is written: the line that would be added stands alone, unwrapped."""
+    """By default it writes nothing, and prints the line that it would add, unwrapped."""
     path = session(STUCK)
     before = path.read_bytes()
     code, out, _ = run(path)
@@ -67,14 +67,14 @@ def test_writing_repairs_and_exits_0_and_names_the_backup(run, session):
     "arguments", [(), ("x", "--watch", "."), (".", "--message", " "), ("--watch", ".", "--quiet", "-1")]
 )
 def test_wrong_usage_exits_2_with_one_line(arguments, run):
-    """Nothing to look at, too much to look at, or an empty text."""
+    """No path, a path and --watch, or an empty text."""
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "--help" in err
 
 
 def test_a_path_that_is_not_there_exits_5_before_anything_is_written(run, session):
-    """A slip of the finger repairs nothing."""
+    """One mistyped path, and no session is changed."""
     path = session(STUCK)
     before = path.read_bytes()
     code, _, err = run(path, path.with_name("nothing"), "--write")
@@ -92,7 +92,7 @@ def test_a_named_file_of_unknown_format_exits_6(name, run, session):
 
 
 def test_in_a_folder_unknown_formats_are_skipped_and_counted(run, session, tmp_path):
-    """A folder holds other things too; they are no reason to complain, and not hidden either."""
+    """Other files in a folder are no error; they are counted."""
     session(CLEAN)
     session(UNKNOWN, "deeper")
     session("unknown/empty", "deeper")
@@ -102,7 +102,7 @@ def test_in_a_folder_unknown_formats_are_skipped_and_counted(run, session, tmp_p
 
 
 def test_of_several_the_worst_decides_the_exit(run, session, tmp_path):
-    """Refused before found before clean, and each is reported."""
+    """The worst state gives the exit code, and every session is reported."""
     clean, stuck, live = session(CLEAN), session(STUCK), session(STUCK, "live")
     live.with_name(live.name + ".lock").write_text(json.dumps({"pid": os.getppid()}))
     assert run(clean)[0] == 0
@@ -170,7 +170,7 @@ def test_looking_imports_no_loop_and_no_watcher():
 
 
 def test_what_a_terminal_would_obey_is_escaped(run, session):
-    """The name of a tool comes from a model: it is shown, not obeyed."""
+    """The name of a tool comes from a model, so its control characters are escaped."""
     path = session(STUCK)
     path.write_bytes(path.read_bytes().replace(b'"name":"bash"', rb'"name":"\u001b[2Jba\u009bsh"'))
     code, out, _ = run(path)
@@ -190,7 +190,7 @@ def test_names_that_are_no_text_are_reported_all_the_same(run, session):
 
 
 def test_a_pipe_is_not_waited_for(run, tmp_path):
-    """What is no regular file is refused by its kind, without opening it."""
+    """A path that is no regular file is refused by its kind, and never opened."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     assert run(tmp_path / "pipe.jsonl")[0] == 6
 
@@ -202,7 +202,7 @@ ODD_CALL = (
 
 
 def test_a_file_that_cannot_be_judged_keeps_no_other_from_it_and_the_json_whole(run, session, tmp_path):
-    """What nobody thought of (here an id of half a character) ends in a report of its file."""
+    """An unexpected error (here, an id with half a character) becomes a report of its file."""
     good, better = session(STUCK), session("claude_code/dangling-at-the-end", "later")
     odd = tmp_path / "in-the-middle.jsonl"
     odd.write_text(good.read_text().splitlines()[0] + "\n" + ODD_CALL + "\n")
@@ -225,7 +225,7 @@ def database(tmp_path):
 
 @pytest.mark.parametrize("is_named", [True, False])
 def test_openclaws_database_is_recognised_and_said_to_be_so_and_exits_6(is_named, run, database, tmp_path):
-    """Its users are told, rather than that nothing is wrong."""
+    """Users are told that it is not supported, and not that nothing is wrong."""
     code, out, _ = run(database if is_named else tmp_path, "--json")
     (report,) = json.loads(out)["files"]
     assert (code, report["path"], report["state"]) == (6, str(database), "refused")
@@ -233,7 +233,7 @@ def test_openclaws_database_is_recognised_and_said_to_be_so_and_exits_6(is_named
 
 
 def test_openclaws_database_is_only_read(run, database):
-    """No byte of it changes, nor does a file come beside it, whatever was asked for."""
+    """Whatever the options, none of its bytes changes, and no file is made next to it."""
     copy = database.parent.parent / "closed" / "openclaw-copy.sqlite"
     copy.parent.mkdir()
     with closing(sqlite3.connect(database)) as openclaw:

@@ -1,10 +1,10 @@
-"""`check-replay`: before a deploy, does the new code follow what waits?"""
+"""`check-replay`: before a deployment, whether the new code can go on with open sessions."""
 
 from changed_agents import RELEASE
 
 
 def test_a_change_is_checked_before_it_is_deployed(supervisor):
-    """Exit 0 where all follow, 7 where one would be blocked, with the line; the store is left as it was."""
+    """Exit code 0 if all can go on, 7 with the line of code if one would be blocked. The store does not change."""
     old, new = supervisor.folder / "old.py", supervisor.folder / "new.py"
     old.write_text(RELEASE.format(first="await ctx.now()"))
     new.write_text(RELEASE.format(first="await ctx.random()"))
@@ -23,7 +23,7 @@ def test_a_change_is_checked_before_it_is_deployed(supervisor):
 
 
 def test_a_check_writes_nothing_to_the_store(supervisor):
-    """It reads a copy: the file stays as it was, to the byte."""
+    """It reads a copy: no byte of the file changes."""
     agents = supervisor.folder / "old.py"
     agents.write_text(RELEASE.format(first="await ctx.now()"))
     assert supervisor("run", f"{agents}:release", '"prod"', "--session", "s").code == 3

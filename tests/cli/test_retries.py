@@ -1,10 +1,10 @@
-"""`retry`: an operator runs a session again that ended badly."""
+"""`retry`: an operator runs a failed session again."""
 
 from changed_agents import NOTES
 
 
 def test_a_session_that_failed_by_a_bug_goes_on_with_the_mended_code(supervisor):
-    """Exit 1, then 0; what had run does not run again; the audit names who; a success is refused."""
+    """Exit code 1, then 0. Finished calls do not run again; the audit names the operator; a success is refused."""
     file = supervisor.folder / "works.py"
     file.write_text(NOTES.format(then="raise KeyError('bug')"))
     assert supervisor("run", f"{file}:works", "--session", "s").code == 1

@@ -11,13 +11,13 @@ IT = '{"count":1,"name":"it"}'
 
 
 def run(supervisor, *names, session="s"):
-    """Run the agent that asks once for each name; returns what its calls came to, None for what waits."""
+    """Run the agent that asks once for each name. Return the results of its calls, None if it waits."""
     answer = supervisor("run", f"{AGENTS}:asking", str(list(names)).replace("'", '"'), "--session", session, "--json")
     return answer.json["outcome"] and answer.json["outcome"]["value"]
 
 
 def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervisor):
-    """A6, A7: in a store that is not there yet, too; the list says who, when, and where it comes from."""
+    """A6, A7: also in a store that does not exist yet. The list says who added a rule, when and where."""
     added = supervisor("rules", "allow", "note", '{"name": "it", "count": 1}', "--by", "ana", "--json").json
     assert run(supervisor, "it") == ["noted it 1"]
     (rule,) = supervisor("rules", "--json").json
@@ -33,7 +33,7 @@ def test_what_is_allowed_beforehand_is_asked_nowhere_until_it_is_revoked(supervi
 
 
 def test_a_prefix_that_nobody_has_reviewed_is_allowed_by_a_flag(supervisor):
-    """M8: and who lists the rules sees that it was; a reviewed one needs none, one that runs anything has none."""
+    """M8: the list marks it. A reviewed prefix needs no --unreviewed; one that runs anything cannot have it."""
     assert supervisor("rules", "allow", "shell", "frob show *").code == 2
     assert supervisor("rules", "allow", "shell", "python x.py *", "--unreviewed").code == 2
     assert supervisor("rules", "allow", "shell", "git status *", "--unreviewed").code == 0
@@ -44,7 +44,7 @@ def test_a_prefix_that_nobody_has_reviewed_is_allowed_by_a_flag(supervisor):
 
 
 def test_what_is_denied_beforehand_is_not_run_although_a_person_approves_it(supervisor):
-    """A9: deny beats everything, also when it comes after the question."""
+    """A9: deny beats everything, also a rule that was added after the call had asked."""
     (approval,) = supervisor.ask("it")
     assert supervisor("rules", "deny", "note", '{"name": "it"}').code == 0
     assert supervisor("approve", approval).code == 0
@@ -85,7 +85,7 @@ def test_a_rule_may_be_for_one_sessions_tree(supervisor):
 
 @pytest.mark.parametrize("command", [["allow", "note", IT], ["ask", "note"], ["deny", "note"], ["revoke", "ID"]])
 def test_rules_are_not_changed_from_inside_a_supervised_call(supervisor, command):
-    """A4: by the marker in the environment; reading them is nobody's decision."""
+    """A4: the marker in the environment refuses changes; listing rules is allowed."""
     rule = supervisor("rules", "allow", "note", IT, "--json").json
     arguments = [rule["id"] if word == "ID" else word for word in command]
     assert supervisor("rules", *arguments, **{CALL_MARKER: "call:shell:0#1"}).code == 6
@@ -93,13 +93,13 @@ def test_rules_are_not_changed_from_inside_a_supervised_call(supervisor, command
 
 
 def test_what_is_refused_inside_a_call_makes_no_store(supervisor):
-    """A4: it is refused before anything is opened."""
+    """A4: it is refused before a store is opened."""
     assert supervisor("rules", "allow", "note", IT, **{CALL_MARKER: "call:shell:0#1"}).code == 6
     assert not supervisor.store.exists()
 
 
 def test_rules_are_not_changed_from_below_an_owner_of_the_store(supervisor):
-    """A4: even with its marker washed off, a call cannot allow itself anything."""
+    """A4: without the marker, too, a call cannot allow itself anything."""
     answer = supervisor("run", f"{AGENTS}:cheating", '["rules", "allow", "note", "{}"]', "--json")
     assert answer.json["outcome"]["value"] == 6
     assert supervisor("rules", "--json").json == []

@@ -1,4 +1,4 @@
-"""run and resume: what they print, how they exit, and that nothing is lost when they are stopped."""
+"""run and resume: their output, their exit codes, and that stopping them loses nothing."""
 
 import signal
 from pathlib import Path
@@ -21,19 +21,19 @@ def test_stdout_is_one_json_document_whatever_an_agent_prints(supervisor, backen
 
 @pytest.mark.parametrize(("typed", "means"), [("tidy up, please", "tidy up, please"), ('"tidy"', "tidy"), ("42", "42")])
 def test_plain_words_are_the_input_of_an_agent_that_takes_text(supervisor, typed, means):
-    """No quotes within quotes; a JSON text is what it says, and what is no text in JSON is the words themselves."""
+    """Plain text needs no second pair of quotes. A JSON text is decoded; other JSON is taken as plain text."""
     assert supervisor("run", f"{AGENTS}:echoing", typed, "--json").json["outcome"]["value"] == means
 
 
 def test_an_input_that_does_not_fit_is_refused_before_anything_runs(supervisor):
-    """An agent that takes no text is given none."""
+    """For an agent that takes no text, plain text is an error."""
     answer = supervisor("run", f"{AGENTS}:asking", "plain words")
     assert answer.code == 2, answer
     assert supervisor("sessions", "--json").json == []
 
 
 def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):
-    """What an exception says is shown, not obeyed."""
+    """Control characters in the text of an exception are escaped."""
     answer = supervisor("run", f"{AGENTS}:failing")
     assert answer.code == 1
     assert "no luck" in answer.err
@@ -45,7 +45,7 @@ def test_a_failure_exits_with_1_and_its_cause_commands_no_terminal(supervisor):
 
 
 def test_a_restart_is_told_once(supervisor):
-    """As part of the story; the log of it is for services. Then comes the failure, and the report of it."""
+    """The story tells it, so its log is not shown. Then follow the failure and its report."""
     answer = supervisor("run", f"{AGENTS}:restarting")
     assert answer.code == 1
     assert answer.err.count("no route") == 3
@@ -53,7 +53,7 @@ def test_a_restart_is_told_once(supervisor):
 
 @BACKENDS
 def test_without_a_terminal_a_run_passivates_and_a_decision_lets_it_go_on(supervisor, backend):
-    """Exit 3 while a person is awaited; after the decision `resume` brings the result, under the same ids."""
+    """Exit code 3 while it waits for a person. After the decision, `resume` prints the result; ids stay the same."""
     (approval,) = supervisor.ask("it")
     again = supervisor("resume", "asking", "--json", "--backend", backend)
     assert (again.code, again.json) == (3, {"session": "asking", "outcome": None})
@@ -92,7 +92,7 @@ def test_of_several_roots_a_failure_comes_before_a_wait(supervisor):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @BACKENDS
 def test_a_signal_stops_gracefully_and_says_how_to_go_on(supervisor, backend, number, code):
-    """What was asked stays asked, and the command that goes on is named (R8)."""
+    """Approvals stay pending, and the output names the command that goes on (R8)."""
     process = supervisor.start("run", f"{AGENTS}:asking", '["it"]', "--session", "s", "--wait", "--backend", backend)
     approval = next(line.split()[-1] for line in process.stderr if line.strip().startswith("approval"))
     process.send_signal(number)
@@ -106,7 +106,7 @@ def test_a_signal_stops_gracefully_and_says_how_to_go_on(supervisor, backend, nu
 
 @BACKENDS
 def test_a_second_signal_stops_at_once_and_loses_nothing(supervisor, backend):
-    """The first waits for the call that runs, the second does not; the call is lost, and told so (R8, T2)."""
+    """The first signal lets the running call end; the second ends the process, and the call is lost (R8, T2)."""
     process = supervisor.start("run", f"{AGENTS}:taking_long", "--session", "s", "--backend", backend)
     next(line for line in process.stderr if "runs take_long" in line)
     process.send_signal(signal.SIGINT)
@@ -118,7 +118,7 @@ def test_a_second_signal_stops_at_once_and_loses_nothing(supervisor, backend):
 
 
 def test_an_agent_that_is_gone_is_refused_before_its_tree_is_taken(supervisor, tmp_path):
-    """The session is left untouched, and goes on when the file is back."""
+    """The session does not change, and goes on when the file is back."""
     moved = tmp_path / "moved.py"
     moved.write_bytes(AGENTS.read_bytes())
     assert supervisor("run", "moved.py:asking", '["it"]', "--session", "s").code == 3
@@ -131,7 +131,7 @@ def test_an_agent_that_is_gone_is_refused_before_its_tree_is_taken(supervisor, t
 
 
 def test_a_tree_that_another_process_runs_is_refused_and_can_be_decided(supervisor):
-    """`--wait` stays for decisions made elsewhere; a second owner is told who has it (R6)."""
+    """`--wait` waits for decisions made elsewhere. A second process is told which one runs the session (R6)."""
     process = supervisor.start("run", f"{AGENTS}:asking", '["it"]', "--session", "s", "--wait", "--json")
     approval = next(line.split()[-1] for line in process.stderr if line.strip().startswith("approval"))
     refused = supervisor("resume", "s")
@@ -154,7 +154,7 @@ def test_a_session_that_is_finished_gives_its_outcome_again(supervisor):
 
 
 def test_resume_alone_says_of_each_session_why_it_cannot_run_and_goes_on_with_the_others(supervisor):
-    """An agent that is gone blocks its session, exit 7, with the reason; the others go on (R1)."""
+    """A missing agent blocks its session, with the reason and exit code 7; other sessions go on (R1)."""
     gone = supervisor.folder / "gone.py"
     gone.write_text(AGENTS.read_text())
     assert supervisor("run", f"{gone}:insisting", '"one"', "--session", "gone").code == 3
