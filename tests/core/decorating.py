@@ -1,4 +1,4 @@
-"""A decorator in a module of its own, which knows none of the names that a decorated function is annotated with."""
+"""A decorator in another module, which does not know the names in the annotations of a decorated function."""
 
 import functools
 

@@ -76,7 +76,7 @@ FIELDS = {
 
 
 def event_of(symbol, operation=CALLS[0], **changes):
-    """Return an event with this symbol; the approval of an operation is named after it."""
+    """Return an event with this symbol; an operation's approval is named after the operation."""
     name, _, suffix = symbol.partition(".")
     type_ = getattr(e, name)
     fields = {"at": AT, **FIELDS.get(name, {})}
@@ -100,7 +100,7 @@ def _fields(symbol):
 
 
 def _possible():
-    """Everything that may happen in a small session: a few calls, timers, steps, children and messages."""
+    """Every event that may happen in a small session: a few calls, timers, steps, children and messages."""
     on_calls = [s for s in SYMBOLS if s.startswith(("ToolCall", "Approval")) and "operation" in _fields(s)]
     on_calls.append("OperationAbandoned")
     yield from (event_of(symbol, call) for call in CALLS for symbol in on_calls)
@@ -137,7 +137,7 @@ POSSIBLE = list({e.encode_event(event): event for event in _possible()}.values()
 
 
 def is_legal(state, event):
-    """Whether the fold takes the event; asked of a draft."""
+    """Return whether the fold accepts the event, by a draft."""
     try:
         state.draft().apply(event)
     except IllegalEvent:
@@ -147,7 +147,7 @@ def is_legal(state, event):
 
 @st.composite
 def journals(draw, max_size=18):
-    """Journals that the fold takes, of any length, begun or not."""
+    """Journals that the fold accepts, of any length, begun or not."""
     state, events = SessionState(id="s"), []
     for _ in range(draw(st.integers(0, max_size))):
         event = draw(st.sampled_from([event for event in POSSIBLE if is_legal(state, event)]))
@@ -173,7 +173,7 @@ _VALUES = {
 
 
 def values_of(type_):
-    """Return a strategy for the types that fields of events have."""
+    """Return a strategy for the types of events' fields."""
     origin, args = get_origin(type_), get_args(type_)
     if origin in (Union, UnionType):
         return st.one_of([values_of(arg) for arg in args])
@@ -189,5 +189,5 @@ def values_of(type_):
 
 
 def events_of(type_):
-    """Return a strategy for events of one type, whatever their fields may hold."""
+    """Return a strategy for events of one type, with any values of their fields."""
     return st.builds(type_, **{field.name: values_of(field.type) for field in msgspec.structs.fields(type_)})

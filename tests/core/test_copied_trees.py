@@ -18,7 +18,7 @@ LATER = AT.replace(hour=13)
 
 
 def rows(*entries):
-    """Return a tree's entries; a symbol alone is the root's."""
+    """Return a tree's entries; a symbol alone is an entry of the root."""
     pairs = [("s", entry) if isinstance(entry, str | e.Event) else entry for entry in entries]
     events = [(session, event_of(event) if isinstance(event, str) else event) for session, event in pairs]
     return [JournalEntry(number, session, event) for number, (session, event) in enumerate(events, start=1)]
@@ -32,7 +32,7 @@ def begun():
 
 
 def copied(tree, entry: int, session: str = "s"):
-    """Fork a tree; returns its new journals, each of which can be replayed."""
+    """Fork a tree; return its new journals, each of which can be replayed."""
     _, entries, _ = copy_tree(Cut(tree, session, entry), "f")
     journals = {}
     for name, event in entries:
@@ -42,8 +42,8 @@ def copied(tree, entry: int, session: str = "s"):
     return journals
 
 
-def test_no_name_of_an_old_session_is_left_anywhere():
-    """Operations, counts of a save, what restarts and retries put aside, cancels: all have the new names."""
+def test_no_id_of_an_old_session_is_left_anywhere():
+    """Operations, counts of a save, operations set aside by restarts and retries, cancels: all have the new ids."""
     tree = rows(
         *begun(),
         event_of("StateSaved", counts={f"outcome:{CHILD}:0": 0, "call:t:0": 0}),
@@ -64,14 +64,14 @@ def test_no_name_of_an_old_session_is_left_anywhere():
 
 
 @pytest.mark.parametrize("name", ["AttemptStarted", "RunPassivated", "RunBlocked", "CardPosted", "JobStarted"])
-def test_facts_of_the_source_alone_are_not_copied(name):
-    """Nothing of its processes, cards, blocks and jobs is in the copy."""
+def test_facts_of_the_source_only_are_not_copied(name):
+    """Its processes, cards, blocks and jobs are not in the copy."""
     tree = rows("SessionCreated", "RunStarted", name, "MessageReceived")
     assert name not in [type(event).__name__ for event in copied(tree, 4)["f"]]
 
 
-def test_an_operation_that_was_forgotten_and_is_open_again_leaves_its_first_life():
-    """Only what is open now is asked anew; the restart that forgot the first life is copied with it."""
+def test_only_the_open_entries_of_a_restarted_operation_are_left_out():
+    """The agent asks again only for the open operation; the restart that forgot its earlier entries is copied."""
     tree = rows(
         "SessionCreated",
         "RunStarted",
@@ -85,7 +85,7 @@ def test_an_operation_that_was_forgotten_and_is_open_again_leaves_its_first_life
 
 
 def test_the_length_at_which_a_run_was_stopped_is_that_of_the_copy():
-    """A retry of the copy finds the way out where it is."""
+    """A retry of the copy finds where the run began to unwind."""
     tree = rows(
         "SessionCreated",
         "RunStarted",
@@ -117,13 +117,13 @@ SENT = event_of("MessageSent", operation="send::0#1")
     ],
 )
 def test_the_cut_splits_no_append(more, entry, left):
-    """What means nothing alone is left out with the entry: a withdrawal without the end, a cancel without the cancelled
-    one, an end that the parent does not know of, a sub-agent without its beginning."""
+    """Entries that are meaningless alone are left out: a withdrawal without the end, a cancel without the cancelled
+    one, an end that the parent does not know, a sub-agent without its beginning."""
     session, number = entry if isinstance(entry, tuple) else ("s", entry)
     assert Cut(rows(*begun(), *more), session, number).place == left
 
 
-def test_a_tree_that_is_being_cancelled_is_not_forked():
+def test_a_tree_that_is_being_cancelled_cannot_be_forked():
     """Its copy would end at once."""
     tree = rows("SessionCreated", "RunStarted", "CancelRequested", "MessageReceived")
     with pytest.raises(InvalidInput):
@@ -132,8 +132,8 @@ def test_a_tree_that_is_being_cancelled_is_not_forked():
 
 
 @pytest.mark.parametrize(("effect", "count"), [("none", 0), ("maybe", 1)])
-def test_a_call_without_effect_is_not_told(effect, count):
-    """Only what may have had an effect may have it again."""
+def test_a_call_without_effect_is_not_reported(effect, count):
+    """Only a call that may have had an effect may repeat it."""
     ended = event_of("ToolCallFinished", kind="interrupted", details=msgspec.Raw(b'{"effect":"%s"}' % effect.encode()))
     tree = rows("SessionCreated", "RunStarted", "ToolCallRequested", "ToolCallStarted", ended)
     cut = Cut(tree, "s", 4)

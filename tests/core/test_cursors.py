@@ -1,4 +1,4 @@
-"""Cursors: one names its store and a position there, and is refused where it does not belong."""
+"""A cursor names its store and a position there, and is refused by another store."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -32,8 +32,8 @@ def test_a_cursor_of_another_store_or_from_beyond_the_end_is_unknown(cursor):
     ],
     ids=lambda text: repr(text)[:24],
 )
-def test_what_was_not_made_here_is_no_cursor(text):
-    """Each cursor has one spelling, so that a part of another one is not taken for it."""
+def test_a_text_that_was_not_made_here_is_not_a_cursor(text):
+    """Each cursor has one spelling, so that a part of it is not a cursor."""
     with pytest.raises(InvalidInput) as refused:
         read_cursor(text, HERE, last=7)
     assert not isinstance(refused.value, CursorUnknown)

@@ -1,4 +1,4 @@
-"""What may cross the border into the journal (core/encoding.py)."""
+"""Values that may be written to the journal (core/encoding.py)."""
 
 import json
 
@@ -15,15 +15,15 @@ def nested(levels, leaf="x"):
     return value
 
 
-def test_what_is_nested_too_deeply_is_refused():
-    """Whoever lists or resumes reads it on a stack of its own, and would run out of it."""
+def test_a_value_that_is_nested_too_deeply_is_refused():
+    """A process that lists or resumes reads it on a stack of its own, which would be too small."""
     to_json(nested(MOST_LEVELS // 2), "a value")
     with pytest.raises(InvalidInput):
         to_json([nested(MOST_LEVELS // 2)], "a value")
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, '"[' * 5000, '\\"{\\' * 5000], ids=["brackets", "quotes", "backslashes"])
-def test_much_that_is_not_deep_is_taken(text):
-    """Neither is text that has brackets, nor a long list."""
+def test_a_large_value_that_is_not_deep_is_accepted(text):
+    """Text with brackets and long lists are not deep."""
     for value in ([{"text": text, text: [text]}] * 3, [[]] * 5000):
         assert json.loads(bytes(to_json(value, "a value"))) == value

@@ -1,4 +1,4 @@
-"""Facts about event types: each stands once, and what is derived from it knows every type."""
+"""Facts about event types: each is in one place, and what is derived from it knows every type."""
 
 import ast
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ PACKAGE = Path(supervisor.__file__).parent
 
 
 def listed(source: str) -> Iterator[list[str]]:
-    """Yield the event types that each collection in a module names, and each union that `isinstance` is given."""
+    """Yield the event types in each collection and each `isinstance` union of a module."""
     tree = ast.parse(source)
     types = {id(node.slice) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
     for node in ast.walk(tree):
@@ -34,7 +34,7 @@ def listed(source: str) -> Iterator[list[str]]:
 
 
 def test_no_module_lists_three_event_types_or_more() -> None:
-    """It asks for them by a trait, so that a new event is not forgotten there."""
+    """It selects them by a trait, so that a new event is not forgotten there."""
     own = {*(PACKAGE / "core" / "events").iterdir(), PACKAGE / "events.py"}
     sources = {path: path.read_text() for path in PACKAGE.rglob("*.py") if path not in own}
     found = [(path.name, names) for path, source in sources.items() for names in listed(source) if len(names) > 2]

@@ -1,4 +1,4 @@
-"""A reader of a newer program's journal gets what it knows, and is told of what it does not know."""
+"""A reader of a newer program's journal gets what it knows, and learns that there are entries that it does not know."""
 
 from datetime import UTC, datetime
 from typing import get_args
@@ -54,6 +54,6 @@ def test_an_unknown_event_does_not_show_its_fields_in_logs() -> None:
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_event_is_invalid_input(document: bytes) -> None:
+def test_json_that_is_not_an_event_is_invalid_input(document: bytes) -> None:
     with pytest.raises(InvalidInput):
         e.read_event(document)

@@ -1,4 +1,4 @@
-"""Identities: what is made here is accepted, cannot be guessed, and is the same wherever it must be."""
+"""Ids that are made here are accepted, cannot be guessed, and are the same wherever they must be."""
 
 import base64
 import hashlib
@@ -30,12 +30,12 @@ JSON = st.recursive(
 
 @pytest.mark.parametrize("make", [new_session_id, lambda: child_session_id("parent", "spawn:a:0#1")])
 def test_a_session_id_of_ours_is_22_lower_case_letters_and_digits(make):
-    """A2: at any depth, never a path; and it is one that a caller may give back."""
+    """A2: at any depth, never a path; and a caller may pass it back."""
     assert re.fullmatch("[a-z0-9]{22}", check_session_id(make()))
 
 
 def test_an_approval_id_names_its_tree_and_has_130_random_bits():
-    """A2: nobody guesses an id from another of the same tree."""
+    """A2: no id can be guessed from another one of the same tree."""
     made = {new_approval_id("root") for _ in range(500)}
     assert len(made) == 500
     assert all(re.fullmatch("[a-z2-7]{42}", approval) for approval in made)
@@ -44,28 +44,28 @@ def test_an_approval_id_names_its_tree_and_has_130_random_bits():
 
 
 def test_the_route_of_an_approval_is_a_digest_of_the_root_sessions_id():
-    """A2: base32 of its SHA-256, so that any program can compute it; another tree has another."""
+    """A2: base32 of its SHA-256, so that any program can compute it; another tree has another route."""
     assert approval_route("release-7") == base64.b32encode(hashlib.sha256(b"release-7").digest())[:16].decode().lower()
     assert not new_approval_id("other").startswith(approval_route("release-7"))
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
-def test_a_childs_id_is_its_parents_and_its_spawns_and_nobody_elses(parent, operation, other_parent, other_operation):
+def test_a_childs_id_depends_on_its_parent_and_its_spawn_only(parent, operation, other_parent, other_operation):
     """A plan that runs twice makes one child, and two spawns never make the same."""
     is_same = (parent, operation) == (other_parent, other_operation)
     assert (child_session_id(parent, operation) == child_session_id(other_parent, other_operation)) == is_same
 
 
 @pytest.mark.parametrize("session", ["a", "0", "clean-up_2026.01", "a" * 64])
-def test_a_callers_session_id_is_taken_as_it_is(session):
+def test_a_callers_session_id_is_accepted_unchanged(session):
     """A2: [a-z0-9][a-z0-9._-]{0,63}."""
     assert check_session_id(session) == session
 
 
 @pytest.mark.parametrize("session", ["", "A", "-a", ".a", "_a", "a/b", "../a", "a b", "ä", "a\n", "a" * 65])
-def test_what_could_be_a_path_or_hide_something_is_no_session_id(session):
-    """A2: refused before anything is written."""
+def test_a_text_that_could_be_a_path_or_is_not_visible_is_not_a_session_id(session):
+    """A2: it is refused before anything is written."""
     with pytest.raises(InvalidInput):
         check_session_id(session)
 
@@ -73,14 +73,14 @@ def test_what_could_be_a_path_or_hide_something_is_no_session_id(session):
 @settings(deadline=None, max_examples=80)
 @given(JSON, JSON)
 def test_equal_values_have_one_digest_and_others_have_another(value, other):
-    """What a person approved is what runs (A9)."""
+    """The approved arguments are those that run (A9)."""
     assert (digest(value) == digest(other)) == (canonical_json(value) == canonical_json(other))
     assert re.fullmatch("[0-9a-f]{64}", digest(value))
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.text(max_size=3), st.integers(), max_size=5))
-def test_the_order_of_names_does_not_count(arguments):
+def test_the_order_of_names_does_not_matter(arguments):
     """A call with the same arguments is the same call."""
     assert digest(arguments) == digest(dict(reversed(arguments.items())))
     assert digest(arguments) != digest({**arguments, "one more": 1})
@@ -88,8 +88,8 @@ def test_the_order_of_names_does_not_count(arguments):
 
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(["", "left/", "left/right/"]), st.text(max_size=5), JSON, st.integers(1, 999))
-def test_an_operations_id_says_what_it_was_made_of(branch, name, arguments, count):
-    """Whatever is in the name: the count is what follows the last mark."""
+def test_an_operations_id_can_be_split_into_its_parts(branch, name, arguments, count):
+    """For any name: the count is what follows the last mark."""
     key = operation_key(branch, "call", name, arguments)
     assert split_operation_id(operation_id(key, count)) == (key, count)
     assert operation_key("other/", "call", name, arguments) != key
@@ -97,7 +97,7 @@ def test_an_operations_id_says_what_it_was_made_of(branch, name, arguments, coun
 
 
 @pytest.mark.parametrize("operation", ["", "call:a:0", "call:a:0#", "call:a:0#x", "call:a:0#-1"])
-def test_what_was_not_made_here_is_no_operations_id(operation):
-    """It raises; it is never taken for a count of its own."""
+def test_a_text_that_was_not_made_here_is_not_an_operations_id(operation):
+    """It raises, and is never read as a count."""
     with pytest.raises(IllegalEvent):
         split_operation_id(operation)

@@ -1,4 +1,4 @@
-"""Watchdog arithmetic, held against a model that lives through every second (W1-W7, W11)."""
+"""Watchdog arithmetic, compared with a model that counts every second (W1-W7, W11)."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -10,7 +10,7 @@ BUDGET, FIRST_BUDGET, TICK = 6, 15, 0.2
 
 
 class Model:
-    """What the rules say, second by second: `left` runs down whenever the clock does not stand."""
+    """The rules, second by second: `left` decreases whenever the clock does not stand."""
 
     def __init__(self, active_timeout):
         self.pauses, self.steps, self.calls, self.unheard = {}, 0, set(), set()
@@ -18,7 +18,7 @@ class Model:
         self.left = BUDGET
 
     def live(self, seconds):
-        """Say after how many of these seconds it is stalled, None if it lives."""
+        """Return after how many of these seconds it is stalled; None if it is not."""
         for second in range(seconds):
             if self.is_due:
                 return second
@@ -57,7 +57,7 @@ class Model:
             self.left = FIRST_BUDGET if self.unheard else BUDGET
 
     def possible(self):
-        """Return what may happen next."""
+        """Return the events that may happen next."""
         found = [("progress",), ("step",), *[("model call", call) for call in "xy" if call not in self.calls]]
         found += [(sign, call) for sign in ("heartbeat", "keepalive") for call in (None, *sorted(self.calls))]
         found += [("end step",)] * (self.steps > 0) + [("end model call", call) for call in sorted(self.calls)]
@@ -67,7 +67,7 @@ class Model:
 
 
 def tell(inactivity, now, action, *args):
-    """Tell an Inactivity what the model was told."""
+    """Apply to an Inactivity what was applied to the model."""
     if action == "heartbeat":
         inactivity.beat = now
         inactivity.hear(*args)
@@ -101,7 +101,7 @@ def test_a_run_is_due_in_the_second_in_which_its_rules_say_so(data, active_timeo
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.floats(0, TICK)), min_size=1, max_size=8))
-def test_a_coarse_heartbeat_is_worth_its_budget_and_no_more_than_a_tick_besides(happened):
+def test_a_coarse_heartbeat_adds_its_budget_and_at_most_one_tick(happened):
     """W11: never earlier than the budget after the last sign of progress, and at most one tick later."""
     now = last = 100.0
     inactivity = Inactivity(now, BUDGET, FIRST_BUDGET, None)
@@ -114,8 +114,8 @@ def test_a_coarse_heartbeat_is_worth_its_budget_and_no_more_than_a_tick_besides(
     assert last + BUDGET - 1e-9 <= inactivity.due_at(TICK) <= last + BUDGET + TICK + 1e-9
 
 
-def test_two_are_open_and_one_is_answered_and_it_is_still_paused():
-    """W2: pauses are a set; the last that goes arms the full budget anew."""
+def test_the_watchdog_is_paused_until_the_last_of_two_waits_ends():
+    """W2: pauses are a set; when the last one goes, the full budget starts again."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.pause("a", "wait", 1)
     inactivity.pause("b", "wait", 2)
@@ -135,8 +135,8 @@ def test_two_are_open_and_one_is_answered_and_it_is_still_paused():
     ],
     ids=["resume", "pause twice", "end a step", "end a model call"],
 )
-def test_what_does_not_fit_is_a_loud_error_and_changes_nothing(wrong):
-    """W2: an unknown reason is never clamped away."""
+def test_an_unknown_reason_is_an_error_and_changes_nothing(wrong):
+    """W2: it is never ignored."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.pause("a", "wait", 1)
     with pytest.raises(IllegalEvent):
@@ -144,8 +144,8 @@ def test_what_does_not_fit_is_a_loud_error_and_changes_nothing(wrong):
     assert (inactivity.pauses, inactivity.due_at(TICK), inactivity.active_time(9)) == ({"a": "wait"}, None, 1)
 
 
-def test_ending_a_step_does_not_end_the_model_call_beside_it():
-    """The two are counted apart, so that a step that never began cannot be ended in a model call's name."""
+def test_the_end_of_a_step_does_not_end_a_model_call():
+    """The two are counted separately, so that a step that did not begin cannot end in place of a model call."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.begin_work(1, "model call")
     with pytest.raises(IllegalEvent):
@@ -153,7 +153,7 @@ def test_ending_a_step_does_not_end_the_model_call_beside_it():
 
 
 def test_a_slow_first_token_is_no_stall_however_busy_its_siblings_are():
-    """W5: what a sibling completes is no first progress of the model call; a heartbeat shortens its budget."""
+    """W5: a sibling's result is not the first progress of the model call; a heartbeat shortens its budget."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.begin_work(1, "slow")
     inactivity.begin_work(1, "fast")
@@ -168,8 +168,8 @@ def test_a_slow_first_token_is_no_stall_however_busy_its_siblings_are():
     assert inactivity.due_at(TICK) == 5 + TICK + BUDGET
 
 
-def test_keepalive_does_not_mask_a_stream_that_is_wedged():
-    """W6: after the first progress it counts for nothing."""
+def test_keepalive_does_not_hide_a_stream_that_hangs():
+    """W6: after the first progress it has no effect."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.begin_work(1, "call")
     inactivity.keepalive(10, "call")
@@ -180,7 +180,7 @@ def test_keepalive_does_not_mask_a_stream_that_is_wedged():
     assert inactivity.due_at(0) == 11 + BUDGET
 
 
-def test_a_hung_model_call_does_not_hide_behind_a_siblings_approval():
+def test_a_siblings_approval_does_not_hide_a_hung_model_call():
     """W2: the clock runs while a step or a model call is in flight, and stands again when it has ended."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, None)
     inactivity.pause("approval", "wait", 1)
@@ -190,7 +190,7 @@ def test_a_hung_model_call_does_not_hide_behind_a_siblings_approval():
     assert inactivity.due_at(TICK) is None
 
 
-def test_a_call_that_executes_pauses_the_watchdog_but_is_active_time():
+def test_an_executing_call_pauses_the_watchdog_but_is_active_time():
     """W5: its own deadline watches it, and `active_timeout` counts it; waits for people count nowhere."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, 100)
     inactivity.pause("approval", "wait", 10)
@@ -202,15 +202,15 @@ def test_a_call_that_executes_pauses_the_watchdog_but_is_active_time():
 
 
 @pytest.mark.parametrize("active_timeout", [5, None])
-def test_the_cause_of_a_stall_names_the_clock_that_ran_out(active_timeout):
+def test_the_cause_of_a_stall_names_the_budget_that_was_used_up(active_timeout):
     """W5: `active_timeout` is a cause of its own."""
     inactivity = Inactivity(0, BUDGET, FIRST_BUDGET, active_timeout)
     assert inactivity.cause(inactivity.due_at(0)).startswith("active_timeout") == (active_timeout is not None)
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 100)), min_size=1, max_size=6), st.floats(0, 1000))
-def test_the_cause_is_the_budget_that_is_spent_whatever_is_rounded(happened, now):
-    """W5: nobody is told of 2 s without progress where `active_timeout` was reached."""
+def test_rounding_does_not_change_the_cause_of_a_stall(happened, now):
+    """W5: the cause is not 2 s without progress if `active_timeout` was reached."""
     inactivity = Inactivity(now, BUDGET, FIRST_BUDGET, 30)
     for active, waiting in happened:
         inactivity.pause("a", "wait", now := now + active)

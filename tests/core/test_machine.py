@@ -1,4 +1,4 @@
-"""The tables of what can happen, cell by cell, written down a second time as a person would read them."""
+"""The transition tables, cell by cell, written down a second time as a person would read them."""
 
 import pytest
 from journals import AT, CALLS, EVENTS, SYMBOLS, event_of, story
@@ -107,11 +107,11 @@ WAYS = {
     "finished": ["OperationFinished"],
     "abandoned": ["ToolCallRequested", "OperationAbandoned"],
 }
-"""How an operation comes into each of its states."""
+"""How an operation gets into each of its states."""
 
 
 def cells(text):
-    """Read a table: {(state, symbol): next state}, every symbol in every state and in those that are ends."""
+    """Read a table: {(state, symbol): next state}, every symbol in every state and in the final states."""
     found, states = {}, {}
     for part in text.strip("\n").split("\n\n"):
         header, *rows = part.splitlines()
@@ -127,7 +127,7 @@ def cells(text):
     [(OPERATION, OPERATION_CELLS), (APPROVAL, APPROVAL_CELLS), (RUN, RUN_CELLS)],
     ids=["operation", "approval", "run"],
 )
-def test_every_cell_of_a_table_holds_what_is_written_here(rules, text):
+def test_every_cell_of_a_table_is_as_written_here(rules, text):
     """Legal events advance; every other one raises."""
     visited = cells(text)
     for (state, name), to in visited.items():
@@ -145,7 +145,7 @@ ON_OPERATIONS = [
 
 
 @pytest.mark.parametrize(("state", "name", "to"), ON_OPERATIONS)
-def test_an_operation_goes_the_way_of_its_table_or_stays_as_it_was(state, name, to):
+def test_an_operation_follows_its_table_or_does_not_change(state, name, to):
     """An illegal event raises, and changes nothing of the session."""
     session, before = replay("s", story(*WAYS[state])), replay("s", story(*WAYS[state]))
     if to == ".":
@@ -153,15 +153,18 @@ def test_an_operation_goes_the_way_of_its_table_or_stays_as_it_was(state, name, 
             session.apply(event_of(name))
         assert session == before
     else:
-        if name == "OperationRecalled":  # legal for what a restart has kept, and that has a result
+        if name == "OperationRecalled":  # legal for an operation that a restart has kept, with its result
             session = replay("s", story("OperationFinished", event_of("RunRestarted", kept=CALLS[:1])))
         session.apply(event_of(name))
         assert session.operations[CALLS[0]].state == to
 
 
 def test_every_event_has_its_place_in_the_table_of_runs():
-    """An event that no run could take would never be written."""
-    assert {name for _, name in RUN} == {*SYMBOLS} - {"RuleAdded", "RuleRevoked"}  # the journal of no session
+    """An event that no run accepts would never be written."""
+    assert {name for _, name in RUN} == {*SYMBOLS} - {
+        "RuleAdded",
+        "RuleRevoked",
+    }  # the journal of rules, which belongs to no session
     assert {symbol(event_of(name)) for name in SYMBOLS} == {*SYMBOLS}
     assert {type(event_of(name)) for name in SYMBOLS} == {*EVENTS}
 
@@ -171,14 +174,14 @@ def test_every_event_has_its_place_in_the_table_of_runs():
     [(OPERATION, {"finished", "abandoned"}), (APPROVAL, {"approved", "denied", "answered", "expired", "withdrawn"})],
     ids=["operation", "approval"],
 )
-def test_what_has_ended_is_left_by_nothing(table, ends):
+def test_no_event_leaves_a_final_state(table, ends):
     """A call has exactly one result, and an approval one answer (T1, A3)."""
     assert {*table.values()} - {state for state, _ in table} == ends
 
 
 @pytest.mark.parametrize("table", [OPERATION, APPROVAL, RUN], ids=["operation", "approval", "run"])
 def test_every_state_can_be_reached(table):
-    """A state that nothing leads to is one that nobody has thought through."""
+    """A state that no event leads to is a mistake."""
     reached = {""}
     while more := {to for (state, _), to in table.items() if state in reached} - reached:
         reached |= more
@@ -186,8 +189,8 @@ def test_every_state_can_be_reached(table):
 
 
 @pytest.mark.parametrize("name", SYMBOLS)
-def test_the_status_of_an_approval_is_left_by_what_its_table_does_not_hold(name):
-    """Where a person has answered, no later event of the call changes the answer."""
+def test_an_event_outside_the_table_does_not_change_an_approvals_status(name):
+    """When a person has answered, no later event of the call changes the answer."""
     assert next_approval_status("pending", event_of(name)) == APPROVAL.get(("pending", name), "pending")
     assert next_approval_status("denied", event_of(name)) == "denied"
 
@@ -202,15 +205,15 @@ def test_the_status_of_an_approval_is_left_by_what_its_table_does_not_hold(name)
     ],
     ids=symbol,
 )
-def test_nobody_is_asked_and_nobody_sleeps_in_a_run_that_was_told_to_stop(event):
-    """W8: what was legal before the cancel is not legal after it."""
+def test_a_run_that_was_told_to_stop_neither_asks_nor_sleeps(event):
+    """W8: these events are legal before the cancel, and not after it."""
     replay("s", story("ToolCallRequested.asking", event))
     with pytest.raises(IllegalEvent):
         replay("s", story("ToolCallRequested.asking", "CancelRequested")).apply(event)
 
 
 def test_an_unknown_event_is_illegal_everywhere():
-    """What the tables do not know raises; it is never passed over."""
+    """An event that the tables do not have raises; it is never ignored."""
 
     class Rumour(e.Event, frozen=True, kw_only=True):
         pass

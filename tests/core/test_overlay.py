@@ -1,4 +1,4 @@
-"""Drafts of a session, which hold changes alone, against full copies and against what the journal says."""
+"""Drafts of a session, which have changes only, compared with full copies and with a replay of the journal."""
 
 from copy import copy
 
@@ -21,7 +21,7 @@ BATCHES = st.lists(
 
 @pytest.fixture(params=["overlaid", "copied"], scope="module", autouse=True)
 def drafts(request):
-    """Sessions made up here are small, and overlaid all the same."""
+    """Overlay even the small sessions of these tests."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "overlaid":
             patch.setattr("supervisor.core.overlay.SMALL", -1)
@@ -35,7 +35,7 @@ def full_copy(state):
 
 
 def take(state, events):
-    """Apply a plan's events; returns those that were taken before one was refused, and whether one was."""
+    """Apply a plan's events; return those before a refusal, and whether there was one."""
     for place, event in enumerate(events):
         try:
             state.apply(event)
@@ -45,7 +45,7 @@ def take(state, events):
 
 
 def assert_same(state, other):
-    """They are equal, read and iterate alike, and count alike."""
+    """Assert that they are equal, read and iterate alike, and have equal lengths."""
     assert state == other
     for name in GROWING:
         ours, theirs = getattr(state, name), getattr(other, name)
@@ -59,8 +59,8 @@ def assert_same(state, other):
 
 @FEW
 @given(journals(), BATCHES)
-def test_a_draft_is_what_a_full_copy_is_and_changes_nothing_before_it_lands(events, batches):
-    """A3, A5: also when a plan is refused half-way, and when the store refuses the commit."""
+def test_a_draft_equals_a_full_copy_and_changes_nothing_before_it_lands(events, batches):
+    """A3, A5: also if a plan is refused half-way, or the store refuses the commit."""
     live = replay("s", events)
     for plans, becomes in batches:
         before, draft, copied, taken = full_copy(live), live.draft(), full_copy(live), []
@@ -82,8 +82,8 @@ def test_a_draft_is_what_a_full_copy_is_and_changes_nothing_before_it_lands(even
 
 @FEW
 @given(journals(), PLANS, PLANS)
-def test_a_draft_that_has_landed_holds_plain_maps_and_takes_what_follows(events, plan, notes):
-    """The live state is read most of the time; notes, and entries of other processes, are applied to it."""
+def test_a_draft_that_has_landed_has_plain_maps_and_accepts_later_events(events, plan, notes):
+    """The live state is mostly read; deferred entries, and entries of other processes, are applied to it."""
     live = replay("s", events).draft()
     events = [*events, *(event for event in plan if take(live, [event])[0])]
     live.land()
@@ -99,7 +99,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from(["set", "delete", "setdefault", "po
 @FEW
 @given(st.dictionaries(KEYS, st.integers()), CHANGES)
 def test_an_overlay_over_a_map_is_a_changed_copy_in_the_same_order(base, changes):
-    """A key that is set again keeps its place; one that was removed in between is at the end."""
+    """A key that is set again keeps its place; a key that was removed in between is at the end."""
     before, overlay, copied = [*base.items()], MapOverlay(base), base.copy()
     for what, key, value in changes:
         for changed in (overlay, copied):

@@ -1,4 +1,4 @@
-"""A7: which prefixes may be allowed, which only by whoever says that nobody has reviewed them, and which by nobody."""
+"""A7: which prefixes may be allowed, which only if they are marked as unreviewed, and which never."""
 
 import re
 from pathlib import Path
@@ -19,8 +19,8 @@ def said(rules, command):
 
 
 @pytest.mark.parametrize("name", sorted(LAUNCHERS))
-def test_a_launcher_is_known_by_its_name_whatever_digits_are_in_it(name):
-    """`m4` is not `m`: its family is looked up, and not what is left of it."""
+def test_a_launcher_with_digits_in_its_name_is_recognised(name):
+    """`m4` is not `m`: the whole name is looked up before digits are cut off."""
     assert family(name) == name
     assert all(map(is_launcher, (name, f"/usr/bin/{name}")))
     if not any(words[0] == name for words in REVIEWED) and name not in BUILTINS:
@@ -31,7 +31,7 @@ def test_a_launcher_is_known_by_its_name_whatever_digits_are_in_it(name):
 
 @pytest.mark.parametrize("words", REVIEWED, ids=" ".join)
 def test_a_reviewed_prefix_covers_operands_and_known_options_and_nothing_else(words):
-    """Whoever writes it need not say more; a flag that is not needed is not kept."""
+    """Its author need not mark it; a mark that is not needed is not kept."""
     prefix = " ".join(words)
     rule = allow("shell", f"{prefix} *", unreviewed=True)
     assert rule == allow("shell", f"{prefix} *")
@@ -46,8 +46,8 @@ def test_a_reviewed_prefix_covers_operands_and_known_options_and_nothing_else(wo
 @pytest.mark.parametrize(
     "prefix", ["frob", "./git status", "/tmp/ls", "git push", "pytest -n auto", "cp", "frob --bar x"]
 )
-def test_what_nobody_has_reviewed_is_allowed_by_who_says_so(prefix):
-    """A flag in code, kept with the rule; a stored rule without it covers nothing."""
+def test_an_unreviewed_prefix_is_allowed_only_if_it_is_marked(prefix):
+    """The mark is an argument in code, kept with the rule; a stored rule without it covers nothing."""
     with pytest.raises(InvalidInput):
         allow("shell", f"{prefix} *")
     rule = allow("shell", f"{prefix} *", unreviewed=True)
@@ -58,8 +58,8 @@ def test_what_nobody_has_reviewed_is_allowed_by_who_says_so(prefix):
 
 
 @pytest.mark.parametrize("prefix", ["python", "python -c x", "git", "git -c a=b log", "cd", "sh", "npm", "docker run"])
-def test_what_would_run_anything_is_allowed_by_nobody(prefix):
-    """Not even by who says that nobody has reviewed it; neither does a store that says so."""
+def test_a_prefix_that_would_run_anything_is_never_allowed(prefix):
+    """Not even if it is marked as unreviewed, in code or in a store."""
     with pytest.raises(InvalidInput):
         allow("shell", f"{prefix} *", unreviewed=True)
     made = Rule(kind="allow", tool="shell", pattern=f"{prefix} *", unreviewed=True)
@@ -69,8 +69,8 @@ def test_what_would_run_anything_is_allowed_by_nobody(prefix):
 @pytest.mark.parametrize(
     "prefix", ["python3.12 -m pytest", "pip3 show", "/usr/bin/git status", "/bin/ls", "echo", "rg"]
 )
-def test_a_program_is_reviewed_by_its_version_and_in_a_folder_of_the_system(prefix):
-    """What is in another folder is another program."""
+def test_a_reviewed_prefix_needs_the_exact_name_or_a_system_folder(prefix):
+    """A program in another folder is another program."""
     assert said([allow("shell", f"{prefix} *")], f"{prefix} a") == "allow"
 
 
@@ -93,27 +93,27 @@ def test_a_program_is_reviewed_by_its_version_and_in_a_folder_of_the_system(pref
         ("npm run rm", "allow"),
     ],
 )
-def test_a_deny_is_in_doubt_behind_programs_that_nobody_knows(command, expected):
-    """M8: also where the whole tool is allowed, as by "approve all for session"."""
+def test_a_deny_is_in_doubt_after_unknown_programs(command, expected):
+    """M8: also if the whole tool is allowed, as by "approve all for session"."""
     assert said([allow("shell"), deny("shell", "rm *")], command) == expected
 
 
-def test_many_places_where_a_program_could_begin_are_one_where_it_does():
-    """Nobody reads them all: a hundred are looked at, more of them deny."""
+def test_too_many_places_where_a_program_could_begin_deny():
+    """Up to a hundred places are examined; a command with more of them is denied."""
     rule = [deny("shell", "rm -rf *")]
     assert said(rule, ["env", *["rm"] * 100]) is None
     assert said(rule, ["env", *["rm"] * 101]) == "deny"
 
 
-def test_a_deny_with_several_options_is_met_by_all_of_them():
-    """By one of them it is in doubt: the other may be spelled otherwise."""
+def test_a_deny_with_several_options_matches_if_all_are_there():
+    """With one of them it is in doubt: the other may have another spelling."""
     rule = [deny("shell", "git push --force --tags")]
     assert said(rule, "git push --tags --force x") == "deny"
     assert said(rule, "git push --force x") == said(rule, "git push -f --tags") == "ask"
 
 
 def test_the_documentation_lists_what_may_be_allowed_and_what_may_not():
-    """Each prefix under its reason, and the programs that are refused under theirs."""
+    """It has each prefix with its reason, and each refused program with its reason."""
     text = DOCUMENT.read_text()
     assert set(re.findall(r"^## (.+)$", text, re.MULTILINE)) >= {
         reason[0].upper() + reason[1:] for reason in (*REVIEWED_BY, *LAUNCHED_BY)

@@ -1,4 +1,4 @@
-"""Questions: what may be asked, what answers it, and what typed text means."""
+"""Questions: valid questions, valid answers, and the value of a typed text."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -58,15 +58,15 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(TYPES), JSON)
-def test_what_fits_the_schema_fits_the_type(type_, value):
-    """An answer that was accepted where the type is not known is never refused where it is; nor the other way round."""
+def test_a_value_fits_the_schema_if_and_only_if_it_fits_the_type(type_, value):
+    """An answer that is accepted where the type is not known is never refused where it is, and vice versa."""
     schema = msgspec.json.decode(msgspec.json.encode(schema_of(type_)))
     try:
         msgspec.json.decode(msgspec.json.encode(value), type=type_)
         fits = True
     except msgspec.ValidationError:
         fits = False
-    if fits is False or type_ is not Decimal:  # a number is a Decimal, too, but its schema says text
+    if fits is False or type_ is not Decimal:  # a number fits Decimal, too, but its schema wants text
         assert (misfit(value, schema) is None) == fits
 
 
@@ -80,14 +80,14 @@ def test_what_fits_the_schema_fits_the_type(type_, value):
     ],
 )
 def test_texts_of_a_format_are_checked(type_, fits, not_):
-    """What is text in JSON and more than that in Python."""
+    """Text in JSON whose Python type is more than text."""
     assert misfit(fits, schema_of(type_)) is None
     assert misfit(not_, schema_of(type_)) is not None
 
 
 @pytest.mark.parametrize("type_", [bytes, set[int], object])
-def test_a_type_that_could_only_be_checked_by_halves_is_refused(type_):
-    """A5: when it is asked, not when it is answered."""
+def test_a_type_that_could_only_be_checked_in_part_is_refused(type_):
+    """A5: it is refused when the question is asked, not when it is answered."""
     with pytest.raises(InvalidInput):
         schema_of(type_)
 
@@ -120,8 +120,8 @@ def asked(choices=None, schema=None):
         (None, list[int], "[1]", [1]),
     ],
 )
-def test_typed_text_means_what_the_question_asks_for(choices, schema, text, value):
-    """Text stays text where text is asked for; elsewhere it is JSON, and a word needs no quotes."""
+def test_typed_text_is_read_as_the_question_requires(choices, schema, text, value):
+    """Text stays text if the question wants text; else it is JSON, and a word needs no quotes."""
     found = asked(choices, schema)
     assert read_answer(found, text) == value
     assert msgspec.json.decode(check_answer(found, value)) == value
@@ -130,15 +130,15 @@ def test_typed_text_means_what_the_question_asks_for(choices, schema, text, valu
 @pytest.mark.parametrize(("choices", "schema", "text"), [
     (["a"], None, "A"), (None, bool, "perhaps"), (None, bool, "1"), (None, int, "x"), (None, int, ""),
 ])  # fmt: skip
-def test_what_is_no_answer_is_refused(choices, schema, text):
-    """Whoever types it is told; nothing is guessed."""
+def test_an_invalid_answer_is_refused(choices, schema, text):
+    """The error says why, and nothing is guessed."""
     found = asked(choices, schema)
     with pytest.raises(InvalidInput):
         check_answer(found, read_answer(found, text))
 
 
-def test_questions_are_told_apart_by_what_they_ask_and_take():
-    """Their operations' ids follow from it; the words of a question make a readable part of them."""
+def test_questions_differ_by_their_text_and_their_valid_answers():
+    """Their operations' ids are derived from both; the words of a question are a readable part of its id."""
     made = [question("Which env?", None, None), question("Which env?", ["a"], None), question("Which env?", None, bool)]
     assert len({each.digest for each in made}) == 3
     assert {each.name for each in made} == {"Which-env"}
@@ -160,13 +160,13 @@ MISSPELT = [
 
 @pytest.mark.parametrize("answer", MISSPELT)
 @pytest.mark.parametrize("type_", [Release, Release | None])
-def test_a_misspelt_name_in_an_answer_is_refused_wherever_it_stands(type_, answer):
-    """It is no choice of the default."""
+def test_a_misspelt_name_in_an_answer_is_refused_at_any_depth(type_, answer):
+    """It does not mean the default."""
     with pytest.raises(InvalidInput):
         check_answer(asked(schema=type_), answer)
 
 
-def test_names_that_a_type_leaves_open_are_answers():
-    """A mapping takes any."""
+def test_a_mapping_accepts_any_name():
+    """Its type leaves the names open."""
     assert check_answer(asked(schema=dict[str, bool]), {"chanel": True})
     assert check_answer(asked(schema=Order), {"item": "a", "sizes": [], "extra": {"chanel": 1}})

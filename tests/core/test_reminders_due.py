@@ -33,7 +33,7 @@ LATER = Reminders(escalate_after=60, escalate_to=("ops",))
         (Reminders(), ASKED, 0, None),
     ],
 )
-def test_each_is_due_once_and_of_what_is_overdue_the_later_one_alone(settings, approval, seconds, due):
-    """Counted from when it was asked, whatever happened meanwhile."""
+def test_each_is_due_once_and_of_two_overdue_ones_only_the_later(settings, approval, seconds, due):
+    """Both count from when the approval was asked, whatever happened meanwhile."""
     expected = None if due is None else (START + timedelta(seconds=due[0]), due[1])
     assert settings.next(approval, START + timedelta(seconds=seconds)) == expected

@@ -1,4 +1,4 @@
-"""Memory order and barrier: whatever the tasks of an agent race, a re-run is given the same, and never gets stuck."""
+"""Replay order and barrier: however the tasks of an agent race, a replay is given the same, and never gets stuck."""
 
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,15 +15,15 @@ async def transient(ctx) -> None: ...
 
 
 class Racing(RuleBasedStateMachine):
-    """An agent whose tasks ask, wait, give up waiting, save, crash, fail and stall in any order; results come in any
-    order, too. It goes by what it was given: what it asked for after n results, it asks for again after n."""
+    """An agent whose tasks ask, wait, stop waiting, save, crash, fail and stall in any order; its results come in any
+    order, too. Its path depends on its results: what it asked for after n results, it asks for again after n."""
 
     def __init__(self):
         super().__init__()
         self.state = replay("s", story())
         self.count = 0
-        self.known = {}  # what the agent had been given when it asked for an operation, in the order of the asking
-        self.live = []  # what the agent was given, in order
+        self.known = {}  # by operation: the results that the agent had been given when it asked for it
+        self.live = []  # the results that the agent was given, in order
         self.crash()
 
     @precondition(lambda self: len(self.asked) > 2)
@@ -38,7 +38,7 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: not self.replay.is_replaying)
     @rule()
     def ask(self):
-        """The agent asks for something new; its entry may come to the journal later."""
+        """The agent asks for a new operation; its entry may be journaled later."""
         self.count += 1
         operation = f"call:t{self.count}:0#1"
         self.known[operation] = self.replay.ask(self.state).given
@@ -47,7 +47,7 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: self.unwritten)
     @rule(data=st.data(), how=st.sampled_from(["ToolCallRequested", "OperationFinished", "fails"]))
     def write(self, data, how):
-        """A call is journaled when it begins; a step with its result; what a restart has kept, when asked for again."""
+        """A call is journaled when it begins; a step with its result; a kept operation when it is asked for again."""
         operation = data.draw(st.sampled_from(self.unwritten))
         name = "OperationFinished" if how == "fails" else how
         error = {"error": ("ValueError", "no")} if how == "fails" else {}
@@ -58,8 +58,8 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: self.anew and not self.replay.is_replaying)
     @rule(data=st.data())
     def ask_anew(self, data):
-        """What a restart has forgotten or kept, or was cut off before it was journaled, is asked for as if it were
-        new."""
+        """An operation that a restart has forgotten or kept, or that was cut off before it was journaled, is asked for
+        as if it were new."""
         operation = data.draw(st.sampled_from(self.anew))
         self.known[operation] = self.replay.ask(self.state).given
         self.asked.add(operation)
@@ -67,7 +67,7 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: self.failures and not self.replay.is_replaying)
     @rule(data=st.data())
     def fail(self, data):
-        """Failures that it was given end the attempt, and cut off on their way what is open."""
+        """Failures that the agent was given end the attempt, and cut off what is open while it unwinds."""
         failed = data.draw(st.sets(st.sampled_from(self.failures), min_size=1))
         for operation in [name for name, record in self.state.operations.items() if record.is_open]:
             self.state.apply(event_of("OperationAbandoned", operation))
@@ -76,7 +76,7 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: len(self.asked) > 2 and not self.replay.is_replaying)
     @rule(does=st.booleans())
     def stall(self, does):
-        """It is told to stop, and may do something about that on its way out."""
+        """The agent is told to stop, and may ask for more while it unwinds."""
         stopped_at, late = self.state.length, set()
         if does and "step:out:0#1" not in {**self.state.operations, **self.state.kept}:
             late = {"step:out:0#1"}
@@ -84,7 +84,7 @@ class Racing(RuleBasedStateMachine):
         self.end(Ended(kind="stalled", cause="silence", stopped_at=stopped_at, asked_late=late), len(self.given))
 
     def end(self, ended, given):
-        """Another attempt follows: it asks again for what was asked for by then, and for nothing else for certain."""
+        """Another attempt follows: it surely asks again only for what was asked for by then."""
         event, why_not = restart(self.state, transient, ended, AT, 0.5)
         assert event is not None, why_not
         self.state.apply(event)
@@ -104,7 +104,7 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: self.again)
     @rule(data=st.data())
     def ask_again(self, data):
-        """The agent asks again for what it had asked for by then; in any order, for its tasks race."""
+        """The agent asks again for what it had asked for by then, in any order, since its tasks race."""
         operation = data.draw(st.sampled_from(self.again))
         self.replay.claim(operation)
         self.asked.add(operation)
@@ -112,7 +112,7 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: self.replay.front(self.state) in self.asked)
     @rule()
     def take(self):
-        """The waiter whose turn has come gets its result."""
+        """The waiter whose turn has come is given its result."""
         operation = self.replay.front(self.state)
         self.replay.give(operation)
         self.given.append(operation)
@@ -123,7 +123,7 @@ class Racing(RuleBasedStateMachine):
     @precondition(lambda self: self.given and not self.replay.is_replaying)
     @rule()
     def save(self):
-        """What lies behind the agent is forgotten; what it has asked for lies before all that is still to come."""
+        """Completed operations are forgotten; the agent asked for them before everything that is still to come."""
         unwritten = self.unwritten
         behind = {name.partition("#")[0]: 1 for name in self.state.operations if name in self.over}
         self.state.apply(event_of("StateSaved", counts={**self.state.counts, **behind}))
@@ -150,12 +150,12 @@ class Racing(RuleBasedStateMachine):
 
     @property
     def again(self):
-        """What the agent, which goes by what it was given, asks for now."""
+        """Return what the agent, whose path depends on its results, asks for now."""
         return [name for name in sorted(self.replay.unclaimed) if self.known[name] <= len(self.given)]
 
     @invariant()
     def never_stuck(self):
-        """Something can be asked for again, or a result be given, until the agent is where its journal ends."""
+        """An operation can be asked for again, or a result be given, until the agent is at the end of its journal."""
         if self.replay.is_replaying:
             assert self.again or self.replay.front(self.state) in self.asked
         elif self.replay.front(self.state) is None:
@@ -168,8 +168,8 @@ TestRacing.settings = settings(deadline=None, max_examples=100, stateful_step_co
 
 @settings(deadline=None, max_examples=100)
 @given(st.permutations(range(4)), st.sets(st.integers(0, 3)))
-def test_a_waiter_that_is_gone_holds_nobody_up(turns, gone):
-    """A cancelled waiter marks its turn as taken, before or after its result has come."""
+def test_a_waiter_that_is_gone_does_not_delay_others(turns, gone):
+    """The turn of a cancelled waiter counts as taken, before or after its result has come."""
     operations = [f"call:t{n}:0#1" for n in turns]
     state = replay("s", story(*(event_of("ToolCallRequested", name, given=0) for name in operations)))
     order = ReplayOrder(replay("s", story()))
@@ -184,7 +184,7 @@ def test_a_waiter_that_is_gone_holds_nobody_up(turns, gone):
 
 
 def test_nothing_new_begins_before_the_whole_journal_was_asked_for_again():
-    """The barrier: also for what has no result yet, and for what a scope of the agent's own ended."""
+    """The barrier: also for operations without a result, and for those that a scope of the agent's own ended."""
     asked = [event_of("ToolCallRequested", f"call:t{n}:0#1", given=0) for n in (1, 2, 3)]
     ended = [event_of("OperationAbandoned", "call:t2:0#1"), event_of("ToolCallFinished", "call:t3:0#1")]
     order = ReplayOrder(replay("s", story(*asked, *ended)))
@@ -194,7 +194,7 @@ def test_nothing_new_begins_before_the_whole_journal_was_asked_for_again():
     assert not order.is_replaying
 
 
-def test_what_was_asked_for_early_and_journaled_late_is_asked_for_before_the_results_in_between():
+def test_an_operation_journaled_late_is_asked_for_before_the_results_in_between():
     """The place of an operation is where the agent asked for it, wherever its entry is."""
     step, call = event_of("OperationFinished", "step:f:0#1", given=0), event_of("ToolCallRequested", given=1)
     late = event_of("ToolCallRequested", "call:late:0#1", given=0)
@@ -206,9 +206,9 @@ def test_what_was_asked_for_early_and_journaled_late_is_asked_for_before_the_res
     assert order.front(state) == "step:f:0#1"
 
 
-def test_what_was_asked_for_while_a_save_was_written_comes_before_the_results_given_since():
-    """The save forgets what the agent had been given by then. The result that it was given in between is not among
-    that: whoever replays gives it after the asking."""
+def test_an_operation_asked_for_during_a_save_comes_before_later_results():
+    """The save forgets the results that the agent had been given by then. The result that it was given meanwhile is not
+    among them: a replay gives it after the request."""
     first, second, third = (f"call:{name}:0#1" for name in "abc")
     asked = [event_of("ToolCallRequested", name, given=0) for name in (first, second)]
     state = replay("s", story(*asked, *(event_of("ToolCallFinished", name) for name in (first, second))))
@@ -227,7 +227,7 @@ def test_what_was_asked_for_while_a_save_was_written_comes_before_the_results_gi
 
 
 def test_children_awaited_in_turn_that_end_in_reverse_do_not_wait_for_each_other():
-    """What arrives unasked has its place in the order when it is delivered, not when it came."""
+    """A result that arrives before it is asked for has its place in the order when it is delivered."""
     spawned = [
         event_of("OperationFinished", f"spawn:a:0#{n}", kind="spawn", child=f"child{n}", given=0) for n in (1, 2)
     ]

@@ -1,4 +1,4 @@
-"""A4, A8: who may decide what, by what is reserved, by what was asked, and by what somebody made of it."""
+"""A4, A8: who may decide, by reservations that apply to the arguments as asked and as edited."""
 
 from datetime import UTC, datetime
 
@@ -38,8 +38,8 @@ def asked(arguments, **more):
         (STAGING, ["no", "object"], {"olga", "dora"}),
     ],
 )
-def test_a_reservation_is_met_by_what_was_asked_and_by_what_would_run(original, edited, may):
-    """A8: nobody edits into a call what they could not approve, nor out of one what is not theirs to decide."""
+def test_a_reservation_applies_to_the_arguments_as_asked_and_as_edited(original, edited, may):
+    """A8: a person can neither edit a call into one that they may not approve, nor out of a reserved one."""
     approval = asked(original)
     names = ("olga", "ana", "dora", "bob")
     found = {
@@ -48,8 +48,8 @@ def test_a_reservation_is_met_by_what_was_asked_and_by_what_would_run(original, 
     assert found == may
 
 
-def test_to_whom_it_was_escalated_decides_what_was_asked_and_nothing_else():
-    """Escalation opens one reserved call, and not what is made of another."""
+def test_an_escalation_opens_the_call_as_asked_only():
+    """A person to whom it was escalated may decide the reserved call, and not an edited one that is reserved."""
     reserved, other = asked(PRODUCTION, escalated_to=("bob",)), asked(STAGING, escalated_to=("bob",))
     assert PEOPLE.why_not_decide("bob", reserved, Approve(by="bob")) is None
     assert PEOPLE.why_not_decide("bob", reserved, Deny(by="bob")) is None
@@ -58,7 +58,7 @@ def test_to_whom_it_was_escalated_decides_what_was_asked_and_nothing_else():
     assert PEOPLE.why_not_decide("bob", reserved, Approve(by="bob", scope="always")) is not None
 
 
-def test_a_decision_that_changes_nothing_is_held_against_what_was_asked():
+def test_a_decision_without_edits_is_checked_against_the_call_as_asked():
     """A denial, and an answer, have no arguments of their own."""
     for decision in (None, Deny(by="ana"), Answer(value="yes", by="ana"), Approve(by="ana")):
         assert PEOPLE.why_not_decide("ana", asked(STAGING), decision) is None
@@ -66,7 +66,7 @@ def test_a_decision_that_changes_nothing_is_held_against_what_was_asked():
 
 
 def test_an_identity_counts_on_its_own_channel_only():
-    """An id of one platform may be somebody else's on another."""
+    """The same id may belong to another person on another platform."""
     found = {(channel, who): PEOPLE.find_by_identity(channel, who) for channel in ("slack", "discord") for who in
              ("U1", "U2", "U3")}  # fmt: skip
     assert [each and each.name for each in found.values()] == ["ana", "dora", None, "dora", "ana", None]

@@ -1,4 +1,4 @@
-"""Restarts: which failures are mended by another attempt, what it forgets, and when it begins."""
+"""Restarts: which failures another attempt repairs, what it forgets, and when it begins."""
 
 from datetime import timedelta
 
@@ -54,7 +54,7 @@ def wrapped(how):
     ids=["itself", "cause", "context", "from None", "groups", "a child's", "nothing"],
 )
 def test_failed_steps_are_found_in_the_chain_of_an_exception(error, steps):
-    """As a traceback shows it; what was raised `from None` has nothing to do with what was being handled."""
+    """The same chain as in a traceback; an exception raised `from None` is not linked to the one being handled."""
     assert failed_steps(error) == steps
 
 
@@ -66,8 +66,8 @@ def failed_at(*steps):
     return [event_of("OperationFinished", step, error=("E", "no"), given=n) for n, step in enumerate(steps)]
 
 
-def test_what_was_asked_for_before_the_first_failure_stays_and_what_came_after_it_does_not():
-    """After several failures the first that was answered counts."""
+def test_operations_before_the_first_failure_stay_and_later_ones_do_not():
+    """Of several failures the first that was answered counts."""
     before, between, after = (event_of("ToolCallRequested", name, given=n) for n, name in enumerate(CALLS))
     first, second = failed_at(*STEPS[:2])
     finished = [event_of("ToolCallFinished", name) for name in CALLS]
@@ -79,8 +79,8 @@ def test_what_was_asked_for_before_the_first_failure_stays_and_what_came_after_i
     assert state.order == [CALLS[0]]
 
 
-def test_a_question_that_a_person_has_answered_behind_the_failure_stays_answered():
-    """Nobody is asked twice: not for what the agent was about to be told, nor for what somebody is about to say."""
+def test_a_question_that_was_answered_after_the_failure_stays_answered():
+    """No person is asked twice: neither if the agent was not given the answer yet, nor if the answer is pending."""
     asked = [event_of("QuestionAsked", f"ask:{which}:0#1", given=1) for which in "ab"]
     state = replay("s", story(*failed_at(STEPS[0]), *asked, event_of("QuestionAnswered", "ask:a:0#1")))
     event, _ = restart(state, transient, ended(STEPS[0]), AT, 0.0)
@@ -88,7 +88,7 @@ def test_a_question_that_a_person_has_answered_behind_the_failure_stays_answered
 
 
 def test_after_a_stall_only_the_steps_are_forgotten_that_failed_by_being_stopped():
-    """The agent is told again of the failures that it was told of before; it went on by those."""
+    """The agent is given earlier failures again; its path after them depends on them."""
     events = [*failed_at(STEPS[0]), event_of("ToolCallRequested", given=1), event_of("ToolCallFinished")]
     state = replay("s", story(*events))
     stopped_at = state.length
@@ -97,8 +97,8 @@ def test_after_a_stall_only_the_steps_are_forgotten_that_failed_by_being_stopped
     assert (event.forgotten, event.kept) == ((STEPS[1],), ())
 
 
-def test_what_touches_nothing_begins_anew_behind_the_failure():
-    """Timers, `now` and `random`: what they said was said to a run that had failed."""
+def test_operations_without_effects_begin_anew_after_the_failure():
+    """Timers, `now` and `random`: their results belonged to a run that had failed."""
     late = [event_of("OperationFinished", f"{kind}::0#1", kind=kind, given=1) for kind in ("now", "send", "random")]
     state = replay("s", story(*failed_at(STEPS[0]), *late))
     event, _ = restart(state, transient, ended(STEPS[0]), AT, 0.0)
@@ -107,7 +107,7 @@ def test_what_touches_nothing_begins_anew_behind_the_failure():
 
 @pytest.mark.parametrize("end", ["OperationAbandoned", "OperationFinished"])
 def test_a_timer_that_began_before_the_failure_and_ended_after_it_is_open_again(end):
-    """What was asked for in its block stays, and is reached through the timer only; it keeps its due instant."""
+    """Operations in its block stay, and are reached through the timer only; it keeps its due instant."""
     left = {"value": Raw(b"false")} if end == "OperationFinished" else {}
     timers = [event_of("OperationStarted", f"timer::0#{n}", kind="timer", given=n) for n in (0, 1)]
     ends = [event_of(end, f"timer::0#{n}", kind="timer", **left) for n in (0, 1)]
@@ -123,7 +123,7 @@ def test_a_timer_that_began_before_the_failure_and_ended_after_it_is_open_again(
 
 
 def test_restarts_within_the_period_are_counted_and_each_waits_longer():
-    """At most two in a hundred seconds; the delay doubles up to its bound, and chance takes up to half of it off."""
+    """At most two in a hundred seconds; the delay doubles up to its bound, and chance takes off up to half of it."""
     state = replay("s", story(*failed_at(STEPS[0])))
     delays, now = [], AT
     for chance in (0.0, 1.0, 1.0):
@@ -139,8 +139,8 @@ def test_restarts_within_the_period_are_counted_and_each_waits_longer():
     assert event.number == 3
 
 
-def test_however_often_it_was_restarted_the_delay_is_a_number():
-    """A patient agent may be restarted thousands of times in its period."""
+def test_the_delay_is_finite_after_any_number_of_restarts():
+    """An agent with large limits may be restarted thousands of times in its period."""
     patient = agent(restart="transient", max_restarts=5000, restart_period=1e9)(transient.fn)
     state = replay("s", story(*failed_at(STEPS[0])))
     state.restarts = (AT,) * 2000
@@ -159,7 +159,7 @@ def test_however_often_it_was_restarted_the_delay_is_a_number():
     ],
     ids=str,
 )
-def test_limits_that_mean_nothing_or_never_end_are_refused_where_they_are_declared(limits):
+def test_limits_that_never_end_or_make_no_sense_are_refused_in_the_declaration(limits):
     """Delays that fill the period would let it restart for ever."""
     with pytest.raises(ValueError):
         agent(**{"restart": "transient", **limits})(transient.fn)

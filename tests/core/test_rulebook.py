@@ -1,4 +1,4 @@
-"""The journal of rules, and what it is folded into."""
+"""The journal of rules, and the state that its fold gives."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ REVOKED = st.builds(e.RuleRevoked, at=st.just(AT), rule=NAMES, by=st.just("ben")
 
 
 def lawful(events):
-    """Return the events that the book takes, and the rules that stand after them."""
+    """Return the events that the rulebook accepts, and the rules that stand after them."""
     standing, taken = {}, []
     for event in events:
         name = event.rule.id if isinstance(event, e.RuleAdded) else event.rule
@@ -36,8 +36,8 @@ def lawful(events):
 
 
 @given(st.lists(ADDED | REVOKED, max_size=12))
-def test_what_was_added_stands_until_it_is_revoked_and_is_found_by_its_tool_and_tree(events):
-    """From disk, too; a rule of another tree or tool is not found, and each says who added it."""
+def test_a_rule_stands_until_it_is_revoked_and_is_found_by_tool_and_tree(events):
+    """Also after it was read from disk; a rule of another tree or tool is not found, and each names its author."""
     taken, standing = lawful(events)
     book = replay(RULES, [e.decode_event(e.encode_event(event)) for event in taken])
     assert list(book.standing) == list(standing)
@@ -52,8 +52,8 @@ def test_what_was_added_stands_until_it_is_revoked_and_is_found_by_its_tool_and_
 
 
 @given(st.lists(ADDED | REVOKED, max_size=8), ADDED | REVOKED)
-def test_what_it_cannot_take_changes_nothing_and_a_draft_is_its_own(events, last):
-    """A commit may yet refuse a draft."""
+def test_a_refused_event_changes_nothing_and_a_draft_is_separate(events, last):
+    """A commit may still refuse a draft."""
     taken, _ = lawful(events)
     book, draft = replay(RULES, taken), replay(RULES, taken).draft()
     if lawful([*taken, last])[0] == taken:
@@ -66,8 +66,8 @@ def test_what_it_cannot_take_changes_nothing_and_a_draft_is_its_own(events, last
         assert book == draft != live
 
 
-def test_no_session_takes_a_rule_and_the_rules_take_nothing_else():
-    """They are no session, and a session's journal holds none of them."""
+def test_rules_and_sessions_do_not_accept_each_others_events():
+    """The journal of rules belongs to no session, and a session's journal has no rules."""
     rule = e.RuleAdded(at=AT, rule=Rule(kind="deny", tool="t", id="r1"), by="ana")
     with pytest.raises(StoreUnreadable):
         replay("s", [rule])

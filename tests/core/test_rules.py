@@ -1,4 +1,4 @@
-"""Rules: what they say of a call, what a person is offered, and what they refuse to be."""
+"""Rules: what they say about a call, what a person is offered, and which rules are refused."""
 
 from itertools import permutations
 
@@ -34,7 +34,7 @@ def command(text, **more):
 
 @given(kinds=st.permutations(["allow", "deny", "ask", "allow", "other tool"]), dropped=st.sets(st.integers(0, 4)))
 def test_deny_beats_ask_beats_allow_in_every_order(kinds, dropped):
-    """The order in which rules stand decides nothing, and another tool's rule says nothing."""
+    """The order of the rules does not matter, and another tool's rule does not count."""
     made = {"allow": allow, "deny": deny, "ask": ask, "other tool": lambda _: deny("other")}
     left = [kind for at, kind in enumerate(kinds) if at not in dropped]
     answer = policy_of([made[kind]("deploy") for kind in left], "deploy", {"x": 1}, cwd=None, root_session=None)
@@ -43,7 +43,7 @@ def test_deny_beats_ask_beats_allow_in_every_order(kinds, dropped):
 
 
 def test_a_doubtful_deny_asks_whatever_allows_in_every_order():
-    """What a deny may mean is never done unasked, and a certain deny beside it denies."""
+    """A call that a deny may mean never runs unasked, and a certain deny among the rules denies it."""
     doubtful, certain = deny("shell", "rm *"), deny("shell", "cat *")
     for rules in permutations([allow("shell"), allow("shell", "cat $x"), doubtful]):
         assert policy_of(rules, "shell", command("$x y"), cwd=None, root_session=None) == ("ask", doubtful)
@@ -51,13 +51,13 @@ def test_a_doubtful_deny_asks_whatever_allows_in_every_order():
         assert policy_of(rules, "shell", command("cat `x`"), cwd=None, root_session=None) == ("deny", certain)
 
 
-def test_without_a_matching_rule_the_tools_own_rule_decides():
-    """None is neither yes nor no."""
+def test_without_a_matching_rule_the_tools_own_policy_decides():
+    """The rules return None, which is neither yes nor no."""
     assert said([], "deploy", {}) is said([allow("deploy", '{"x":1}')], "deploy", {"x": 2}) is None
 
 
-def test_an_allow_is_all_of_the_arguments_and_a_deny_any_part_of_them():
-    """One argument more is another call to allow, and the same call to deny."""
+def test_an_allow_names_all_arguments_and_a_deny_some_of_them():
+    """With one argument more it is another call for an allow, and the same call for a deny."""
     call = {"environment": "staging", "options": {"force": True, "dry": False}, "count": 1}
     part = '{"options":{"force":true}}'
     assert said([allow("deploy", part)], "deploy", call) is None
@@ -68,7 +68,7 @@ def test_an_allow_is_all_of_the_arguments_and_a_deny_any_part_of_them():
 
 @given(first=ARGUMENTS, second=ARGUMENTS)
 def test_an_exact_pattern_allows_the_same_arguments_only(first, second):
-    """Whatever is offered covers its call; another call is covered only if its JSON is the same."""
+    """Each offered pattern covers its call; another call is covered only if its JSON is the same."""
     for option in options_for("deploy", first)[1:]:
         rule = Rule(kind="allow", tool="deploy", pattern=option.pattern)
         assert said([rule], "deploy", first) == "allow"
@@ -79,7 +79,7 @@ def test_an_exact_pattern_allows_the_same_arguments_only(first, second):
 
 @pytest.mark.parametrize("pattern", ["", "*", "[1]", "staging", '{"a":', '"x"', "null"])
 def test_a_pattern_that_is_not_understood_is_refused_and_if_stored_never_allows(pattern):
-    """It may have been written by a newer version: its allow says nothing, its deny asks."""
+    """A newer version may have written it: its allow does not count, its deny asks."""
     for make in (allow, deny, ask):
         with pytest.raises(InvalidInput):
             make("deploy", pattern)
@@ -92,21 +92,21 @@ OTHERS = ["*", "", "  ", "git status\u200b", "in srv: ls", "x" * 1001]
 
 
 @pytest.mark.parametrize("pattern", [*(f"{prefix} *" for prefix in PREFIXES.split("|")), *OTHERS])
-def test_an_allow_that_could_not_do_what_it_says_is_refused(pattern):
-    """It is said to whoever writes it, not found out later."""
+def test_an_allow_that_could_not_work_as_written_is_refused(pattern):
+    """Its author gets the error at once."""
     with pytest.raises(InvalidInput):
         allow("shell", pattern)
 
 
 @pytest.mark.parametrize("pattern", ["*", "rm | x", "rm*", "$x", "in /srv: rm *", "for 60 s: rm", '{"command":"rm"}'])
-def test_a_deny_that_could_be_slipped_by_is_refused(pattern):
-    """A deny names a program; where and how long it runs is no part of it."""
+def test_a_deny_that_is_easy_to_evade_is_refused(pattern):
+    """A deny names a program; folder and time cannot be part of it."""
     with pytest.raises(InvalidInput):
         deny("shell", pattern)
 
 
 def test_a_rule_names_one_tool():
-    """By its name or by the tool itself; no wildcard that would silently mean nothing."""
+    """By name or by the tool itself; a wildcard would silently match nothing."""
 
     @tool
     async def deploy(environment: str) -> None: ...
@@ -118,7 +118,7 @@ def test_a_rule_names_one_tool():
 
 
 def test_a_rule_of_a_session_counts_in_its_tree_only():
-    """Always is without a scope."""
+    """A rule without a session counts always."""
     rule = allow("deploy", session="root")
     assert said([rule], "deploy", {}) == "allow"
     assert said([rule], "deploy", {}, root="another") is said([rule], "deploy", {}, root=None) is None
@@ -126,14 +126,14 @@ def test_a_rule_of_a_session_counts_in_its_tree_only():
 
 
 def test_a_sub_agent_narrows_its_rules_and_never_widens_them():
-    """What it brings along can deny and ask; what it would allow does not count."""
+    """Its own rules can deny and ask; its own allow does not count."""
     above, own = [allow("a"), deny("b")], [allow("b"), allow("c"), deny("a"), ask("d")]
     rules = inherit(above, own)
     assert [said(rules, name, {}) for name in "abcd"] == ["deny", "deny", None, "ask"]
 
 
-def test_the_folder_of_any_tool_is_compared_as_where_the_call_runs():
-    """A9: an allow covers one spelling of the folder on the card, a deny is met by each."""
+def test_a_cwd_argument_is_compared_as_the_folder_of_the_call():
+    """A9: an allow covers one spelling of the folder on the card, a deny matches each spelling."""
     granted = options_for("build", {"cwd": "src", "fast": True}, cwd="/srv/app")[1].pattern
     assert granted == '{"cwd":"/srv/app/src","fast":true}'
     here, never = [allow("build", granted)], [deny("build", '{"cwd":"/srv/app/src"}')]
@@ -151,7 +151,7 @@ def test_the_folder_of_any_tool_is_compared_as_where_the_call_runs():
 
 
 def test_a_command_is_covered_in_its_folder_and_time_only():
-    """Without a folder it is the session's; what runs longer than the tool's default must say so."""
+    """A pattern without a folder means the session's; one for longer than the tool's default must say so."""
     here, there = allow("shell", "npm run *"), allow("shell", "in '/srv/my app' for 600 s: npm run *")
     assert said([here], "shell", command("npm run build")) == "allow"
     assert said([here], "shell", command("npm run build", cwd="/srv/app")) == "allow"
@@ -164,7 +164,7 @@ def test_a_command_is_covered_in_its_folder_and_time_only():
 
 
 def test_a_command_that_is_not_simple_is_covered_by_its_own_text_only():
-    """To the letter: a space more is another text."""
+    """Literally: with one more space it is another text."""
     rule = allow("shell", "make -j4 2>&1 | tail -n 3")
     assert said([rule], "shell", command("make -j4 2>&1 | tail -n 3")) == "allow"
     assert said([rule], "shell", command("make -j4 2>&1 | tail -n 3 ")) is None
@@ -172,7 +172,7 @@ def test_a_command_that_is_not_simple_is_covered_by_its_own_text_only():
 
 
 def test_a_simple_command_is_covered_as_text_and_as_a_list():
-    """The words are what counts, except for what a shell does itself."""
+    """Only the words matter, except for programs that the shell has built in."""
     assert said([allow("shell", "git  log 'a b'")], "shell", command(["git", "log", "a b"])) == "allow"
     assert said([allow("shell", "cd /srv")], "shell", command("cd /srv")) == "allow"
     assert said([allow("shell", "cd /srv")], "shell", command(["cd", "/srv"])) is None
@@ -209,7 +209,7 @@ def test_a_person_is_offered_exact_patterns_and_a_prefix_that_only_looks(call, p
 
 
 def test_a_decision_names_an_option_that_was_offered():
-    """Without a pattern it is the exact one; anything else was not offered."""
+    """Without a pattern it names the exact one; any other pattern was not offered."""
     options = options_for("shell", command("git status"))
     assert find_option(options, "once", None) == Option("once")
     assert find_option(options, "always", None) == Option("always", "git status")
@@ -218,6 +218,6 @@ def test_a_decision_names_an_option_that_was_offered():
 
 
 def test_a_rule_is_the_same_after_it_was_stored():
-    """A store holds it as JSON."""
+    """A store keeps it as JSON."""
     rule = make_rule("deny", "shell", "rm *", "configuration", "root")
     assert msgspec.json.decode(msgspec.json.encode(rule), type=Rule) == rule

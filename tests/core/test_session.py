@@ -1,4 +1,4 @@
-"""The fold, over journals that hypothesis makes up: whatever happens, live state is replayed state."""
+"""The fold, over journals that hypothesis generates: the live state always equals the replayed state."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthChec
 
 
 def is_lawful(events, event, state):
-    """Whether an event may follow, by the tables and by what children there are."""
+    """Return whether an event may follow, by the tables and by the existing children."""
     if (state.phase, symbol(event)) not in RUN:
         return False
     if (message := getattr(event, "message", None)) and not isinstance(event, e.MessageReceived):
@@ -46,7 +46,7 @@ def is_lawful(events, event, state):
 
 
 def of_this_run(events):
-    """Return the events of the session's latest run: its memory is its own."""
+    """Return the events of the session's latest run, which has its own operations."""
     starts = [place for place, event in enumerate(events) if isinstance(event, e.RunStarted)]
     return events[starts[-1] :] if starts else []
 
@@ -55,20 +55,20 @@ DECIDING = (e.ApprovalDecided, e.QuestionAnswered, e.ApprovalExpired)
 
 
 def calls_of(state):
-    """Return the operations that a person may be asked about: calls and questions."""
+    """Return the operations about which a person may be asked: calls and questions."""
     return [operation for operation, record in state.operations.items() if record.kind in ("call", "ask")]
 
 
 def is_forgotten(operation, saved):
-    """Whether the counts of a save say that this operation lies before it."""
+    """Return whether this operation is before a save, by the counts of the save."""
     key, _, count = operation.rpartition("#")
     return int(count) <= saved.counts.get(key, 0)
 
 
 @FEW
 @given(journals())
-def test_an_event_is_taken_when_the_tables_allow_it_and_changes_nothing_when_they_do_not(events):
-    """The state after a refusal is the state before it, to the last field."""
+def test_an_event_is_applied_if_the_tables_allow_it_and_else_changes_nothing(events):
+    """After a refusal each field of the state is as before."""
     before = replay("s", events)
     for event in POSSIBLE:
         state = before.draft()
@@ -83,8 +83,8 @@ def test_an_event_is_taken_when_the_tables_allow_it_and_changes_nothing_when_the
 
 @FEW
 @given(journals())
-def test_live_state_is_replayed_state_after_every_event(events):
-    """Also when the events come from disk."""
+def test_live_state_equals_replayed_state_after_every_event(events):
+    """Also if the events come from disk."""
     live = SessionState(id="s")
     for length, event in enumerate(events, start=1):
         live.apply(event)
@@ -97,7 +97,7 @@ def test_live_state_is_replayed_state_after_every_event(events):
     journals(), st.dictionaries(st.sampled_from(["call:t:0", "ask:which:0", "step:f:0", "timer::0"]), st.integers(0, 3))
 )
 def test_a_save_forgets_exactly_what_its_counts_say(events, counts):
-    """What lies behind it, and what waits for its result, is kept, in the same order; the rest of the state, too."""
+    """Later operations, and those that wait for a result, are kept in the same order; the rest of the state, too."""
     state, saved = replay("s", events), event_of("StateSaved", counts=counts, state=msgspec.Raw(b"[8]"))
     if not is_lawful(events, saved, state):
         return
@@ -121,7 +121,7 @@ def test_a_save_forgets_exactly_what_its_counts_say(events, counts):
 @FEW
 @given(journals(max_size=15), st.lists(st.sampled_from(POSSIBLE), max_size=12))
 def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_to_end(events, happening):
-    """Cards, reminders and answers to anything else leave it asleep, after a restart too."""
+    """Cards, reminders and answers to other operations leave it asleep, also after a restart."""
     state = replay("s", events)
     waiting_for = state.waiting_for
     for event in happening:
@@ -133,7 +133,7 @@ def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_t
         is_woken |= isinstance(event, e.ChildEnded) and event.child in (waiting_for or ())
         is_woken |= isinstance(event, e.MessageReceived) and e.MESSAGE in (waiting_for or ())
         if isinstance(event, e.RunPassivated | e.RunRestarted):
-            waiting_for = getattr(event, "waiting_for", ())  # in a back-off it waits for time alone
+            waiting_for = getattr(event, "waiting_for", ())  # in a back-off it waits for time only
         elif is_woken:
             waiting_for = None
         assert state.waiting_for == waiting_for
@@ -142,7 +142,7 @@ def test_a_run_is_asleep_until_one_of_its_answers_comes_or_it_is_woken_or_told_t
 @FEW
 @given(journals())
 def test_an_approval_is_pending_exactly_while_its_call_or_question_is_asked(events):
-    """The table that stores keep their index by, and the fold, never contradict each other."""
+    """The table by which stores keep their index, and the fold, never contradict each other."""
     asked = (*CALLS, QUESTION)
     status, saves = dict.fromkeys(asked, ""), 0
     for length, event in enumerate(events, start=1):
@@ -158,8 +158,8 @@ def test_an_approval_is_pending_exactly_while_its_call_or_question_is_asked(even
 
 @FEW
 @given(journals())
-def test_results_are_in_the_order_in_which_the_journal_holds_them(events):
-    """`order` and `answered` are what memory order is made of."""
+def test_results_are_in_the_order_of_the_journal(events):
+    """The replay order is computed from `order` and `answered`."""
     state = replay("s", events)
     places = [state.operations[operation].answered for operation in state.order]
     assert places == sorted(places)
@@ -169,7 +169,7 @@ def test_results_are_in_the_order_in_which_the_journal_holds_them(events):
 
 @pytest.mark.parametrize("type_", EVENTS, ids=lambda type_: type_.__name__)
 def test_an_event_is_read_from_disk_as_it_was_written(type_):
-    """Whatever its fields hold; what is raw JSON stays so, to the byte."""
+    """For all values of its fields; raw JSON keeps each byte."""
 
     @settings(deadline=None, max_examples=15)
     @given(events_of(type_))
@@ -192,7 +192,7 @@ def test_an_event_is_read_from_disk_as_it_was_written(type_):
     ids=["unknown", "a field is missing", "no tag", "a wrong value", "torn", "empty"],
 )
 def test_an_entry_that_this_program_does_not_know_is_refused(body):
-    """A newer program wrote it, or it is damaged: never guessed at (A5)."""
+    """A newer program wrote it, or it is damaged: nothing is guessed (A5)."""
     with pytest.raises(StoreUnreadable):
         e.decode_event(body)
 
@@ -204,8 +204,8 @@ def test_a_journal_that_contradicts_itself_is_refused_as_damaged():
 
 
 @pytest.mark.parametrize("name", ["ApprovalDecided.approve", "ApprovalDecided.deny", "ApprovalWithdrawn"])
-def test_an_answer_to_another_approval_is_not_taken_for_this_one(name):
-    """A2: an answer names the approval that it answers."""
+def test_an_answer_to_another_approval_does_not_count_for_this_one(name):
+    """A2: an answer names its approval."""
     state = replay("s", story("ToolCallRequested.asking"))
     with pytest.raises(IllegalEvent):
         state.apply(event_of(name, approval="another"))
@@ -213,7 +213,7 @@ def test_an_answer_to_another_approval_is_not_taken_for_this_one(name):
 
 
 def test_a_save_does_not_forget_a_call_that_has_no_result():
-    """T1: a call that is forgotten could never be given its one result."""
+    """T1: a forgotten call could never get its one result."""
     state = replay("s", story("ToolCallRequested.asking"))
     with pytest.raises(IllegalEvent):
         state.apply(event_of("StateSaved", counts={"call:t:0": 1}))
@@ -221,7 +221,7 @@ def test_a_save_does_not_forget_a_call_that_has_no_result():
 
 
 def test_attempts_that_append_nothing_are_counted_and_anything_else_ends_the_count():
-    """R5: what bounds a crash loop."""
+    """R5: this count bounds a crash loop."""
     barren = replay("s", story("AttemptStarted", "AttemptStarted", "AttemptStarted"))
     barren.apply(event_of("ForkTaken"))
     assert (barren.barren, barren.attempts) == (3, 3)
@@ -229,8 +229,8 @@ def test_attempts_that_append_nothing_are_counted_and_anything_else_ends_the_cou
     assert (barren.barren, barren.attempts) == (0, 3)
 
 
-def test_what_is_going_to_run_is_what_the_approver_made_of_it():
-    """A8: edited arguments replace all of the call's."""
+def test_edited_arguments_are_those_that_run():
+    """A8: they replace all of the call's arguments."""
     edit = event_of("ApprovalDecided.approve", arguments=msgspec.Raw(b'{"n":2}'))
     asked = [event_of("ToolCallRequested.asking", arguments=msgspec.Raw(b'{"n":1}'))]
     assert bytes(replay("s", story(*asked, "ApprovalDecided.approve")).operations[CALLS[0]].arguments) == b'{"n":1}'
@@ -249,8 +249,8 @@ def test_a_child_is_open_from_its_spawn_to_its_outcome():
 
 
 @pytest.mark.parametrize("taken_by", ["receive", "turn"])
-def test_a_message_is_taken_once(taken_by):
-    """R7: by a receive, or by the turn that it begins; never by both, and never one that nobody sent."""
+def test_a_message_leaves_the_inbox_once(taken_by):
+    """R7: to a receive or to the turn that it begins, never to both; and only a message that was sent."""
     takes = {
         "receive": [event_of("OperationFinished", "receive::0#1", kind="receive", message="message1"), "RunFinished"],
         "turn": ["RunFinished", event_of("RunStarted", message="message1"), "RunFinished"],
@@ -261,8 +261,8 @@ def test_a_message_is_taken_once(taken_by):
     assert (state.inbox, state.is_open) == ({}, False)
 
 
-def test_a_turn_begins_with_an_empty_memory_and_the_messages_that_nobody_received():
-    """What the run before it did is not asked for again."""
+def test_a_turn_begins_without_operations_and_keeps_unreceived_messages():
+    """The agent does not ask again for the operations of the run before."""
     spoken = [event_of("MessageReceived", message=message) for message in ("message1", "message2")]
     turn = event_of("RunStarted", message="message1", input=msgspec.Raw(b'"go on"'))
     state = replay("s", story(*spoken, "OperationFinished", "StateSaved", "RunFinished", turn))
@@ -281,12 +281,12 @@ def test_a_turn_begins_with_an_empty_memory_and_the_messages_that_nobody_receive
     ],
 )
 def test_a_waiting_run_knows_an_answer_by_its_key(event, key):
-    """Cards and withdrawals wake nobody."""
+    """Cards and withdrawals wake no run."""
     assert e.answers(event_of(event)) == key
 
 
-def test_a_session_without_a_beginning_says_so():
-    """Nothing is made up for what is not there."""
+def test_a_session_without_a_beginning_raises():
+    """Nothing is invented for a missing entry."""
     with pytest.raises(IllegalEvent):
         _ = SessionState(id="s").facts
     assert replay("s", story()).facts.at == AT

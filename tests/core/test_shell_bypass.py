@@ -1,4 +1,4 @@
-"""What an allowed prefix must never cover: a list of bypasses, and what hypothesis makes up, really run."""
+"""What an allowed prefix must never cover: a list of bypasses, and commands that hypothesis generates, really run."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ WILD = [*";|&\n`)'\"\\*?~<>#!=\t\0\r()", "&&", "||", "$(", "$x", "${x}", "{a,b}"
 WILD += ["rm", "env", "sh", "-c", "eval", "exec", "-c x=y", "\\\n", "é", "\u200b", "\u202e", "git", "ls", "cat"]
 
 RARE = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-"""Most of what is made up is rightly not allowed, and is thrown away."""
+"""Most generated commands are rightly not allowed, and are thrown away."""
 
 
 def said(rules, command, **more):
@@ -38,7 +38,7 @@ def said(rules, command, **more):
 
 
 class Stage:
-    """A folder, and another with all programs that can be found: stubs that only write down how they were called."""
+    """A folder, and another with all programs that can be found: stubs that only record how they were called."""
 
     def __init__(self, folder, stubs, real=()):
         self.bin, self.work, self.record = folder / "bin", folder / "work", folder / "record"
@@ -53,7 +53,7 @@ class Stage:
             (self.work / name).write_text(name)
 
     def run(self, command, shell):
-        """Return how each stub was called, and whether the folder is as it was."""
+        """Return how each stub was called, and whether the folder is unchanged."""
         self.record.write_bytes(b"")
         before = {path.name: path.read_bytes() for path in self.work.iterdir()}
         words = command if isinstance(command, list) else ["sh", "-c", command]
@@ -96,7 +96,7 @@ def hostile_stage(tmp_path_factory):
 
 @pytest.mark.parametrize(("reason", "command"), BYPASSES, ids=[reason for reason, _ in BYPASSES])
 def test_a_bypass_is_never_allowed(reason, command):
-    """Not even under a prefix that names its first word, as a store could hold one that nobody checked."""
+    """Not even under a prefix that names its first word, as a store could have one that was never checked."""
     named = command.get("command") if isinstance(command, dict) else command
     words = named.split() if isinstance(named, str) else named if isinstance(named, list) else []
     known = [word for word in words[:1] if word in LAUNCHERS | BUILTINS | WITH_COMMANDS]
@@ -105,8 +105,8 @@ def test_a_bypass_is_never_allowed(reason, command):
     assert said([*RULES, *unchecked], command) != "allow"
 
 
-def test_there_are_enough_of_them_each_with_a_reason_of_its_own():
-    """A corpus with doubles is shorter than it looks."""
+def test_there_are_enough_bypasses_each_with_its_own_reason():
+    """A list with duplicates is shorter than it looks."""
     assert len({reason for reason, _ in BYPASSES}) == len(BYPASSES) >= 120
     assert len({json.dumps(command) for _, command in BYPASSES}) == len(BYPASSES)
 
@@ -128,20 +128,20 @@ def test_there_are_enough_of_them_each_with_a_reason_of_its_own():
         "ls ./a .b ...",
     ],
 )
-def test_what_a_prefix_is_for_is_allowed(command):
-    """Refusing everything would be safe, too."""
+def test_the_normal_uses_of_a_prefix_are_allowed(command):
+    """To refuse everything would be safe, too."""
     assert said(RULES, command) == "allow"
 
 
-def test_what_a_prefix_names_itself_may_lie_outside_the_folder():
-    """Further words stay in the folder; those of the prefix were written by whoever wants them."""
+def test_words_of_the_prefix_itself_may_be_outside_the_folder():
+    """Further words stay in the folder; the author of the prefix chose those in it."""
     rules = [allow("shell", "ls /srv *")]
     assert said(rules, "ls /srv a") == "allow"
     assert said(rules, "ls /srv /etc") is said(rules, "ls /etc") is None
 
 
 def test_no_offered_prefix_covers_a_word_that_leaves_the_folder():
-    """Whatever program it is of, whatever comes before and after it."""
+    """For any program, and any words before and after it."""
     for words in OFFERED:
         rule = [allow("shell", f"{' '.join(words)} *")]
         for outside in ("/etc/shadow", "/", "..", "../x", "a/../../x", "./..", "x/.."):
@@ -151,7 +151,7 @@ def test_no_offered_prefix_covers_a_word_that_leaves_the_folder():
 
 
 def commands(calm, wild):
-    """Make a command from words of both kinds, glued or parted, and perhaps something put anywhere into it."""
+    """Make a command from words of both kinds, joined or separated, perhaps with something inserted anywhere."""
     word = st.one_of(st.sampled_from(calm), st.sampled_from(calm), st.sampled_from(wild))
     parts = st.lists(st.tuples(st.sampled_from([" ", " ", " ", ""]), word), max_size=4)
     begun = st.tuples(st.sampled_from(["git status", "ls", "npm run", "cat", "git log", ""]), parts)
@@ -166,7 +166,7 @@ def commands(calm, wild):
 @example(command="git status -s a", as_list=False)
 @example(command="git 'status' \"x\"", as_list=False)
 def test_what_a_prefix_allows_runs_one_allowed_program_with_these_words_and_nothing_else(stage, command, as_list):
-    """Really run, by every shell at hand, with a path that holds only stubs."""
+    """The command is really run, by every shell that is installed, with a path that has only stubs."""
     call = command.split(" ") if as_list else command
     rule = next((each for each in RULES if said([each], call) == "allow"), None)
     assume(rule is not None)
@@ -182,7 +182,7 @@ def test_what_a_prefix_allows_runs_one_allowed_program_with_these_words_and_noth
 @given(text=commands(CALM, WILD))
 @example(text="git a~ ~")
 @example(text="git >x")
-def test_what_is_proved_simple_is_what_every_shell_makes_of_it(stage, text):
+def test_every_shell_reads_a_simple_command_as_the_same_words(stage, text):
     """Whatever the program then does with its words."""
     words = simple_words(text)
     assume(words is not None and words[0] in ("git", "ls", "npm", "cat"))
@@ -199,8 +199,8 @@ HOSTILE += ["command", "exec", "r", "m", "!", "{ ", "; }", "if", "then", ";fi", 
 @example(parts=[("", "printf rm"), ("", "|"), ("", "xargs")])
 @example(parts=[("", ">&2"), (" ", "rm")])
 @example(parts=[("", "x=rm"), ("", ";"), ("", "$x")])
-def test_what_a_deny_does_not_find_does_not_run_it(hostile_stage, parts):
-    """It may find what is not there; it must not miss what is, whatever the shell makes of the words."""
+def test_a_command_in_which_a_deny_finds_nothing_does_not_run_the_program(hostile_stage, parts):
+    """A deny may match a command that does not run the program; it must not miss one that does."""
     command = "".join(gap + word for gap, word in parts)
     assume(said([deny("shell", "rm *")], command) is None)
     for shell in SHELLS:
@@ -243,12 +243,12 @@ def test_what_a_deny_does_not_find_does_not_run_it(hostile_stage, parts):
     ids=lambda value: str(value)[:40],
 )
 def test_a_deny_finds_its_program_wherever_it_runs(command, expected):
-    """Found is denied, hidden is asked, absent is none of its business."""
+    """A program that is found is denied, one that may be hidden is asked, and others do not match."""
     assert said([deny("shell", "rm *")], command) == expected
 
 
-def test_a_deny_with_options_and_commands_is_found_behind_others():
-    """Options may stand in any place and spelling: literally there it is denied, another one asks."""
+def test_a_deny_with_options_and_commands_matches_after_other_options():
+    """Options may be in any place and spelling: literal ones are denied, other spellings ask."""
     rules = [deny("shell", "git push --force")]
     assert said(rules, "git -C x push origin --force") == "deny"
     assert said(rules, "git push -f") == said(rules, "git $x --force") == "ask"

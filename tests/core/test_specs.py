@@ -1,4 +1,4 @@
-"""Declarations: what is wrong with one is said when it is declared, and values are converted at one border."""
+"""Declarations: an error in one is raised when it is declared, and values are converted in one place."""
 
 import enum
 import functools
@@ -33,7 +33,7 @@ class Order:
 
 
 @tool(policy="allow")
-async def ship(order: Order, count: int = 1, notes: list[str] = ["none"]) -> None:  # noqa: B006 # that it works is tested
+async def ship(order: Order, count: int = 1, notes: list[str] = ["none"]) -> None:  # noqa: B006 # the test checks that it works
     ...
 
 
@@ -70,7 +70,7 @@ def blocking(ctx) -> None: ...
 
 
 @pytest.mark.parametrize("fn", [two_inputs, no_context, keyword_input, any_inputs, named_inputs, blocking])
-def test_what_cannot_be_an_agent_is_refused_when_it_is_declared(fn):
+def test_a_function_that_cannot_be_an_agent_is_refused_in_its_declaration(fn):
     """An agent is an async function of its context and at most one input, which has a name."""
     with pytest.raises(TypeError):
         agent(fn)
@@ -79,7 +79,7 @@ def test_what_cannot_be_an_agent_is_refused_when_it_is_declared(fn):
 @pytest.mark.parametrize(
     "fn", [any_inputs, named_inputs, nameless, blocking, late_context, functools.partial(two_inputs, a=1)]
 )
-def test_what_cannot_be_a_tool_is_refused_when_it_is_declared(fn):
+def test_a_function_that_cannot_be_a_tool_is_refused_in_its_declaration(fn):
     """Its arguments have names, for JSON and for people; its deadline could not end a function that blocks."""
     with pytest.raises(TypeError):
         tool(fn)
@@ -88,22 +88,22 @@ def test_what_cannot_be_a_tool_is_refused_when_it_is_declared(fn):
 @pytest.mark.parametrize(
     "wrong", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"policy": "maybe"}, {"policy": True}]
 )
-def test_a_tool_with_options_that_mean_nothing_is_refused(wrong):
-    """A policy that is misspelt never means that nobody is asked (A5)."""
+def test_a_tool_with_invalid_options_is_refused(wrong):
+    """A misspelt policy must never mean that no person is asked (A5)."""
     with pytest.raises(ValueError):
         tool(**wrong)(two_inputs)
 
 
 @pytest.mark.parametrize("budget", ["inactivity_timeout", "first_progress_timeout", "active_timeout", "stop_timeout"])
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_an_agent_with_a_budget_that_is_no_time_is_refused(budget, seconds):
+def test_an_agent_with_an_invalid_budget_is_refused(budget, seconds):
     """A budget that is never reached, or reached at once, is a mistake."""
     with pytest.raises(ValueError):
         agent(**{budget: seconds})(clock.fn)
 
 
 def test_a_declaration_keeps_its_functions_name_and_documentation():
-    """It can be found again where its function is, whatever it is called."""
+    """The agent or tool is found again where its function is, whatever its name."""
 
     @tool(name="rm")
     async def remove(path: str) -> None:
@@ -114,8 +114,8 @@ def test_a_declaration_keeps_its_functions_name_and_documentation():
     assert remove.__qualname__.endswith("remove")
 
 
-def test_arguments_are_bound_as_a_call_would_and_told_apart_from_defaults():
-    """An operation is named by what was passed; a person is shown what is going to be used (A2)."""
+def test_arguments_are_bound_as_in_a_call_and_kept_apart_from_defaults():
+    """An operation's id uses the arguments as passed; a person is shown those that will be used (A2)."""
     assert ship.bind((ORDER,), {"count": 2}) == (
         {"order": ORDER, "count": 2},
         {"order": ORDER, "count": 2, "notes": ["none"]},
@@ -127,15 +127,15 @@ def test_arguments_are_bound_as_a_call_would_and_told_apart_from_defaults():
 
 @settings(deadline=None, max_examples=60)
 @given(ORDERS, st.integers(-(2**53), 2**53))
-def test_what_a_tool_gets_is_what_was_passed_by_way_of_json(order, count):
-    """Types come back: dataclasses, instants, enums, sets."""
+def test_a_tool_gets_the_arguments_that_were_passed_by_way_of_json(order, count):
+    """Their types are restored: dataclasses, instants, enums, sets."""
     _, full = ship.bind((order, count), {})
     assert ship.decode_arguments(to_json(full, "it")) == {"order": order, "count": count, "notes": ["none"]}
 
 
 @settings(deadline=None, max_examples=60)
 @given(ORDERS)
-def test_what_an_agent_gets_is_what_was_passed_by_way_of_json(order):
+def test_an_agent_gets_the_input_that_was_passed_by_way_of_json(order):
     """One input, by position or by name."""
     raw = taker.encode_input((order,), {})
     assert taker.decode_input(raw) == (order,)
@@ -146,13 +146,13 @@ def test_what_an_agent_gets_is_what_was_passed_by_way_of_json(order):
     "document", [b'{"order":{}}', b'{"count":1}', b"[]", b'{"order":null,"count":"2"}', b"{", b'{"x":1}']
 )
 def test_arguments_that_do_not_fit_are_named_in_one_error(document):
-    """Those of an approver's edit, for example (A8)."""
+    """The arguments of an approver's edit, for example (A8)."""
     with pytest.raises(InvalidInput):
         ship.decode_arguments(document)
 
 
 def test_an_argument_that_the_tool_does_not_take_is_refused():
-    """A typing error in an edit never goes by unseen."""
+    """A typing error in an edit is always noticed."""
     whole = to_json(ship.bind((ORDER,), {})[1], "it")
     assert ship.decode_arguments(whole)["order"] == ORDER
     with pytest.raises(InvalidInput):
@@ -160,14 +160,14 @@ def test_an_argument_that_the_tool_does_not_take_is_refused():
 
 
 @pytest.mark.parametrize("value", [object(), {1, object()}, lambda: 0, "\ud800", {"a": [object]}])
-def test_what_json_cannot_hold_is_refused_by_name(value):
-    """Closures, handles, and text that is none."""
+def test_a_value_that_json_cannot_express_is_refused_by_name(value):
+    """Closures, handles, and invalid text."""
     with pytest.raises(InvalidInput, match="the argument"):
         to_json(value, "the argument")
 
 
-def test_a_value_that_holds_itself_is_refused():
-    """It is an error of the caller, not the end of the program."""
+def test_a_value_that_contains_itself_is_refused():
+    """It is an error of the caller, and does not end the program."""
     endless = []
     endless.append(endless)
     with pytest.raises(InvalidInput):
@@ -175,7 +175,7 @@ def test_a_value_that_holds_itself_is_refused():
 
 
 def test_an_agent_without_input_takes_none_and_one_with_a_default_needs_none():
-    """A start that gives nothing is checked before anything is journaled."""
+    """A start without an input is checked before anything is journaled."""
     assert (bytes(clock.default_input()), clock.decode_input(b"null"), clock.takes_input) == (b"null", (), False)
     assert (bytes(optional.default_input()), optional.decode_input(b'"/srv"')) == (b'"."', ("/srv",))
     with pytest.raises(InvalidInput):
@@ -189,13 +189,13 @@ def test_an_agent_without_input_takes_none_and_one_with_a_default_needs_none():
 
 @pytest.mark.parametrize("value", [3, None, "text", {"item": "tea"}])
 def test_an_input_of_another_type_is_refused_when_it_is_given(value):
-    """Not when the agent first looks at it."""
+    """It is not refused only when the agent first uses it."""
     with pytest.raises(InvalidInput):
         taker.encode_input((value,), {})
 
 
-def test_equal_inputs_are_the_same_bytes_in_whatever_order_their_sets_and_names_are():
-    """A set has another order in every process, and a session goes on with the same input."""
+def test_equal_inputs_are_the_same_bytes_whatever_the_order_of_sets_and_names():
+    """The order of a set differs between processes, and a session goes on with the same input."""
 
     @agent
     async def adder(ctx, numbers: set[int] | dict[str, int]) -> None: ...
@@ -205,8 +205,8 @@ def test_equal_inputs_are_the_same_bytes_in_whatever_order_their_sets_and_names_
     assert bytes(adder.encode_input(({"a": 1, "b": 2},), {})) == bytes(adder.encode_input(({"b": 2, "a": 1},), {}))
 
 
-def test_numbers_are_keys_as_they_are_annotated():
-    """JSON has text for keys; the annotation says what they were."""
+def test_keys_are_numbers_if_annotated_as_numbers():
+    """Keys are text in JSON; the annotation restores the numbers."""
 
     @agent
     async def counter(ctx, names: dict[int, str]) -> None: ...
@@ -229,11 +229,11 @@ async def decorated(order: "Order") -> "Order":
         (Annotated[ToolResult[int], "a count"], int),
         (ToolResult[int] | None, int | None),
         (Annotated[int, "a count"], Annotated[int, "a count"]),
-        (Optional[int], Optional[int]),  # noqa: UP045 # as people write it, too
+        (Optional[int], Optional[int]),  # noqa: UP045 # people write it this way, too
     ],
 )
-def test_the_type_of_a_result_is_that_of_its_value(annotation, value):
-    """T8: a tool may return a ToolResult, and need not say of what."""
+def test_the_type_of_a_result_is_the_type_of_its_value(annotation, value):
+    """T8: a tool may return a ToolResult, and need not say of which type."""
 
     async def counted() -> None: ...
 
@@ -242,14 +242,14 @@ def test_the_type_of_a_result_is_that_of_its_value(annotation, value):
 
 
 def test_a_decorated_function_is_annotated_with_the_names_of_its_own_module():
-    """functools.wraps hands on the annotations, not what they mean."""
+    """functools.wraps copies the annotations, not the names in them."""
     assert tool(decorated).value_type is Order
     assert tool(decorated).decode_arguments(to_json({"order": ORDER}, "it")) == {"order": ORDER}
 
 
 @dataclass
 class Particular:
-    of: "Missing"  # noqa: F821 # what type checkers alone know
+    of: "Missing"  # noqa: F821 # only type checkers know this name
 
 
 @dataclass
@@ -261,8 +261,8 @@ class Choosy:
 
 
 @pytest.mark.parametrize("type_", [Particular, Choosy])
-def test_whatever_a_type_raises_when_it_is_read_is_one_clear_error(type_):
-    """Its own code, or names in it that cannot be resolved: not the supervisor's end, but a value that does not fit."""
+def test_any_error_while_a_type_is_read_is_one_clear_error(type_):
+    """Its own code, or names that cannot be resolved: the supervisor goes on, and the value does not fit."""
     with pytest.raises(InvalidInput):
         from_json(b'{"of":1}', type_, "it")
 
@@ -283,42 +283,42 @@ async def of_another_kind(context: "Order", n: int) -> int: ...
         *((without, False), (of_another_kind, False)),
     ],
 )
-def test_a_tool_is_given_its_context_where_its_first_parameter_says_so(fn, takes_context):
-    """It is no argument: nobody passes it, and no card shows it."""
+def test_a_tool_gets_its_context_if_its_first_parameter_says_so(fn, takes_context):
+    """It is not an argument: no caller passes it, and no card shows it."""
     declared = tool(fn)
     assert declared.takes_context == takes_context
     names = {"n"} if takes_context or fn is without else {"context", "n"}
     assert {*declared.bind((), dict.fromkeys(names, 1))[1]} == names
 
 
-def test_a_tool_says_by_the_type_of_its_context_that_it_starts_processes():
-    """T9: the call of such a tool does not execute before its process is named."""
+def test_the_type_of_its_context_declares_that_a_tool_starts_processes():
+    """T9: the call of such a tool does not execute before its process is known."""
     declared = [tool(fn).starts_process for fn in (by_class, by_name, without, of_processes, of_processes_by_name)]
     assert declared == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("policy", ["allow", "ask", "deny"])
-def test_a_tool_has_the_policy_that_its_declaration_says(policy):
-    """Asking is the default."""
+def test_a_tool_has_the_policy_of_its_declaration(policy):
+    """The default is to ask."""
     assert tool(policy=policy)(without).policy_of({"n": 1}) == policy
     assert tool(without).policy_of({"n": 1}) == "ask"
 
 
 @pytest.mark.parametrize("said", [True, False, None, "never", "", ["allow"], 1])
-def test_a_callable_that_returns_no_policy_asks(said):
-    """A5: what is not understood has proved nothing."""
+def test_a_callable_that_returns_something_else_than_a_policy_asks(said):
+    """A5: a value that is not a policy proves nothing."""
     assert tool(policy=lambda n: said)(without).policy_of({"n": 1}) == "ask"
 
 
 def test_a_callable_decides_by_the_arguments_and_asks_when_it_raises():
-    """A5: one that raises has proved nothing."""
+    """A5: a callable that raises proves nothing."""
     ruled = tool(policy=lambda n: "deny" if 1 / n < 0 else "allow")(without)
     assert [ruled.policy_of({"n": n}) for n in (-1, 1, 0)] == ["deny", "allow", "ask"]
 
 
 @pytest.mark.parametrize("annotation", ["Missing", "Order.missing", "Order[", "Order + 1"])
 def test_an_annotation_that_cannot_be_resolved_is_one_clear_error_where_it_is_needed(annotation):
-    """And harms nothing else: what exists for type checkers only may be anywhere but on a value."""
+    """It harms nothing else: names for type checkers only may be anywhere but on a value."""
 
     async def lost(n, m): ...
 
@@ -330,8 +330,8 @@ def test_an_annotation_that_cannot_be_resolved_is_one_clear_error_where_it_is_ne
     assert tool(lost).decode_arguments(b'{"n":[1],"m":1}') == {"n": [1], "m": 1}
 
 
-def test_a_declaration_with_a_name_for_type_checkers_only_needs_no_quotes_where_annotations_are_lazy():
-    """Since Python 3.14 they are evaluated when they are asked for; until then quotes say the same."""
+def test_a_name_for_type_checkers_only_needs_no_quotes_where_annotations_are_lazy():
+    """Since Python 3.14 annotations are evaluated when they are requested; before, quotes have the same effect."""
     lazy = sys.version_info >= (3, 14)
     missing, context = ("Missing", "ToolContext") if lazy else ("'Missing'", "'ToolContext'")
     names = {"__name__": __name__}
@@ -346,16 +346,16 @@ def test_a_declaration_with_a_name_for_type_checkers_only_needs_no_quotes_where_
 
 @settings(deadline=None, max_examples=60)
 @given(st.text(alphabet=st.characters() | st.characters(categories=["Cs"]), max_size=6))
-def test_any_text_can_be_made_printable_and_text_stays_as_it_is(text):
-    """What a program put out, or a person's system gave us, can always be journaled."""
+def test_any_text_can_be_made_printable_and_valid_text_is_unchanged(text):
+    """Output of a program, or a text from a person's system, can always be journaled."""
     shown = printable(text)
     assert from_json(to_json(shown, "it"), str, "it") == shown
     is_text = not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
     assert (shown == text) == is_text
 
 
-def test_a_message_begins_a_turn_only_where_the_input_may_be_text():
-    """Anything else could not be made of what a person says."""
+def test_a_message_begins_a_turn_only_if_the_input_may_be_text():
+    """A person's text cannot become any other input."""
 
     @agent
     async def listener(ctx, text: str | None) -> None: ...
@@ -382,7 +382,7 @@ async def of_anything(ctx, said) -> None: ...
     [
         (of_text, "tidy up, please", "tidy up, please"),
         (of_text, '"tidy up"', "tidy up"),  # JSON that fits
-        (of_text, "42", "42"),  # JSON that does not
+        (of_text, "42", "42"),  # JSON that does not fit
         (of_text, "null", "null"),
         (of_text, '{"a": 1}', '{"a": 1}'),
         (of_text, '"Tidy" up', '"Tidy" up'),
@@ -391,7 +391,7 @@ async def of_anything(ctx, said) -> None: ...
         (of_text_or_number, "forty-two", "forty-two"),
         (of_text_or_wish, "a pony", "a pony"),
         (of_text_or_wish, '{"name": "a", "orders": []}', Wish("a", [])),
-        (of_text_or_wish, '{"name": "a", "order": []}', None),  # misspelt is not meant as words
+        (of_text_or_wish, '{"name": "a", "order": []}', None),  # a misspelt name does not make it a text
         (of_text_or_wish, '{"name": "a", "orders": [', None),
         (of_a_colour, "red", Colour.RED),
         (of_a_colour, "blue", None),
@@ -402,8 +402,8 @@ async def of_anything(ctx, said) -> None: ...
         (clock, "noon", None),
     ],
 )
-def test_typed_words_are_json_where_that_fits_and_text_where_text_does(fn, typed, means):
-    """None: refused. What looks like JSON, and is none that fits, is text only where nothing else is taken."""
+def test_typed_input_is_json_if_that_fits_and_else_text_if_text_fits(fn, typed, means):
+    """None: refused. A text that looks like JSON and does not fit is text only if the input must be text."""
     spec = fn if fn is clock else agent(fn)
     if means is None:
         with pytest.raises(InvalidInput):
@@ -422,8 +422,8 @@ async def granting(ctx, wish: Wish) -> None: ...
 @pytest.mark.parametrize(
     "read", [tool(grant).read_offered, agent(granting).read_offered, tool(grant).read_edited], ids=str
 )
-def test_a_misspelt_name_deep_in_what_a_model_or_a_person_wrote_is_refused(read):
-    """It is no choice of the default, at the top as below it."""
+def test_a_misspelt_name_in_input_of_a_model_or_a_person_is_refused_at_any_depth(read):
+    """It does not mean the default, at the top or below it."""
     read(MISSPELT.replace(b', "tag": []', b""))
     with pytest.raises(InvalidInput):
         read(MISSPELT)

@@ -33,7 +33,7 @@ def test_a_file_is_named_by_a_path_or_a_url(text, path):
 
 
 def test_a_store_in_memory_has_no_file():
-    """It is named by its scheme alone."""
+    """Its name is only the scheme."""
     assert read_store_url("memory:") is None
 
 
@@ -51,8 +51,8 @@ def test_a_store_in_memory_has_no_file():
         *(f"postgresql://ann:{SECRET}@host/db", "file:///srv/a.db", "sqlite3:///srv/a.db", "x+y.z-1://"),
     ],
 )
-def test_what_names_no_store_is_refused(text):
-    """It never becomes a file of an odd name; and what may be a password is not repeated."""
+def test_a_text_that_names_no_store_is_refused(text):
+    """It never becomes a file with an odd name, and the error does not repeat what may be a password."""
     with pytest.raises(InvalidInput) as refused:
         read_store_url(text)
     assert SECRET not in str(refused.value)
@@ -60,15 +60,15 @@ def test_what_names_no_store_is_refused(text):
 
 
 @pytest.mark.parametrize("text", ["redis://host", "rediss://host/1"])
-def test_a_scheme_that_is_not_known_is_told_those_that_are(text):
-    """What would do is a part of the refusal."""
+def test_the_error_for_an_unknown_scheme_lists_the_known_ones(text):
+    """The refusal says what is accepted."""
     with pytest.raises(InvalidInput, match=r"sqlite:///.*memory:"):
         read_store_url(text)
 
 
 @pytest.mark.parametrize("text", ["http://localhost:8787", f"https://ann:{SECRET}@inbox.example/"])
 def test_a_server_is_not_taken_for_a_store(text):
-    """The refusal says how a server is reached."""
+    """The refusal says how to reach a server."""
     with pytest.raises(InvalidInput, match=r"open_remote.*--server") as refused:
         read_store_url(text)
     assert SECRET not in str(refused.value)

@@ -1,4 +1,4 @@
-"""A person sees what there is: nothing is drawn as nothing, and nothing as something else (A7)."""
+"""A person sees all of a text: no character is invisible, and none looks like another one (A7)."""
 
 import unicodedata
 
@@ -41,8 +41,8 @@ HONEST = (
 
 
 @pytest.mark.parametrize("char", UNSEEN, ids=[f"{ord(char):05x}" for char in UNSEEN])
-def test_what_is_drawn_as_nothing_is_marked_and_makes_no_rule(char):
-    """Whatever stands beside it; a card and an offered pattern agree, since they ask the same function."""
+def test_an_invisible_character_is_marked_and_cannot_be_in_a_rule(char):
+    """Next to any other characters; a card and an offered pattern agree, since they use the same function."""
     for text in (f"ls{char}", f"ls {char}", f"\u0430{char}", f"\u1820{char}x", char):
         assert char not in visible(text, lines=True)
         assert not is_visible(text)
@@ -50,28 +50,28 @@ def test_what_is_drawn_as_nothing_is_marked_and_makes_no_rule(char):
 
 
 @pytest.mark.parametrize("text", ALIKE.values(), ids=ALIKE)
-def test_what_can_be_taken_for_something_else_is_marked(text):
-    """In all that is not ASCII: a reader sees which letters are not those that they seem."""
+def test_text_that_can_be_mistaken_for_another_is_marked(text):
+    """All of it that is not ASCII: a reader sees which letters are not what they seem."""
     assert visible(text).isascii()
     assert grantable("shell", {"command": text}, cwd="/") == ()
 
 
 @pytest.mark.parametrize("text", HONEST)
-def test_text_in_its_own_script_is_read_as_it_was_written(text):
-    """Of any language: marks follow letters of their script, words do not mix those that look alike."""
+def test_text_in_one_script_is_unchanged(text):
+    """In any language: marks follow letters of their script, and words do not mix scripts that look alike."""
     assert visible(text, lines=True) == text
 
 
-def test_a_mark_is_on_a_letter_of_its_own_script():
-    """On anything else it is drawn on what stands before it, or nowhere; more than three are a tower."""
+def test_a_combining_mark_needs_a_letter_of_its_own_script():
+    """After other characters it is drawn over them, or nowhere; more than three of them climb over other lines."""
     assert is_visible("e\u0301 \u0939\u093f \u05e9\u05c1")
     for hidden in ("\u0301x", "=\u0338", "1\u20e3", "x\u05b9", "a\u093c", "a" + "\u0301" * 4):
         assert not is_visible(hidden)
     assert visible("a" + "\u0301" * 5) == "a" + "\u0301" * 3 + "\\u0301" * 2
 
 
-def test_what_is_written_from_right_to_left_can_be_shown_in_the_order_in_which_it_runs():
-    """A screen draws the two last words of this in the other order."""
+def test_right_to_left_text_can_be_shown_in_the_order_in_which_it_runs():
+    """A screen draws the last two words of this text in the other order."""
     command = "cp \u05d0 \u05d1"
     assert (visible(command), is_reordered(command)) == (command, True)
     assert visible(command, ordered=True) == "cp \\u05d0 \\u05d1"
@@ -82,7 +82,7 @@ def test_what_is_written_from_right_to_left_can_be_shown_in_the_order_in_which_i
 @given(st.text() | st.text("a\u0430\u0435\u0250\u0301\u200b\x1b\n\\ u0.\u05d0\uff41"), st.booleans(), st.booleans())
 @example("\U00014fda\u0250", False, False)
 def test_marking_is_done_once_and_leaves_nothing_that_a_screen_obeys(text, lines, ordered):
-    """What was made visible is shown as it is, however often that is asked for."""
+    """Text that was made visible is not changed by a second time."""
     shown = visible(text, lines=lines, ordered=ordered)
     assert visible(shown, lines=lines, ordered=ordered) == shown
     assert visible(shown, lines=True) == shown
@@ -90,8 +90,8 @@ def test_marking_is_done_once_and_leaves_nothing_that_a_screen_obeys(text, lines
     assert all(char == "\n" or unicodedata.category(char) not in unseen for char in shown)
 
 
-def test_an_escape_is_no_part_of_the_word_beside_it():
-    """Its letters are Latin, and the word is what it was: in one line, as JSON, and when it is shown again."""
+def test_an_escape_is_not_part_of_the_next_word():
+    """Its letters are Latin, and the word does not become mixed: in one line, as JSON, and when it is shown again."""
     word = "\u043f\u0440\u0438\u0432\u0435\u0442"
     for text in (f"\u200b{word}", f"a\n{word}", f"\x1b{word}\t\u0441\u043e\u0440"):
         for shown in (visible(text), visible(visible(text)), visible(json_text(text), lines=True)):
@@ -101,5 +101,5 @@ def test_an_escape_is_no_part_of_the_word_beside_it():
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_json_to_edit_is_all_visible(text):
-    """In JSON's own escapes, which an editor gives back."""
+    """It uses JSON's own escapes, which an editor returns."""
     assert is_visible(json_text({"text": text}))

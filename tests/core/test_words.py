@@ -23,7 +23,7 @@ ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
     ],
 )
 def test_a_word_alone_is_a_decision(text, word):
-    """With an id, or without; in whatever case."""
+    """With an id or without; in upper or lower case."""
     assert read_word(text) == word
 
 
@@ -58,5 +58,5 @@ def test_a_word_alone_is_a_decision(text, word):
     ],
 )
 def test_everything_else_is_chat(text):
-    """Nothing is read out of a sentence, a quotation, or what only looks like a word."""
+    """No word is found in a sentence, a quotation, or a text that only looks like a word."""
     assert read_word(text) is None
