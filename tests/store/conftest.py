@@ -1,4 +1,4 @@
-"""Both stores, for what every store promises; and a path, for what only a file can do."""
+"""Both stores, for the guarantees of every store; and a path, for tests of a file."""
 
 import pytest
 

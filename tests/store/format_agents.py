@@ -1,4 +1,4 @@
-"""The agents of the fixture stores in tests/store/formats, which name them: their names and their paths stay."""
+"""The agents of the fixture stores in tests/store/formats, which name them: names and paths must not change."""
 
 from supervisor import Context, agent, tool
 

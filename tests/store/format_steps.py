@@ -21,13 +21,13 @@ REQUESTER = {OLD: "ann", NEW: "Ann of the next format"}
 
 
 def be_newer():
-    """Be a program of the next format, until the process ends."""
+    """Run as a program of the next format, until the process ends."""
     schema.STEPS = (*schema.STEPS, STEP)
 
 
 @contextmanager
 def newer(more=""):
-    """Be a program of the next format for a while; `more` belongs to its step."""
+    """Run as a program of the next format for a while; `more` belongs to its step."""
     with patch.object(schema, "STEPS", (*schema.STEPS, f"{STEP}{more};\n")):
         yield
 
@@ -48,6 +48,6 @@ def opened(path):
 
 
 def backups(path):
-    """Everything beside a closed store that is named after it, but for its log and the folder of its owners."""
+    """Return the files named after a closed store, without its log and the folder of its owners."""
     usual = {path.name, *(f"{path.name}{suffix}" for suffix in ("-wal", "-shm", ".owners"))}
     return sorted(found.name for found in path.parent.iterdir() if found.name not in usual)

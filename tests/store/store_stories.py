@@ -58,13 +58,13 @@ def cancelled(origin="a"):
 
 
 def rows(store, *entries):
-    """Give entries the positions that follow what is committed."""
+    """Give entries the positions that follow the committed ones."""
     last = store.last_position()
     return [JournalEntry(last + n, session, event) for n, (session, event) in enumerate(entries, 1)]
 
 
 def append(store, *entries):
-    """Commit (session, event) pairs in one transaction; returns the last one's position."""
+    """Commit (session, event) pairs in one transaction; return the last position."""
     assert store.begin()
     store.write(rows(store, *entries))
     store.commit()
@@ -72,7 +72,7 @@ def append(store, *entries):
 
 
 def everything(store):
-    """All that a store says about what is in it, for comparing two."""
+    """Return the content of a store, to compare two stores."""
     entries = [(row.position, row.session, e.encode_event(row.event)) for row in store.rows(0)]
     sessions = {row.id for row in store.find_sessions()}
     return {
@@ -93,7 +93,7 @@ def everything(store):
 
 
 def python(code, *arguments, prefix=(), **options):
-    """Start a real process that runs `code` with these modules at hand."""
+    """Start a real process that runs `code` and can import these modules."""
     here = Path(__file__).parent
     prelude = (
         "import os, sys, time\nfrom store_stories import *\nfrom supervisor.store.sqlite.store import SqliteStore\n"

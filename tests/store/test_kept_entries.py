@@ -1,4 +1,4 @@
-"""The SQLite store keeps entries of its index that it read or wrote lately, and is not deceived by them."""
+"""The SQLite store caches entries of its index that it read or wrote lately, and its cache is never out of date."""
 
 import pytest
 from store_stories import append, asked, at, created, decided, rows, started
@@ -22,7 +22,7 @@ def stores(path):
         store.close()
 
 
-def test_what_another_process_has_decided_stays_decided(stores):
+def test_a_decision_of_another_process_stays(stores):
     ours, theirs = stores
     append(ours, ("a", created()), ("a", started()), ("a", asked()))
     append(theirs, ("a", decided()))
@@ -31,7 +31,7 @@ def test_what_another_process_has_decided_stays_decided(stores):
     assert (found.status, found.shown) == ("approved", ("web",))
 
 
-def test_what_happened_while_it_was_closed_counts(stores):
+def test_events_while_it_was_closed_count(stores):
     """A store object may be opened again."""
     ours, theirs = stores
     append(ours, ("a", created()), ("a", started()), ("a", asked()))
@@ -45,7 +45,7 @@ def test_what_happened_while_it_was_closed_counts(stores):
     assert (ours.get_approval("p").status, ours.get_approval("p").shown) == ("approved", ("web",))
 
 
-def test_what_was_rolled_back_is_not_kept(stores):
+def test_a_rolled_back_entry_is_not_cached(stores):
     ours, _ = stores
     append(ours, ("a", created()), ("a", started()), ("a", asked()))
     assert ours.begin()
@@ -55,7 +55,7 @@ def test_what_was_rolled_back_is_not_kept(stores):
     assert (ours.get_approval("p").status, ours.get_approval("p").shown) == ("pending", ("web",))
 
 
-def test_what_was_written_before_in_the_same_transaction_counts(stores):
+def test_earlier_writes_of_the_same_transaction_count(stores):
     ours, _ = stores
     append(ours, ("a", created()), ("a", started()), ("a", asked()))
     assert ours.begin()
@@ -78,7 +78,7 @@ def test_a_session_that_was_removed_has_no_beginning_any_more(stores):
     ours.rollback()
 
 
-def test_few_are_kept_however_many_there_are(stores):
+def test_the_cache_is_bounded(stores):
     ours, _ = stores
     for first in range(0, MOST + 100, 100):
         append(ours, *[(f"s{n}", created(f"s{n}")) for n in range(first, first + 100)])

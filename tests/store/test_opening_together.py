@@ -1,4 +1,4 @@
-"""R6: any number of processes may open a store, also in the moment in which one of them recovers a dead one's log."""
+"""R6: any number of processes may open a store, also while one of them recovers the log of a dead one."""
 
 import signal
 import subprocess
@@ -36,7 +36,7 @@ store.close()
 
 
 def test_processes_that_open_a_store_together_wait_for_the_one_that_recovers_it(tmp_path):
-    """A log that was left by a crash is recovered by the first; nobody is refused for coming in the middle of it."""
+    """The first one recovers a log that a crash left; no process that comes meanwhile is refused."""
     path = str(tmp_path / "state.db")
     for turn in range(4):
         assert preloaded.run([sys.executable, "-c", CRASH, path]).returncode == -signal.SIGKILL

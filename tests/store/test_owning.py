@@ -1,4 +1,4 @@
-"""R6: who runs which tree (store/sqlite/trees.py, store/owners.py), also where lock files are in a bad way."""
+"""R6: which process runs which tree (store/sqlite/trees.py, store/owners.py), also if lock files are in a bad state."""
 
 import fcntl
 import os
@@ -45,7 +45,7 @@ def lock_of_a_dead_owner(path):
 
 
 def test_a_process_that_was_forked_holds_nothing(path):
-    """Neither does it keep its dead parent's trees, nor does it give away those of a living one."""
+    """It neither keeps its dead parent's trees, nor gives away those of a living one."""
     code = f"""{DIE}
 told, tell = os.pipe()
 child = os.fork()
@@ -75,8 +75,8 @@ os.kill(os.getpid(), 9)
     store.close()
 
 
-def test_who_cannot_be_asked_counts_as_living(path, store):
-    """A tree that nobody runs can wait; one that two run is run twice. Nobody falls over it."""
+def test_an_owner_that_cannot_be_tested_counts_as_alive(path, store):
+    """A tree without a process can wait; a tree with two would run twice. The reader does not fail."""
     lock = lock_of_a_dead_owner(path)
     lock.unlink()
     lock.symlink_to(lock)
@@ -87,8 +87,8 @@ def test_who_cannot_be_asked_counts_as_living(path, store):
     assert claim(store, "a") is None
 
 
-def test_what_cannot_be_cleared_away_keeps_nobody_from_owning(path, store):
-    """Something else in the folder of locks, or a dead owner's that cannot be removed."""
+def test_files_that_cannot_be_removed_do_not_prevent_owning(path, store):
+    """Something else in the folder of locks, or a dead owner's lock that cannot be removed."""
     lock = lock_of_a_dead_owner(path)
     lock.unlink()
     lock.mkdir()
@@ -97,7 +97,7 @@ def test_what_cannot_be_cleared_away_keeps_nobody_from_owning(path, store):
 
 
 def test_a_store_closes_without_its_lock_files(path):
-    """The disk may have been made read-only under it; the next one clears away what is left."""
+    """The disk may have become read-only; the next process removes the lock files that are left."""
     store = SqliteStore(path)
     store.open()
     assert claim(store, "a") is None
@@ -107,7 +107,7 @@ def test_a_store_closes_without_its_lock_files(path):
 
 
 def test_a_claim_that_was_refused_leaves_no_trace(path, store):
-    """Others may be in the same transaction, and are committed."""
+    """Other plans may be in the same transaction, and are committed."""
     Path(f"{path}.owners").write_text("in the way")
     assert store.begin()
     with pytest.raises(StoreRefused):
@@ -119,8 +119,8 @@ def test_a_claim_that_was_refused_leaves_no_trace(path, store):
     assert claim(store, "a") is None
 
 
-def test_what_a_plan_lost_is_lost_for_the_whole_transaction(path):
-    """SQLite may undo all of it where a disk is full; what was written then would be committed bit by bit."""
+def test_a_plan_that_loses_its_writes_loses_the_whole_transaction(path):
+    """SQLite may undo all of it on a full disk; later writes would then be committed one by one."""
     code = """
 import resource
 from supervisor.core.errors import StoreDied, StoreRefused
@@ -153,8 +153,8 @@ append(store, ("a", started()))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_root_makes_beside_somebodys_store_is_theirs(path):
-    """Else they could never again ask who lives, nor own anything."""
+def test_files_that_root_makes_next_to_a_store_belong_to_its_owner(path):
+    """Else that user could not test which owners are alive, nor own a tree, ever again."""
     store = SqliteStore(path)
     store.open()
     os.chown(path, 4711, 4712)
@@ -166,7 +166,7 @@ def test_what_root_makes_beside_somebodys_store_is_theirs(path):
 
 
 def test_an_owner_whose_lock_file_is_gone_writes_nothing_more(path):
-    """R6: others take its trees for nobody's; whatever began there is theirs to answer for."""
+    """R6: others may claim its trees; they must answer for everything that began there."""
     first, second = SqliteStore(path), SqliteStore(path)
     first.open()
     assert claim(first, "a") is None
@@ -182,8 +182,8 @@ def test_an_owner_whose_lock_file_is_gone_writes_nothing_more(path):
         each.close()
 
 
-def test_who_owns_nothing_needs_no_lock_file(path, store):
-    """Whoever decides and reads goes on."""
+def test_a_process_that_owns_nothing_needs_no_lock_file(path, store):
+    """A process that only decides and reads goes on."""
     other = SqliteStore(path)
     other.open()
     assert claim(other, "a") is None
@@ -194,13 +194,13 @@ def test_who_owns_nothing_needs_no_lock_file(path, store):
     other.close()
 
 
-def test_the_first_claim_removes_what_dead_owners_left(path, store):
-    """Their lock files; what a living one holds stays."""
+def test_the_first_claim_removes_the_lock_files_of_dead_owners(path, store):
+    """The lock of a living owner stays."""
     dead = lock_of_a_dead_owner(path)
     living = SqliteStore(path)
     living.open()
     assert claim(living, "b") is None
-    dead.touch()  # once more: the first one was removed already
+    dead.touch()  # again: the first one was already removed
     assert claim(store, "c") is None
     assert not dead.exists()
     assert {owner.id for owner in store.owners()} == {found.name for found in dead.parent.iterdir()}
@@ -208,8 +208,8 @@ def test_the_first_claim_removes_what_dead_owners_left(path, store):
     living.close()
 
 
-def test_two_that_ask_whether_a_dead_owner_lives_do_not_deceive_each_other(path, store):
-    """Each holds the lock while it asks, and the other one does not take it for the owner."""
+def test_two_tests_of_a_dead_owner_do_not_conflict(path, store):
+    """Each holds the lock while it tests, and the other does not take it for the owner."""
     lock = lock_of_a_dead_owner(path)
     with lock.open("rb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)

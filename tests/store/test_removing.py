@@ -1,4 +1,4 @@
-"""A tree is forgotten whole, and nothing else is (abc.Store.remove), over both stores."""
+"""A tree is removed whole, and nothing else is (abc.Store.remove), over both stores."""
 
 from store_stories import append, asked, created, decided, everything, finished, rows, started
 
@@ -31,12 +31,12 @@ def remove(store, *roots):
 
 
 def without_places(found):
-    """What a store says, but for where the next entry goes."""
+    """Return the content of a store, without the position of its next entry."""
     return {key: value for key, value in found.items() if key != "last"}
 
 
-def test_nothing_is_left_of_a_removed_tree_and_all_of_the_others(store):
-    """Neither in the middle nor at the end; approvals of it are unknown."""
+def test_nothing_is_left_of_a_removed_tree_and_other_trees_stay_whole(store):
+    """For a tree in the middle and at the end; its approvals are unknown."""
     append(store, *tree("a", "p"))
     before = everything(store)
     append(store, *tree("b", "q"))
@@ -49,7 +49,7 @@ def test_nothing_is_left_of_a_removed_tree_and_all_of_the_others(store):
 
 
 def test_no_position_is_given_twice(store):
-    """Else whoever stands behind the last entry would never see the next one."""
+    """Else a reader whose cursor is at the last entry would never see the next one."""
     cursor = append(store, *tree("a", "p"))
     remove(store, "a")
     assert store.last_position() == cursor
@@ -63,7 +63,7 @@ def test_no_position_is_given_twice(store):
 
 
 def test_a_removal_that_is_rolled_back_leaves_no_trace(store):
-    """It is part of a transaction like any other."""
+    """It is part of a transaction like any other change."""
     append(store, *tree("a", "p"))
     before = everything(store)
     assert store.begin()
@@ -72,8 +72,8 @@ def test_a_removal_that_is_rolled_back_leaves_no_trace(store):
     assert everything(store) == before
 
 
-def test_a_tree_may_begin_again_in_the_transaction_that_forgets_it(store):
-    """One that prunes and one that starts may be committed together; the tree is the new one's."""
+def test_a_tree_may_begin_again_in_the_transaction_that_removes_it(store):
+    """A prune and a start may be committed together; the tree is then the new one."""
     cursor = append(store, *tree("a", "p"))
     assert store.begin()
     store.remove("a")
@@ -88,7 +88,7 @@ def test_a_tree_may_begin_again_in_the_transaction_that_forgets_it(store):
 
 
 def test_rules_that_decisions_made_stay(store):
-    """An "always" outlives the session in which it was said (A7)."""
+    """An "always" outlives the session in which it was decided (A7)."""
     append(store, *tree("a", "p"))
     rule = e.RuleAdded(at=finished().at, rule=allow("shell", "git status"), by="ben", approval="p")
     append(store, (RULES, rule))
@@ -98,7 +98,7 @@ def test_rules_that_decisions_made_stay(store):
 
 
 def test_a_process_that_has_the_store_open_goes_on_where_it_was(path):
-    """A removal is no news to it; the file gets smaller beside it, and what is written next is seen."""
+    """The process does not notice a removal; the file becomes smaller meanwhile, and later entries are seen."""
     store, other = SqliteStore(path), SqliteStore(path)
     store.open()
     other.open()

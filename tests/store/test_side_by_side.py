@@ -38,7 +38,7 @@ events = st.one_of(
     st.builds(lambda n: e.CardRetired(at=at(7), approval=f"p{n}", channel="web"), operations),
     st.builds(lambda n: e.DecisionRefused(at=at(7), approval=f"p{n}", by="eve", reason="no"), operations),
 )
-# An end is rare, or nothing would happen before it.
+# an end is rare, or nothing would happen before it
 ends = st.sampled_from([[]] * 8 + [[cancelled()], [finished(value=Raw(b"[null]"))]])
 
 
@@ -47,7 +47,7 @@ batches = st.tuples(sessions, st.lists(events, min_size=3, max_size=8), ends, se
 
 
 class SideBySide(RuleBasedStateMachine):
-    """What the core refuses is not written, as in a journal."""
+    """An event that the core refuses is not written, as in a journal."""
 
     def __init__(self):
         super().__init__()
@@ -74,7 +74,7 @@ class SideBySide(RuleBasedStateMachine):
         stores = (self.stores[0], self.other if is_other else self.stores[1])
         assert all(store.begin() for store in stores)
         if removed is not None and not (is_other and self.stores[1].owns(removed)):
-            # A tree may begin again in the transaction that forgets it.
+            # A tree may begin again in the transaction that removes it.
             drafts = {name: state for name, state in drafts.items() if name == RULES or state.facts.root != removed}
             for store in stores:
                 store.remove(removed)
@@ -148,5 +148,5 @@ class SideBySide(RuleBasedStateMachine):
 
 
 TestSideBySide = SideBySide.TestCase
-# Each example makes a file and syncs it: few, but long ones.
+# Each example makes a file and syncs it: few examples, but long ones.
 TestSideBySide.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)

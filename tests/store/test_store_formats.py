@@ -1,4 +1,4 @@
-"""Every released format can be opened: its fixture is brought up to date, listed, and one of its sessions goes on."""
+"""Every released format can be opened: its fixture is upgraded and listed, and one of its sessions goes on."""
 
 import gzip
 import shutil
@@ -38,7 +38,7 @@ def test_every_format_has_a_fixture():
 
 
 def test_a_fixture_is_made_by_a_script(tmp_path):
-    """Whoever makes it gets the same bytes, of a store that has what the fixtures have."""
+    """Two runs make the same bytes, of a store with the content of the fixtures."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         command = [sys.executable, FOLDER / "make.py", tmp_path / name]
@@ -65,7 +65,7 @@ def index_of(packed, path):
 @pytest.mark.parametrize("program", [nullcontext, newer], ids=["today's program", "the next one"])
 @pytest.mark.parametrize("number", FORMATS)
 async def test_a_store_of_each_format_goes_on(number, program, tmp_path):
-    """What was waiting waits, what has finished stays so, rules stand, and after a decision a run finishes."""
+    """Pending approvals stay pending, finished sessions finished, rules stand, and after a decision a run finishes."""
     path = tmp_path / "state.db"
     unpack(fixture(number), path)
     assert version_of(path) == number

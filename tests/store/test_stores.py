@@ -1,4 +1,4 @@
-"""What every store promises (abc.Store), over both."""
+"""The guarantees of every store (abc.Store), over both stores."""
 
 import pytest
 from msgspec import Raw
@@ -25,8 +25,8 @@ from supervisor.core.ids import RULES
 from supervisor.core.session import replay
 
 
-def test_what_is_appended_comes_back_in_order(store):
-    """Journals are read per session, rows across sessions, both behind a position."""
+def test_appended_entries_come_back_in_order(store):
+    """Journals are read per session, rows across sessions, both after a position."""
     last = append(store, ("a", created()), ("b", created("b")), ("a", started()))
     assert [(row.position, row.session) for row in store.rows(0)] == [(1, "a"), (2, "b"), (3, "a")]
     assert [row.position for row in store.journal("a")] == [1, 3]
@@ -43,8 +43,8 @@ def test_a_store_has_an_id_that_its_cursors_begin_with(store):
     assert read_cursor(make_cursor(store.id, 1), store.id, last=1) == 1
 
 
-def test_nothing_is_seen_before_it_is_committed(store):
-    """Readers see what is on disk, and the writer is one of them."""
+def test_no_entry_is_seen_before_it_is_committed(store):
+    """Readers, the writer among them, see the committed state."""
     assert store.begin()
     store.write(rows(store, ("a", created()), ("a", asked())))
     assert (store.rows(0), store.find_sessions(), store.find_approvals(), store.last_position()) == ([], [], [], 0)
@@ -55,7 +55,7 @@ def test_nothing_is_seen_before_it_is_committed(store):
 
 
 def test_a_rollback_leaves_no_trace(store):
-    """Neither of entries nor of the index nor of a claim; and it may be called twice."""
+    """Of entries, of the index or of a claim; and it may be called twice."""
     append(store, ("a", created()), ("a", started()), ("a", asked()))
     before = everything(store)
     assert store.begin()
@@ -69,7 +69,7 @@ def test_a_rollback_leaves_no_trace(store):
     append(store, ("b", created("b")))
 
 
-def test_what_one_transaction_writes_in_parts_builds_on_itself(store):
+def test_the_writes_of_one_transaction_build_on_each_other(store):
     """A second write sees the index as the first one leaves it."""
     assert store.begin()
     first = rows(store, ("a", created()), ("a", started()), ("a", asked()), ("a", asked("q", "o#2")))
@@ -81,7 +81,7 @@ def test_what_one_transaction_writes_in_parts_builds_on_itself(store):
 
 
 def test_a_position_that_is_taken_is_refused(store):
-    """Whoever did not read what is new must not write over it."""
+    """A process that has not read the new entries must not overwrite them."""
     append(store, ("a", created()))
     before = everything(store)
     assert store.begin()
@@ -102,8 +102,8 @@ def test_a_session_has_one_beginning(store, entry):
     assert len(store.rows(0)) == 1
 
 
-def test_the_journal_of_rules_needs_no_beginning_and_is_no_session(store):
-    """A7: it begins with any entry, in one transaction with a decision, and goes on behind it."""
+def test_the_journal_of_rules_needs_no_beginning_and_is_not_a_session(store):
+    """A7: it begins with any entry, in one transaction with a decision, and goes on after it."""
     append(store, ("a", created()), ("a", started()), ("a", asked()))
     before = store.find_sessions()
     append(store, ("a", decided()), (RULES, ruled("r1")), (RULES, ruled("r2")))
@@ -115,7 +115,7 @@ def test_the_journal_of_rules_needs_no_beginning_and_is_no_session(store):
     assert store.get_session(RULES) is None
 
 
-def test_a_rule_that_is_rolled_back_was_never_there(store):
+def test_a_rule_that_is_rolled_back_leaves_no_trace(store):
     """A1: with its decision; the journal of rules begins with the next one."""
     append(store, ("a", created()), ("a", started()), ("a", asked()))
     before = everything(store)
@@ -142,7 +142,7 @@ ABANDONED = e.OperationAbandoned(at=at(2), operation="o#1", kind="call", approva
     ids=["approved", "denied", "withdrawn", "abandoned"],
 )
 def test_an_approval_is_pending_until_one_event_ends_it(store, event, status, decision, reason):
-    """What comes later does not change it."""
+    """Later events do not change it."""
     append(store, ("a", created()), ("a", started()), ("a", asked()))
     assert [found.id for found in store.find_approvals()] == ["p"]
     append(store, ("a", event))
@@ -155,8 +155,8 @@ def test_an_approval_is_pending_until_one_event_ends_it(store, event, status, de
     assert store.find_approvals(pending=False) == [found]
 
 
-def test_an_approval_says_all_that_a_person_needs(store):
-    """It is put together from the session's beginning and the call."""
+def test_an_approval_has_all_that_a_person_needs(store):
+    """It is made from the session's beginning and the call."""
     call = asked(patterns=(None, "ls *"), expires_at=at(60))
     exact = '{"command":"ls"}'
     options = [("once", None), ("session", exact), ("always", exact), ("session", "ls *"), ("always", "ls *")]
@@ -169,8 +169,8 @@ def test_an_approval_says_all_that_a_person_needs(store):
     assert (found.created_at, found.expires_at, found.position, found.shown) == (at(1), at(60), 3, ())
 
 
-def test_edited_arguments_are_what_an_approval_shows_afterwards(store):
-    """What is going to run is what the approver made of it (A8)."""
+def test_an_edited_approval_shows_the_edited_arguments(store):
+    """They are the arguments that run (A8)."""
     append(store, ("a", created()), ("a", asked()), ("a", decided(arguments=Raw(b'{"command":"pwd"}'))))
     assert store.get_approval("p").arguments == {"command": "pwd"}
 
@@ -194,7 +194,7 @@ def test_approvals_are_found_by_tree_session_and_position_oldest_first(store):
     assert ids(session="nobody") == ids(root="nobody") == []
 
 
-def test_what_is_nested_too_deeply_to_be_read_stops_no_list(store):
+def test_an_entry_that_is_nested_too_deeply_stops_no_list(store):
     """Decoders run out of stack: the session cannot be read, everything else can."""
     deep = Raw(b"[" * 20_000 + b"]" * 20_000)
     append(store, ("a", created()), ("a", asked(arguments=deep)), ("b", created("b")), ("b", asked("q")))
@@ -215,8 +215,8 @@ def test_cards_are_known_until_they_are_retired(store):
     assert store.get_approval("p").shown == ("web",)
 
 
-def test_a_card_that_may_be_there_is_found_until_it_is_known_what_became_of_it(store):
-    """R3: nobody was shown it, as far as anybody knows; once it is decided, it is looked for."""
+def test_a_card_that_may_exist_is_found_until_its_result_is_known(store):
+    """R3: it is not known that it was shown; once the approval is decided, the card is looked for."""
     append(store, ("a", created()), ("a", asked()), ("a", e.CardBegun(at=at(), approval="p", channel="slack")))
     assert store.get_approval("p").shown == ()
     append(store, ("a", decided()))
@@ -233,7 +233,7 @@ CHILD_ENDED = e.ChildEnded(at=at(4), child="c", kind="succeeded")
     [decided(), CHILD_ENDED, cancelled(), e.AttemptStarted(at=at(4), host="h", pid=1)],
     ids=lambda event: type(event).__name__,
 )
-def test_a_passivated_session_sleeps_until_something_comes(store, event):
+def test_a_passivated_session_sleeps_until_an_answer_comes(store, event):
     """Asleep it has a due time, awake it has none."""
     append(store, ("a", created()), ("a", started()), ("a", asked()), ("a", passivated("o#1", "c", due_at=at(60))))
     assert store.find_sessions(is_awake=True) == []
@@ -254,7 +254,7 @@ def test_timers_are_due_earliest_first(store):
 
 
 def test_a_finished_session_is_not_open_and_has_its_outcome(store):
-    """A session as the index knows it, before and after its end."""
+    """A session as in the index, before and after its end."""
     append(store, ("a", created()), ("a", started()), ("b", created("b")))
     assert store.get_session("a").outcome is None
     append(store, ("a", finished("failed", cause="broke", partial=Raw(b"[1]"))))
@@ -267,8 +267,8 @@ def test_a_finished_session_is_not_open_and_has_its_outcome(store):
     assert store.get_session("nobody") is None
 
 
-def test_a_message_that_a_sleeper_does_not_wait_for_lets_it_sleep(store):
-    """Only what is in `waiting_for` wakes it, and cards never do (R2)."""
+def test_a_message_that_a_sleeper_does_not_wait_for_does_not_wake_it(store):
+    """Only answers in `waiting_for` wake it, and cards never do (R2)."""
     append(store, ("a", created()), ("a", started()), ("a", asked()), ("a", passivated("o#1", due_at=at(60))))
     append(store, ("a", CHILD_ENDED), ("a", e.CardPosted(at=at(5), approval="p", channel="web")))
     assert store.get_session("a").is_asleep
@@ -277,7 +277,7 @@ def test_a_message_that_a_sleeper_does_not_wait_for_lets_it_sleep(store):
 
 
 def test_another_run_opens_a_finished_session_again(store):
-    """A turn begins with an empty memory: its calls may have the names of earlier ones."""
+    """A turn begins without operations: its calls may have the ids of earlier ones."""
     append(store, ("a", created()), ("a", started()), ("a", asked("p")), ("a", decided("p")), ("a", finished()))
     append(store, ("a", started()), ("a", asked("q")))
     assert (store.get_session("a").outcome, store.get_session("a").ended_at) == (None, None)
@@ -297,7 +297,7 @@ def test_parents_are_found_before_their_children(store):
 
 
 def test_a_tree_is_owned_from_the_commit_on(store):
-    """And until the store is closed; to claim it twice is to claim it once, and what is taken back is not owned."""
+    """Until the store is closed; a second claim changes nothing, and a claim that was rolled back does not count."""
     assert store.begin()
     assert store.claim("a") is None
     assert store.claim("a") is None
@@ -315,7 +315,7 @@ def test_a_tree_is_owned_from_the_commit_on(store):
     assert store.get_owner("c") is None
 
 
-def test_our_own_commits_are_no_news(store):
+def test_our_own_commits_are_not_changes(store):
     """`has_changed` is about other processes."""
     append(store, ("a", created()))
     assert not store.has_changed()

@@ -44,7 +44,7 @@ def requesters(path):
 
 
 def copy_of(path, folder):
-    """Copy a store with its log, as a crash left them, into a new folder."""
+    """Copy a store with its log, as a crash would leave them, into a new folder."""
     folder.mkdir()
     for found in path.parent.glob(f"{path.name}*"):
         if found.is_file() and not found.name.endswith("-shm"):
@@ -87,9 +87,9 @@ store.close()
 
 
 @pytest.mark.slow
-def test_whoever_is_killed_leaves_one_format_or_the_next(path, tmp_path):
-    """SIGKILL before each call of SQLite and of the file system, and after each page of the backup. What is left opens,
-    and goes on to the next format with one complete backup, and nothing else beside the store."""
+def test_a_killed_process_leaves_one_format_or_the_next(path, tmp_path):
+    """SIGKILL before each call of SQLite and of the file system, and after each page of the backup. The file that is
+    left opens, and goes on to the next format with one complete backup, and no other file next to the store."""
     before, seen = content(path), set()
     with newer():
         after = content(copy_of(path, tmp_path / "after"))
@@ -112,7 +112,7 @@ def test_whoever_is_killed_leaves_one_format_or_the_next(path, tmp_path):
     assert seen == {(OLD, False, False), (OLD, False, True), (OLD, True, True), (OLD, True, False), (NEW, True, False)}
 
 
-def test_a_backup_is_for_its_user_alone_and_is_named_in_the_log(path, caplog):
+def test_a_backup_is_for_its_user_only_and_is_named_in_the_log(path, caplog):
     """It is a whole store of the older format."""
     before = content(path)
     with newer():
@@ -137,7 +137,7 @@ def _disk(request, monkeypatch):
 
 @pytest.mark.usefixtures("_disk")
 def test_a_backup_replaces_no_file(path):
-    """One of an earlier time has the name: somebody put it back, and used the older program with it."""
+    """A backup of an earlier time has the name: a person put it back, and used the older program with it."""
     before, earlier = content(path), path.with_name(BACKUP)
     earlier.write_bytes(b"of an earlier time")
     with newer(), opened(path):
@@ -163,7 +163,7 @@ def test_a_step_that_fails_again_and_again_leaves_one_backup(path):
 
 
 def test_without_room_for_the_backup_nothing_is_changed(path):
-    """A file may have no more than a few pages, as on a full disk."""
+    """A file may have only a few pages, as on a full disk."""
     code = """
 import resource
 from format_steps import be_newer
@@ -193,7 +193,7 @@ OPEN = {
 
 @contextmanager
 def holding(path, doing):
-    """Another process has the store open; afterwards it goes on, and closes it."""
+    """Another process has the store open; later it goes on, and closes the store."""
     other = python(OPEN[doing], path)
     assert other.stdout.readline() == "open\n"
     try:
@@ -204,8 +204,8 @@ def holding(path, doing):
 
 
 @pytest.mark.parametrize("doing", OPEN)
-def test_no_store_is_brought_up_to_date_while_an_older_program_has_it_open(path, doing):
-    """Whatever that one does with it: it is named, goes on, and is in nobody's way when it has ended."""
+def test_no_store_is_upgraded_while_an_older_program_has_it_open(path, doing):
+    """Whatever the older program does: it is named, goes on, and does not prevent the upgrade after its end."""
     with holding(path, doing) as other:
         with newer(), pytest.raises(StoreUnreadable, match=rf"\b{other.pid}\b"):
             SqliteStore(path).open()
@@ -218,7 +218,7 @@ def test_no_store_is_brought_up_to_date_while_an_older_program_has_it_open(path,
 
 
 def test_a_program_that_has_it_open_itself_is_named_too(path):
-    """Without a look at the file, which would drop the locks of the program."""
+    """The file is not inspected for that, since that would drop the locks of the program."""
     with opened(path) as store:
         with newer(), pytest.raises(StoreUnreadable, match=rf"\b{os.getpid()}\b"):
             SqliteStore(path).open()
@@ -267,8 +267,8 @@ except StoreUnreadable:
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-def test_who_brings_a_file_up_to_date_has_it_alone(path, is_empty):
-    """Those who come in the middle wait. A newer program finds nothing to do, an older one refuses."""
+def test_a_process_that_upgrades_a_file_has_it_alone(path, is_empty):
+    """Processes that come meanwhile wait. A newer program finds nothing to do, an older one refuses."""
     if is_empty:
         path.write_bytes(b"")
     first = python(STOPS, path, "slowly")
@@ -276,7 +276,7 @@ def test_who_brings_a_file_up_to_date_has_it_alone(path, is_empty):
     second, older = python(STOPS, path, "at once"), python(OLDER, path)
     for waiting in (second, older):
         with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(0.5)  # where nothing held it up it would be done long since
+            waiting.wait(0.5)  # without the lock it would have finished long ago
     first.communicate("\n\n")
     for process in (second, older):
         process.communicate()
@@ -284,7 +284,7 @@ def test_who_brings_a_file_up_to_date_has_it_alone(path, is_empty):
     assert (version_of(path), backups(path)) == (NEW, [] if is_empty else [BACKUP])
 
 
-def test_an_older_program_leaves_the_newer_file_as_it_is(path):
+def test_an_older_program_leaves_the_newer_file_unchanged(path):
     """Byte for byte."""
     with newer(), opened(path):
         pass
@@ -296,7 +296,7 @@ def test_an_older_program_leaves_the_newer_file_as_it_is(path):
 
 
 def test_a_newer_program_that_comes_while_a_store_is_being_opened_is_noticed(path, monkeypatch):
-    """After it was found that the file can be read, and before the first connection that stays."""
+    """It upgrades after the file was found readable, and before the first connection that stays."""
 
     class Overtaken(SqliteStore):
         def _is_current(self):
@@ -311,7 +311,7 @@ def test_a_newer_program_that_comes_while_a_store_is_being_opened_is_noticed(pat
 
 
 def test_a_connection_that_is_refused_keeps_no_lock(path):
-    """It would keep everybody out until it is collected."""
+    """Such a lock would keep all processes out until it is collected."""
     with opened(path):
         for _ in range(3):
             with pytest.raises(schema.sqlite3.OperationalError):

@@ -35,7 +35,7 @@ AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 async def rows() -> list[JournalEntry]:
-    """Run the agents; returns the journals of all."""
+    """Run the agents; return the journals of all."""
     from format_agents import greet, release
 
     store = MemoryStore()
@@ -50,7 +50,7 @@ async def rows() -> list[JournalEntry]:
 
 
 def without_machine(event: Any) -> Any:
-    """Return an event without what it says of the machine that made the fixture."""
+    """Return an event without facts about the machine that made the fixture."""
     known = {"file": None, "host": "host", "pid": 1}
     return structs.replace(event, **{name: value for name, value in known.items() if hasattr(event, name)})
 
@@ -61,7 +61,7 @@ def make(path: Path) -> None:
         patch.object(ids.secrets, "token_bytes", lambda size: next(numbers).to_bytes(size)),
         patch.object(Clock, "now", lambda _: AT),
     ):
-        os.chdir("/")  # a session remembers its folder
+        os.chdir("/")  # a session records its folder
         backend, options = virtual_asyncio()
         found = anyio.run(rows, backend=backend, backend_options=options)
     store = SqliteStore(path)

@@ -1,4 +1,4 @@
-"""What entries begin with is kept once (store/sqlite/prefixes.py)."""
+"""The shared beginning of entries is kept once (store/sqlite/prefixes.py)."""
 
 import sqlite3
 
@@ -19,7 +19,7 @@ HOSTILE = Raw(b'{"approval":"p","x":1,"y":"\\"approval\\":\\"p\\","}')
 
 @pytest.fixture
 def store(path):
-    """One in a file: the other one has no use for this."""
+    """A store in a file: the memory store has no heads."""
     store = SqliteStore(path)
     store.open()
     yield store
@@ -43,7 +43,7 @@ def columns(path, query):
 
 
 def test_every_entry_comes_back_as_it_was(store):
-    """Also one whose arguments look like the place of the approval's id, in this process as in another."""
+    """Also one whose arguments look like the place of the approval's id, in this process and in another."""
     question = e.QuestionAsked(at=at(), operation="o#3", approval="q", question="which?", digest="d")
     events = [created("s", parent="r"), *(asked(name, arguments=HOSTILE) for name in ("p", None)), question]
     append(store, *(("s", event) for event in events), ("s", e.AttemptSettled(at=at())))
@@ -55,8 +55,8 @@ def test_every_entry_comes_back_as_it_was(store):
     other.close()
 
 
-def test_what_others_have_said_is_not_written_again(store):
-    """An agent's file stands in the store once, and so does the id of an approval, but for what answers it."""
+def test_a_shared_beginning_is_not_written_again(store):
+    """An agent's file is in the store once, and so is the id of an approval, except in events that answer it."""
     append(store, *told())
     bodies = columns(store.path, "SELECT body FROM event")
     assert not any(b"/srv/agents.py" in body for body in bodies)
@@ -64,8 +64,8 @@ def test_what_others_have_said_is_not_written_again(store):
     assert len(columns(store.path, "SELECT text FROM head WHERE text LIKE '%/srv/agents.py%'")) == 1
 
 
-def test_no_person_model_or_folder_leaves_anything_in_a_head(store):
-    """A tree that is forgotten is forgotten."""
+def test_a_head_has_no_text_of_a_person_model_or_folder(store):
+    """So a removed tree leaves none of it behind."""
     append(store, ("a", created(requester="ann", cwd="/home/ann/secret")), ("a", asked(tool="made_up")))
     assert store.begin()
     store.remove("a")
@@ -75,7 +75,7 @@ def test_no_person_model_or_folder_leaves_anything_in_a_head(store):
 
 
 def test_when_there_are_too_many_entries_are_written_whole(store, tmp_path, monkeypatch):
-    """They say what they would have said, also about what is pending."""
+    """They read the same, also in a list of pending approvals."""
     append(store, *told())
     monkeypatch.setattr(heads, "MOST", 2)
     full = SqliteStore(tmp_path / "full.db")
@@ -88,7 +88,7 @@ def test_when_there_are_too_many_entries_are_written_whole(store, tmp_path, monk
 
 
 def test_a_head_that_was_rolled_back_is_made_again(store):
-    """Another process may have given its number to another one meanwhile."""
+    """Another process may have given its number to another head meanwhile."""
     assert store.begin()
     store.write(rows(store, ("a", created("a")), ("a", started())))
     store.rollback()
@@ -120,8 +120,8 @@ hostile = st.one_of(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=st.lists(hostile, min_size=1, max_size=4))
-def test_whatever_an_entry_says_it_is_put_together_as_it_was(store, events):
-    """Byte for byte, but for the order of its fields, whatever an agent or a person wrote into it."""
+def test_any_entry_is_put_together_as_it_was(store, events):
+    """Byte for byte, except for the order of its fields, for any text of an agent or a person."""
     assert store.begin()
     cut = [store._heads.cut(JournalEntry(1, "a", event)) for event in events]
     store.commit()

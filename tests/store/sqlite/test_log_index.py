@@ -1,4 +1,4 @@
-"""The log's index on a disk whose blocks are smaller than what SQLite allocates (store/sqlite/log_index.py)."""
+"""The log's index on a disk whose blocks are smaller than the steps in which SQLite allocates (log_index.py)."""
 
 import os
 from pathlib import Path
@@ -30,9 +30,9 @@ def allocated(path):
 
 
 @pytest.mark.usefixtures("free")
-def test_all_of_the_index_is_on_the_disk_while_a_store_is_open(path):
-    """What is mapped and has no block on a full disk ends the process by SIGBUS. Closing one of two stores keeps the
-    other one's locks: another process that comes and goes does not take itself for the last, and removes no log."""
+def test_the_whole_index_is_allocated_while_a_store_is_open(path):
+    """A mapped block that is not allocated ends the process by SIGBUS on a full disk. Closing one of two stores keeps
+    the other one's locks: another process that comes and goes is not the last one, and removes no log."""
     first, second = SqliteStore(path), SqliteStore(path)
     for each in (first, second):
         each.open()
@@ -47,8 +47,8 @@ def test_all_of_the_index_is_on_the_disk_while_a_store_is_open(path):
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_a_store_is_not_opened_where_its_index_finds_no_room(path, free):
-    """Unless another process has it open, and has made room."""
+def test_a_store_is_not_opened_without_room_for_its_index(path, free):
+    """Unless another process has it open, and has allocated the index."""
     store, other = SqliteStore(path), SqliteStore(path)
     store.open()
     free[0] = log_index.SIZE - 1024

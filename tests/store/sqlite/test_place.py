@@ -1,4 +1,4 @@
-"""Where a SqliteStore is (store/sqlite/file_identity.py): one file, under one name, whatever the name."""
+"""The identity of a SqliteStore (store/sqlite/file_identity.py): one file, under one name, whatever the name."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ def opened(path):
 
 @pytest.mark.parametrize("name", ["a b?mode=ro#%41.db", "'\";\n\t\\.db", ":memory:", b"no \xff utf-8.db"])
 def test_a_store_may_have_any_name(tmp_path, name):
-    """Also one that is no text."""
+    """Also one that is not valid text."""
     path = tmp_path / os.fsdecode(name)
     store = opened(path)
     append(store, ("a", created()))
@@ -46,8 +46,8 @@ def replace(path):
 
 
 @pytest.mark.parametrize("take_away", [remove, move, replace], ids=lambda take_away: take_away.__name__)
-def test_nothing_is_written_where_nobody_would_find_it(path, take_away):
-    """SQLite would go on writing to a file that has no name any more. It is noticed where others' commits are."""
+def test_nothing_is_written_to_a_file_that_lost_its_name(path, take_away):
+    """SQLite would go on writing to a file without a name. The check is made together with that for others' commits."""
     store = opened(path)
     append(store, ("a", created()), ("a", started()))
     take_away(path)
@@ -58,7 +58,7 @@ def test_nothing_is_written_where_nobody_would_find_it(path, take_away):
 
 
 def test_a_log_whose_store_is_gone_is_left_alone(path):
-    """SQLite would read it into the new store, and damage it from its first page on."""
+    """SQLite would read it into the new store, and damage that from its first page on."""
     code = """
 store = SqliteStore(sys.argv[1])
 store.open()
@@ -81,7 +81,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_file_with_two_names_is_refused(path):
-    """Each name has a log and owners of its own: what is written by one is lost by the other (R6)."""
+    """Each name has a log and owners of its own: data that one user writes is lost by the other (R6)."""
     store = opened(path)
     append(store, ("a", created()))
     other = path.with_name("other.db")
@@ -102,8 +102,8 @@ def test_a_name_that_a_killed_process_left_is_removed(path):
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_what_is_no_file_is_refused(tmp_path):
-    """At once: to open a pipe would be to wait for its other end."""
+def test_a_path_that_is_not_a_file_is_refused(tmp_path):
+    """At once: opening a pipe would wait for its other end."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -112,9 +112,9 @@ def test_what_is_no_file_is_refused(tmp_path):
             opened(tmp_path / name)
 
 
-def test_no_thread_looks_into_a_file_that_another_one_opens(path, monkeypatch):
-    """Closing what was looked into drops the locks of the whole process; the last of other processes would then remove
-    the log under it."""
+def test_no_thread_inspects_a_file_that_another_one_opens(path, monkeypatch):
+    """Closing an inspected file drops the locks of the whole process; the last of other processes would then remove the
+    log that this one uses."""
     opened(path).close()
     look, others, threads = schema.check_header, [], []
 
@@ -123,7 +123,7 @@ def test_no_thread_looks_into_a_file_that_another_one_opens(path, monkeypatch):
         if not threads:
             threads.append(threading.Thread(target=lambda: others.append(opened(path))))
             threads[0].start()
-            threads[0].join(0.2)  # where nothing held it up it would be done long since
+            threads[0].join(0.2)  # without the lock it would have finished long ago
             assert not others
 
     monkeypatch.setattr(schema, "check_header", look_slowly)
@@ -142,8 +142,8 @@ def cut_in_half(path):
 
 
 @pytest.mark.parametrize("cut", [cut_to_nothing, cut_in_half], ids=lambda cut: cut.__name__)
-def test_a_file_that_is_cut_short_while_it_is_open_is_written_to_no_more(path, cut):
-    """At the next look, whatever SQLite still holds in its memory."""
+def test_a_file_that_is_cut_short_while_it_is_open_is_not_written_any_more(path, cut):
+    """At the next look, whatever SQLite still has in its memory."""
     store = opened(path)
     append(store, *((name, created(name, cwd="x" * 2000)) for name in map(str, range(100))))
     store.checkpoint()
@@ -155,7 +155,7 @@ def test_a_file_that_is_cut_short_while_it_is_open_is_written_to_no_more(path, c
     store.close()
 
 
-def test_a_file_that_another_process_makes_compact_is_no_shorter_one(path):
+def test_a_file_that_another_process_compacts_was_not_cut_short(path):
     """All of it can still be read."""
     store, other = opened(path), opened(path)
     for root in ("a", "b"):
@@ -187,7 +187,7 @@ def file_system(request, monkeypatch):
 
 @pytest.mark.usefixtures("file_system")
 def test_a_store_is_made_once_and_never_replaced(path):
-    """Whoever makes it a second time, since both had found none, gets what is there."""
+    """If two processes find none and make one, the second gets the store that is there."""
     store = opened(path)
     append(store, ("a", created()))
     schema.create(path)

@@ -1,4 +1,4 @@
-"""The file of a SqliteStore: what is refused is left as it was, what a crash left is taken up."""
+"""The file of a SqliteStore: a refused file is unchanged, and a store that a crash left is used again."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from supervisor.store.sqlite.store import SqliteStore
 
 
 def make(path, *entries):
-    """Make a store with something in it, and close it."""
+    """Make a store with some entries, and close it."""
     store = SqliteStore(path)
     store.open()
     append(store, ("a", created()), ("a", started()), *entries)
@@ -39,8 +39,8 @@ def alter(path, statement, *parameters):
     connection.close()
 
 
-def test_a_store_is_for_its_user_alone(path):
-    """Whoever can write the file is its operator (A4)."""
+def test_a_store_is_for_its_user_only(path):
+    """Each user who can write the file is its operator (A4)."""
     store = SqliteStore(path)
     store.open()
     assert store.begin()
@@ -55,7 +55,7 @@ def test_a_store_is_for_its_user_alone(path):
 
 
 def test_reading_commands_make_no_store(path):
-    """A command that only reads finds nothing, and leaves nothing; an empty file is no store either."""
+    """A command that only reads finds nothing, and creates nothing; an empty file is not a store either."""
     with pytest.raises(NotFound):
         SqliteStore(path, create=False).open()
     assert not path.parent.exists()
@@ -67,7 +67,7 @@ def test_reading_commands_make_no_store(path):
 
 
 def test_an_empty_file_becomes_a_store(path):
-    """As a missing one does."""
+    """Like a missing file."""
     path.parent.mkdir()
     path.touch()
     make(path)
@@ -115,8 +115,8 @@ def cut_short(path):
     [newer, former, another_program, another_id, no_database, broken_header, cut_short],
     ids=lambda spoil: spoil.__name__,
 )
-def test_what_cannot_be_read_is_refused_and_left_as_it_was(path, spoil):
-    """Refused loudly, byte for byte untouched (A5)."""
+def test_an_unreadable_file_is_refused_and_left_unchanged(path, spoil):
+    """The error is raised, and each byte is unchanged (A5)."""
     path.parent.mkdir()
     spoil(path)
     before = contents(path)
@@ -127,8 +127,8 @@ def test_what_cannot_be_read_is_refused_and_left_as_it_was(path, spoil):
 
 
 @pytest.mark.parametrize("body", [b'{"event":"FlewToTheMoon","at":"2026-01-01T00:00:00Z"}', b"\xff\x00"])
-def test_an_entry_that_cannot_be_read_refuses_its_session_alone(path, body):
-    """A newer program wrote it, or it is damaged; the others go on."""
+def test_an_unreadable_entry_refuses_its_session_only(path, body):
+    """A newer program wrote it, or it is damaged; other sessions go on."""
     make(path, ("b", created("b")), ("a", asked()))
     alter(path, "INSERT INTO event (position, session, body) VALUES (5, 1, ?)", body)
     store = SqliteStore(path)
@@ -144,8 +144,8 @@ def test_an_entry_that_cannot_be_read_refuses_its_session_alone(path, body):
     store.close()
 
 
-def test_lists_say_what_they_cannot_read(path):
-    """An entry of the index whose event is damaged is shown as such, and stops no list."""
+def test_lists_show_which_entries_they_cannot_read(path):
+    """A row whose event is damaged is shown as unreadable, and stops no list."""
     make(path, ("a", asked()), ("b", created("b")), ("a", asked("q", "o#2")), ("a", decided()), ("b", finished()))
     alter(path, "UPDATE event SET head = 99, body = x'00' WHERE position IN (1, 5, 6, 7)")
     store = SqliteStore(path)
@@ -166,7 +166,7 @@ def id_of(path):
 
 
 def test_a_store_keeps_its_id(path, tmp_path):
-    """However often it is opened; another store has another, and a copy has the same."""
+    """Each time it is opened; another store has another id, and a copy has the same."""
     make(path)
     shutil.copy(path, tmp_path / "copy.db")
     assert id_of(path) == id_of(path) == id_of(tmp_path / "copy.db") != id_of(tmp_path / "other.db")
@@ -180,8 +180,8 @@ def test_a_store_without_an_id_is_refused(path):
         id_of(path)
 
 
-def test_one_file_is_one_store_by_whatever_name(path, tmp_path):
-    """Through a symbolic link, owners meet in the same folder."""
+def test_one_file_is_one_store_under_each_of_its_names(path, tmp_path):
+    """Through a symbolic link, owners use the same folder."""
     make(path)
     link = tmp_path / "link.db"
     link.symlink_to(path)
@@ -218,8 +218,8 @@ def test_a_step_and_its_number_commit_together(path, monkeypatch):
     connection.close()
 
 
-def test_a_store_that_a_newer_program_changed_takes_no_more_from_us(path):
-    """It was brought up to date while we had it open."""
+def test_a_store_that_a_newer_program_upgraded_accepts_no_writes_from_us(path):
+    """It was upgraded while we had it open."""
     store = SqliteStore(path)
     store.open()
     append(store, ("a", created()))
@@ -232,7 +232,7 @@ def test_a_store_that_a_newer_program_changed_takes_no_more_from_us(path):
 
 @pytest.mark.parametrize("query", sorted(schema.QUERIES))
 def test_no_query_reads_a_whole_table(path, query):
-    """But those that are asked for everything."""
+    """Except the queries for everything."""
     make(path)
     statement = schema.QUERIES[query]
     parameters = statement.count("?") - statement.count("'?'")
@@ -255,7 +255,7 @@ def test_no_query_reads_a_whole_table(path, query):
 
 
 def test_the_index_can_be_rebuilt_from_the_events(path):
-    """Also where nothing is left of it."""
+    """Also if the whole index is lost."""
     make(path, ("a", asked()), ("b", created("a", "a")), ("b", asked("q")), ("a", decided()), ("b", finished()))
     store = SqliteStore(path)
     store.open()
@@ -270,7 +270,7 @@ def test_the_index_can_be_rebuilt_from_the_events(path):
 
 
 def test_two_processes_that_make_a_store_get_the_same_one(path):
-    """Each commits to what is there."""
+    """Each commits to the store that is there."""
     code = """
 store = SqliteStore(sys.argv[1])
 store.open()
@@ -289,8 +289,8 @@ store.commit()
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, 2**70, "\ud800"], ids=["a dict", "a number", "a surrogate"])
-def test_a_value_that_no_store_can_hold_fails_its_caller_and_the_store_goes_on(path, value):
-    """It is no fault of the disk, and no end of the store: neither read nor written."""
+def test_a_value_that_no_store_can_keep_raises_and_the_store_goes_on(path, value):
+    """It is not a failure of the disk, and does not end the store, in a read or a write."""
     store = SqliteStore(path)
     store.open()
     append(store, ("a", created()), ("a", started()), ("a", asked()))
@@ -308,7 +308,7 @@ def test_a_value_that_no_store_can_hold_fails_its_caller_and_the_store_goes_on(p
 
 
 def test_a_store_that_was_closed_says_so(path):
-    """Whatever it is asked."""
+    """For each of its methods."""
     store = SqliteStore(path)
     store.open()
     store.close()
@@ -318,8 +318,8 @@ def test_a_store_that_was_closed_says_so(path):
 
 
 @pytest.mark.parametrize("call", ["fsync", "sqlite"])
-def test_a_disk_that_fails_while_a_store_is_made_is_said_to_have_failed(path, monkeypatch, call):
-    """It is the disk, not the file, and what was made is taken up when the disk is well again."""
+def test_a_disk_that_fails_while_a_store_is_made_is_reported(path, monkeypatch, call):
+    """The error names the disk, not the file; the file that was made is used when the disk works again."""
 
     def fail(*given, **options):
         if call == "fsync":

@@ -1,4 +1,4 @@
-"""The log of a SqliteStore: what a crash leaves in it counts, what is damaged is refused, and it is bounded."""
+"""The log of a SqliteStore: commits before a crash count, a damaged log is refused, and its size is bounded."""
 
 import shutil
 import sqlite3
@@ -24,7 +24,7 @@ def contents(path):
 
 
 def crash_copy(path):
-    """Copy a store as a crash would leave it: three commits, all of them in the log only."""
+    """Copy a store as a crash would leave it: three commits, all of them only in the log."""
     store = SqliteStore(path)
     store.open()
     ends = []
@@ -39,8 +39,8 @@ def crash_copy(path):
     return copy, Path(f"{copy}-wal"), ends
 
 
-def test_what_was_committed_before_a_crash_is_there(path):
-    """A log that nobody cut back is read at the next start."""
+def test_commits_before_a_crash_are_kept(path):
+    """A log that was not cut back is read at the next start."""
     copy, _, _ = crash_copy(path)
     store = SqliteStore(copy)
     store.open()
@@ -51,7 +51,7 @@ def test_what_was_committed_before_a_crash_is_there(path):
 
 @pytest.mark.parametrize("damage", ["cut", "torn"])
 def test_a_torn_tail_is_tolerated(path, damage):
-    """A commit that was being written when the power went never counted; those before it do."""
+    """A commit that was being written at a power cut never counted; those before it do."""
     copy, log, ends = crash_copy(path)
     content = bytearray(log.read_bytes())
     middle = (ends[1] + ends[2]) // 2
@@ -68,9 +68,9 @@ def test_a_torn_tail_is_tolerated(path, damage):
 
 
 @pytest.mark.parametrize("place", [*range(0, 32, 5), "first", "second"])
-def test_a_damaged_middle_is_refused_and_left_as_it_was(path, place):
-    """SQLite alone would forget the commits behind the damage, and write over them: all of them, where it is in the
-    log's header, whatever word of it."""
+def test_a_damaged_middle_is_refused_and_left_unchanged(path, place):
+    """SQLite itself would forget the commits after the damage, and overwrite them: all of them, if the damage is in the
+    log's header, in any word of it."""
     copy, log, ends = crash_copy(path)
     content = bytearray(log.read_bytes())
     content[{"first": 132, "second": ends[0] + 100}.get(place, place)] ^= 0xFF
@@ -81,9 +81,9 @@ def test_a_damaged_middle_is_refused_and_left_as_it_was(path, place):
     assert contents(copy) == before
 
 
-def test_another_round_of_the_log_is_no_damage(path):
-    """Somebody cuts the log back and goes on between our looks at the log and at its index: what we saw of the log is
-    in the database."""
+def test_another_round_of_the_log_is_not_damage(path):
+    """Another process cuts the log back and goes on between our looks at the log and at its index: what we saw of the
+    log is in the database."""
     store = SqliteStore(path)
     store.open()
     append(store, ("a", created()))
@@ -101,7 +101,7 @@ def test_another_round_of_the_log_is_no_damage(path):
 
 
 def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
-    """It is written over from the beginning after a checkpoint, and cut back where it has grown large."""
+    """It is overwritten from its beginning after a checkpoint, and cut back if it has become large."""
     store = SqliteStore(path)
     store.open()
     append(store, ("a", created()))
@@ -119,7 +119,7 @@ def test_the_log_is_bounded_by_checkpoints(path, monkeypatch):
 
 
 def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
-    """A checkpoint that met a writer and gave up would meet another one the next time, while the log grows."""
+    """A checkpoint that gives up because of a writer could meet another one the next time, while the log grows."""
     monkeypatch.setattr("supervisor.store.sqlite.wal.LARGE_LOG", 1)
     store = SqliteStore(path)
     store.open()
@@ -130,7 +130,7 @@ def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
         is_begun = other.begin()
         has_begun.set()
         assert is_begun
-        time.sleep(0.1)  # long enough for the checkpoint to find it writing; it decides nothing
+        time.sleep(0.1)  # long enough that the checkpoint meets the writer; the result does not depend on it
         other.rollback()
         other.close()
 
@@ -145,8 +145,8 @@ def test_a_log_that_grew_is_cut_back_between_writers(path, monkeypatch):
     store.close()
 
 
-def test_a_log_to_which_many_wrote_a_little_is_cut_back(path, monkeypatch):
-    """Each of them closes before it has written enough to count; whoever stays sees how long the log is."""
+def test_a_log_to_which_many_processes_wrote_a_little_is_cut_back(path, monkeypatch):
+    """Each of them closes before it has written enough to count; a process that stays sees how long the log is."""
     monkeypatch.setattr("supervisor.store.sqlite.wal.LARGE_LOG", 200_000)
     idle = SqliteStore(path)
     idle.open()
@@ -163,8 +163,8 @@ def test_a_log_to_which_many_wrote_a_little_is_cut_back(path, monkeypatch):
     idle.close()
 
 
-def test_a_log_that_a_reader_keeps_is_not_cut_back_all_the_time(path, monkeypatch):
-    """Each try holds up all writers."""
+def test_a_log_that_a_reader_keeps_is_not_cut_back_again_and_again(path, monkeypatch):
+    """Each attempt makes all writers wait."""
     monkeypatch.setattr("supervisor.store.sqlite.wal.LARGE_LOG", 1)
     monkeypatch.setattr("supervisor.store.sqlite.store.CUT_TIMEOUT", 0.0)
     store = SqliteStore(path)
@@ -183,7 +183,7 @@ def test_a_log_that_a_reader_keeps_is_not_cut_back_all_the_time(path, monkeypatc
 
 
 def test_a_checkpoint_that_finds_no_descriptor_is_tried_again(path):
-    """Too many files are open at the moment: nothing is wrong with the disk, and commits go on."""
+    """Too many files are open at the moment: the disk works, and commits go on."""
     code = """
 import resource
 from pathlib import Path
@@ -208,8 +208,8 @@ store.checkpoint()
     assert other.returncode == 0
 
 
-def test_a_full_disk_is_named_also_where_only_the_logs_index_has_no_room(path):
-    """It is made anew by whoever is first to open a store."""
+def test_a_full_disk_is_named_also_if_only_the_logs_index_has_no_room(path):
+    """The first process that opens a store makes the index again."""
     code = """
 import resource
 from supervisor.core.errors import StoreRefused

@@ -1,4 +1,4 @@
-"""One store and several real processes: sharing, owning, being killed, and a disk that fails."""
+"""One store and several real processes: sharing, owning, being killed, and a failing disk."""
 
 import shutil
 import signal
@@ -40,8 +40,8 @@ def locks(path):
     return sorted(found.name for found in Path(f"{path}.owners").iterdir())
 
 
-def test_what_another_process_commits_is_noticed_and_read(path):
-    """Once per commit; a decision made there is a decision here."""
+def test_a_commit_of_another_process_is_noticed_and_read(path):
+    """Once for each commit; a decision made there is a decision here."""
     store = opened(path)
     append(store, ("a", created()), ("a", started()), ("a", asked()))
     last = store.last_position()
@@ -59,7 +59,7 @@ def test_what_another_process_commits_is_noticed_and_read(path):
 
 
 def test_one_transaction_at_a_time(path):
-    """`begin` says at once that another process is in one; reading goes on meanwhile."""
+    """`begin` returns at once that another process is in a transaction; reading goes on meanwhile."""
     store = opened(path)
     append(store, ("a", created()))
     code = """
@@ -83,7 +83,7 @@ store.commit()
 
 
 def test_a_living_owner_keeps_its_tree(path):
-    """A second process is told who has it."""
+    """A second process is told which process has it."""
     store = opened(path)
     other = python(OWN, path)
     assert other.stdout.readline() == "mine\n"
@@ -96,7 +96,7 @@ def test_a_living_owner_keeps_its_tree(path):
 
 
 def test_the_tree_of_a_killed_owner_is_taken_over(path):
-    """Its lock died with it; what is left of it is removed."""
+    """Its lock died with it; its lock file is removed."""
     store = opened(path)
     claim(store, "b")
     other = python(OWN, path)
@@ -130,7 +130,7 @@ os._exit(0)
 
 
 def test_an_owner_that_lost_its_lock_file_before_it_held_it_takes_another(path, monkeypatch):
-    """Whoever removes dead locks may come between making one and locking it."""
+    """A process that removes dead locks may come between making one and locking it."""
     folder = LockFolder(path)
     path.parent.mkdir()
     path.touch()
@@ -156,7 +156,7 @@ def test_an_owner_that_lost_its_lock_file_before_it_held_it_takes_another(path, 
 
 
 def test_a_killed_writer_leaves_whole_transactions(path):
-    """Of two entries in one transaction both are there, or none."""
+    """Of two entries in one transaction both are there, or neither."""
     code = """
 store = SqliteStore(sys.argv[1])
 store.open()
@@ -179,7 +179,7 @@ for n in range(100_000):
 
 
 def test_a_full_disk_refuses_a_commit_and_nothing_is_lost(path):
-    """StoreRefused says what to do; when there is room, it goes on."""
+    """StoreRefused says what to do; when there is room, the process goes on."""
     code = """
 import resource
 from supervisor.core.errors import StoreRefused
@@ -210,8 +210,8 @@ print(count)
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes a sync fail")
-def test_a_sync_that_fails_is_the_stores_death(path, tmp_path):
-    """It is not known what is on disk: nothing more is written, and the next start finds the truth."""
+def test_a_failed_sync_ends_the_store(path, tmp_path):
+    """It is not known what is on disk: nothing more is written, and the next start reads what is there."""
     code = """
 from supervisor.core.errors import StoreDied
 store = SqliteStore(sys.argv[1])
@@ -243,7 +243,7 @@ os._exit(0)
 
 
 def test_a_store_that_cannot_be_written_refuses(path):
-    """A claim needs its lock file; without a place for it nothing begins."""
+    """A claim needs its lock file; without a place for that, nothing begins."""
     store = opened(path)
     Path(f"{path}.owners").write_text("in the way")
     assert store.begin()
@@ -255,7 +255,7 @@ def test_a_store_that_cannot_be_written_refuses(path):
 
 
 def test_a_dead_store_says_so_again(path):
-    """Whoever begins afterwards gets the same answer."""
+    """A later `begin` raises the same error."""
     store = opened(path)
     store._died = StoreDied("the disk failed")
     with pytest.raises(StoreDied, match="the disk failed"):
