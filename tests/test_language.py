@@ -14,19 +14,19 @@ PLACES = ("supervisor", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css"}
 
 CEILINGS = {
-    "nobody": 282,
-    "whoever": 123,
-    "somebody": 114,
-    "anybody": 24,
-    "everybody": 25,
-    "behind": 136,
-    "beside": 45,
-    "how-many-th": 4,
-    "did not come to": 3,
-    "came to nothing": 1,
-    "taken up": 14,
-    "at rest": 22,
-    "is said": 38,
+    "nobody": 115,
+    "whoever": 38,
+    "somebody": 51,
+    "anybody": 13,
+    "everybody": 10,
+    "behind": 45,
+    "beside": 8,
+    "how-many-th": 0,
+    "did not come to": 0,
+    "came to nothing": 0,
+    "taken up": 2,
+    "at rest": 13,
+    "is said": 27,
 }
 
 
