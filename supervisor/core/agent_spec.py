@@ -167,7 +167,7 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         return [tool_schema(tool) for tool in self.tools.values()]
 
     def view(self) -> AgentView:
-        """Return what is told of it to those who may start it by its name."""
+        """Return the description of this agent for people who may start it by its name."""
         description = inspect.cleandoc(self.__doc__ or "")
         if self._input is None:
             return AgentView(name=self.name, description=description, input=None)

@@ -4,7 +4,7 @@ Pure: `now` is an argument, on a clock that only grows and from which the loop's
 (runtime/clock/watchdog.py).
 
 Rules
-- The clock stands while a named reason pauses it and no step or model call is in flight (W2). When the last reason
+- The clock is stopped while a named reason pauses it and no step or model call is in flight (W2). When the last reason
   goes, the full budget starts again. Pausing twice for one reason, or ending a pause that did not begin, is an error.
 - While a model call without a first heartbeat is in flight, the budget is `first_progress_timeout`, whatever its
   siblings do; `keepalive` counts only then (W5, W6). A heartbeat from outside all model calls counts for each of them.
@@ -118,7 +118,7 @@ class Inactivity:
         return self.first_budget if self.unheard else self.budget
 
     def due_at(self, tick: float) -> float | None:
-        """Return the instant from which the run is stalled; None while the clock stands."""
+        """Return the instant from which the run is stalled; None while the clock is stopped."""
         instants = []
         if not self.is_paused:
             instants.append(max(self.since, self.beat + tick) + self._silence)
@@ -127,7 +127,7 @@ class Inactivity:
         return min(instants, default=None)
 
     def left(self, now: float) -> tuple[float, float] | None:
-        """Return the time that is left of the budget that ends first, and that budget; None while the clock stands."""
+        """Return the rest of the budget that ends first, and that budget; None while the clock is stopped."""
         due = self.due_at(0.0)
         if due is None:
             return None
@@ -152,11 +152,11 @@ class Inactivity:
         return self._active + (now - self._active_since if self._active_since is not None else 0.0)
 
     def _count(self, now: float) -> None:
-        """Start or stop the clock of active time: it stands while there are only waits."""
+        """Start or stop the clock of active time: it is stopped while there are only waits."""
         waits = "wait" in self.pauses.values()
-        stands = waits and not self._work and "call" not in self.pauses.values()
-        if stands and self._active_since is not None:
+        is_stopped = waits and not self._work and "call" not in self.pauses.values()
+        if is_stopped and self._active_since is not None:
             self._active += now - self._active_since
             self._active_since = None
-        elif not stands and self._active_since is None:
+        elif not is_stopped and self._active_since is None:
             self._active_since = now

@@ -102,7 +102,7 @@ class People:
         shown = hash_token(token)
         found = None
         for person in self._by_name.values():
-            for known in person.tokens:  # all of them, so that the time tells nothing
+            for known in person.tokens:  # all of them, so that the time reveals nothing
                 if hmac.compare_digest(known.hash, shown) and known.is_valid(now):
                     found = person, known
         return found

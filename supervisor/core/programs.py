@@ -1,4 +1,4 @@
-"""What is known of programs: which of them run what their arguments say, and which arguments only look.
+"""Facts about programs: which of them run what their arguments say, and which arguments only look.
 
 A prefix such as `git status *` covers arguments that no person has seen. That is harmless only if no argument makes
 the program run another one, read its orders from a file, or change what it was told to do before. A complete list of

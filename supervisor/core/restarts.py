@@ -3,8 +3,8 @@
 Theory
     An agent is a function of the results that it was given, in their order. If the failure of a step is the n-th
     result, everything that the agent had asked for by then follows from the n-1 results before it. An agent that has
-    not been given that failure asks for exactly the same. What it asked for afterwards may follow from the failure. So
-    a restart changes the operations into those of a run in which the failed step has no result yet:
+    not been given that failure asks for exactly the same. Its later requests may follow from the failure. So a
+    restart changes the operations into those of a run in which the failed step has no result yet:
 
     - An operation that was asked for before the failure was given stays, with its place in the order. The next attempt
       must ask for it again, as after a crash (core/replay_order.py), before any new operation begins. The step is new,
@@ -14,7 +14,7 @@ Theory
       request, which is journaled (OperationRecalled). So no call runs twice, and a crash after the restart finds one
       order of results, as always.
     - An operation that a scope of the agent's own ended after the failure, mostly because the failure unwound the
-      scope, need not be ended again: it begins anew, or is kept with its `interrupted` result if it may have had an
+      scope, need not be ended again: it begins again, or is kept with its `interrupted` result if it may have had an
       effect, or was denied.
     - A timer that was asked for before the failure, and was ended or left in time after it, is *reopened*: the next
       attempt enters its block again, with the same due instant. Operations inside the block stay, and the next attempt
@@ -35,7 +35,7 @@ Rules
 - At most `max_restarts` within `restart_period` seconds, else the run ends. The delay doubles with each restart in the
   period, up to `max_restart_delay`. The actual wait is random, between half and all of it, so that runs that failed
   together do not return together. It is journaled, so that it holds over crashes.
-- Timers, `now` and `random`, and requests about a child, have no effects: those asked for after the cut begin anew.
+- Timers, `now` and `random`, and requests about a child, have no effects: those asked for after the cut begin again.
 """
 
 from collections.abc import Collection, Iterator

@@ -51,4 +51,4 @@ class PruneResult(msgspec.Struct, frozen=True, kw_only=True):
     """Background jobs whose logs are removed."""
     log_bytes: int = 0
     compact_error: str | None = None
-    """Why the free space was not given back to the disk; the store uses it again."""
+    """Why the free space was not returned to the disk; the store uses it again."""

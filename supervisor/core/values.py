@@ -271,9 +271,9 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     description: str
-    """What its declaration says about it; empty if that says nothing."""
+    """The docstring of its declaration; empty if there is none."""
     input: dict[str, Any] | None
-    """JSON schema of its input; null for an agent that takes none. An empty one describes nothing."""
+    """JSON schema of its input; null for an agent without an input. An empty schema accepts anything."""
 
 
 class LaterCall(msgspec.Struct, frozen=True, kw_only=True):

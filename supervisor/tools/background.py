@@ -1,14 +1,14 @@
 """A background job as a process: it starts like any other, at its gate, and outlives the call once it has begun.
 
 Theory: a job is to its warden what a foreground command is to its call. The warden stays the parent of everything
-that the job starts, but it no longer ends with us. What a later process must know is therefore on disk: the journal
+that the job starts, but it no longer ends with us. All facts for a later process are therefore on disk: the journal
 identifies job and warden by pid and start time, the warden writes how the job ended, and the log has the output.
 
 Rules
 - The job's folder (0700) holds `session`, the id of its session; `log`, its output (0600; see `log_limit`); `end`,
   which the warden writes when no process of the job is left; `by`, who asked for its end, if a caller did; and `told`,
   once the end is journaled.
-- The job writes to the log file itself. A command that opens its output anew (`> /dev/stderr`, unlike `>&2`) empties
+- The job writes to the log file itself. A command that opens its output again (`> /dev/stderr`, unlike `>&2`) empties
   the file, as it would any file that output is sent to. A pipe would prevent that, but it would end with its reader.
 - A job is running if its warden or its own process is alive, by pid *and* start time. If not, `end` says how it ended.
   A job without `end` is lost: it was killed together with its warden, or its machine went down.
@@ -55,7 +55,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at a job shows. `end` is None while the job runs, and if it is lost."""
+    """The state of a job at one look. `end` is None while the job runs, and if it is lost."""
 
     state: Literal["running", "ended", "lost"]
     end: End | None = None
@@ -140,7 +140,7 @@ class BackgroundProcess(Process):
 
 
 class JobProcess(Protocol):
-    """What identifies a job's processes on its host, and where its log is. JobStarted and JobView have these fields."""
+    """A job's processes on its host, and the path of its log. JobStarted and JobView have these fields."""
 
     @property
     def log(self) -> str: ...

@@ -1,8 +1,8 @@
 """The bound on a background job's log: once the log takes too much disk, its middle is removed.
 
 Theory: a job writes to its log itself, so that its output depends on no other process; for the same reason no process
-can hold it back. What can be bounded is the disk: the warden punches a hole into the middle of the file. The job goes
-on appending and notices nothing. Every byte keeps its offset, so that a reader's offset stays valid, and the file
+can hold it back. But the warden can bound the disk: it punches a hole into the middle of the file. The job goes on
+appending and notices nothing. Every byte keeps its offset, so that a reader's offset stays valid, and the file
 itself says where the hole is. No other record of it exists.
 
 Rules

@@ -1,6 +1,6 @@
 """Codex's rollouts: numbered lines in the order of the conversation.
 
-Theory: Codex pairs by class of tool and by id, over everything after the last compaction, wherever the output stands.
+Theory: Codex pairs by class of tool and by id, over everything after the last compaction, wherever the output is.
 It answers a dangling call in memory on each resume, and never writes the answer. Next to the file it keeps indexes into
 it (byte offsets, ordinals), which an insertion makes wrong.
 

@@ -9,7 +9,7 @@ Rules
 - Only messages, calls and results: no thinking, labels, settings or summaries. An image becomes a word.
 - Whatever is left out is counted in `left_out`: torn lines, and results without a call.
 - A call is marked as lost only where a repair would do so: not while its program may be running.
-- Text stays text: nothing in it is looked up, run or believed. What UTF-8 cannot express is shown escaped.
+- Text stays text: nothing in it is looked up, run or believed. Characters that UTF-8 cannot express are shown escaped.
 - Memory is that of judging a file (index.py), and of one line.
 """
 

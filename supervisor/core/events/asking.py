@@ -167,7 +167,7 @@ class RuleAdded(Event, frozen=True, kw_only=True):
 
 @traits("audited")
 class RuleRevoked(Event, frozen=True, kw_only=True):
-    """A rule, named by its id, counts no more."""
+    """A rule, named by its id, no longer counts."""
 
     rule: str
     by: str

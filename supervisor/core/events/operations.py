@@ -119,7 +119,7 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
 class JobStarted(Event, frozen=True, kw_only=True):
     """A call began a background job: committed with its `executing`, before the job begins (T6).
 
-    Pid and start time identify the job's process, and the warden that stands guard over it, on `host` only. `keep`: it
+    Pid and start time identify the job's process, and the warden that guards it, on `host` only. `keep`: it
     does not end with its root session.
     """
 

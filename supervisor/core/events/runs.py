@@ -67,7 +67,7 @@ class RunRestarted(Event, frozen=True, kw_only=True):
     """An attempt failed or stalled, and another begins at `due_at`; until then the run is out of memory, and nothing
     but a cancel wakes it.
 
-    `number` counts the restarts of the run, from 1. `forgotten` are begun anew if the agent asks for them: the steps
+    `number` counts the restarts of the run, from 1. `forgotten` begin again if the agent asks for them: the steps
     that failed, and what their failure cut off. `kept` have their results, which have no place in the order of results
     until the agent asks for them again. `reopened` are timers that wait again until the instant they were due at.
     """

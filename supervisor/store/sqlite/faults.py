@@ -59,7 +59,7 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
             f"{path} refused a commit: {what}; nothing of it was written. Resume when the cause is gone"
         )
     return StoreDied(
-        f"the disk under {path} failed: {what}. What was written before is safe; whether the last commit was written "
+        f"the disk under {path} failed: {what}. Earlier commits are safe; whether the last commit was written "
         "is not known. Check the disk, then start the program again: it goes on from what is on disk"
     )
 

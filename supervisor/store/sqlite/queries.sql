@@ -1,6 +1,6 @@
--- The queries of the SQLite store. Each begins with its name; what follows the colon says what it is for.
+-- The queries of the SQLite store. Each begins with its name and, after the colon, its purpose.
 
--- meta: what the store says of itself
+-- meta: facts about the store itself
 SELECT value FROM meta WHERE name = ?;
 
 -- append: add journal entries; a position that is taken is an error
@@ -9,16 +9,16 @@ INSERT INTO event (position, session, id, head, approval, body) VALUES (?, ?, ?,
 -- numbers: the numbers of some sessions, by their ids
 SELECT k.value, e.position FROM json_each(?) AS k CROSS JOIN event AS e ON e.id = k.value;
 
--- last_position: where the next entry goes
+-- last_position: the position after which the next entry is written
 SELECT coalesce(max(position), 0) FROM event;
 
--- head_number: what to refer to a head by
+-- head_number: the number of a head
 SELECT number FROM head WHERE text = ?;
 
--- add_head: make one, unless there are too many
+-- add_head: make a head, unless there are too many
 INSERT OR IGNORE INTO head (text) SELECT ? WHERE (SELECT coalesce(max(number), 0) FROM head) < ?;
 
--- head_text: what a number stands for
+-- head_text: the head with a number
 SELECT text FROM head WHERE number = ?;
 
 -- rows: every entry after a position, up to another
@@ -41,10 +41,10 @@ SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished
 INSERT INTO session (number, root, last_at, waiting_for, due_at, finished)
 VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
 
--- change_session: what may change about a session
+-- change_session: the columns of a session that may change
 UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ? WHERE number = ?;
 
--- clear_sessions: forget the index, to rebuild it
+-- clear_sessions: remove the index, to rebuild it
 DELETE FROM session;
 
 -- approval_entries: the index entries of some approvals, to change them; their sessions do not change and are not read
@@ -55,10 +55,10 @@ SELECT k.value, '', a.asked, a.status, a.decided, a.shown, a.reminded
 INSERT INTO approval (asked, session, status, decided, shown, reminded)
 VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
 
--- change_approval: what may change about an approval
+-- change_approval: the columns of an approval that may change
 UPDATE approval SET status = ?, decided = ?, shown = ?, reminded = ? WHERE asked = ?;
 
--- clear_approvals: forget the index, to rebuild it
+-- clear_approvals: remove the index, to rebuild it
 DELETE FROM approval;
 
 -- session: one session for people
@@ -89,7 +89,7 @@ SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?
 SELECT c.id, s.due_at FROM session AS s CROSS JOIN event AS c ON c.position = s.number
  WHERE s.due_at IS NOT NULL ORDER BY s.due_at, s.number;
 
--- asking: which operation an approval is of, to decide it
+-- asking: the operation of an approval, to decide it
 SELECT c.id, r.body FROM event AS r CROSS JOIN event AS c ON c.position = r.session WHERE r.approval = ?;
 
 -- approval: one approval for people
@@ -98,11 +98,11 @@ SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE appr
 -- approvals: all approvals after a position
 SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
 
--- approvals_pending: the inbox after a position, without what decided it; each column counts where there are many
+-- approvals_pending: the inbox after a position, without the decisions; with many rows each column costs time
 SELECT id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body
   FROM approval_full WHERE status IS NULL AND asked > ? ORDER BY asked;
 
--- approvals_shown: those that are not pending, but that a card may still show so; asked once, when a daemon starts
+-- approvals_shown: those that are not pending, but that a card may still show as pending; read once, when a daemon starts
 SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER BY asked;
 
 -- approvals_of_session: those of one session, after a position
@@ -117,39 +117,39 @@ SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finis
        (SELECT count(*) FROM approval WHERE status IS NULL),
        (SELECT count(*) FROM session WHERE finished IS NULL AND waiting_for LIKE '["blocked",%');
 
--- owner_of_tree: who has, or had, a tree
+-- owner_of_tree: the process that has, or had, a tree
 SELECT o.id, o.host, o.pid, o.since FROM tree AS t CROSS JOIN owner AS o ON o.number = t.owner WHERE t.root = ?;
 
--- owners: everybody who has owned a tree; few, since the dead ones are forgotten
+-- owners: all processes that have owned a tree; few, since dead ones are removed
 SELECT id, host, pid, since FROM owner;
 
--- add_owner: say who holds the lock file of this name
+-- add_owner: add the process that holds the lock file of this name
 INSERT OR IGNORE INTO owner (id, host, pid, since) VALUES (?, ?, ?, ?);
 
--- own: give a tree to an owner, whoever had it
+-- own: give a tree to an owner, whichever owner had it
 INSERT OR REPLACE INTO tree (root, owner) SELECT ?, number FROM owner WHERE id = ?;
 
--- clear_owners: forget the owners, but one, that nothing refers to
+-- clear_owners: remove the owners, but one, to which no tree refers
 DELETE FROM owner WHERE id <> ? AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = owner.number);
 
--- size_of_tree: how many entries a tree has, and how many bytes they are
+-- size_of_tree: how many entries a tree has, and their size in bytes
 SELECT count(*), coalesce(sum(length(e.body)), 0) FROM session AS t CROSS JOIN event AS e ON e.session = t.number
  WHERE t.root = (SELECT position FROM event WHERE id = ?);
 
--- remove_approvals: forget those of a tree, by its number
+-- remove_approvals: remove those of a tree, by its number
 DELETE FROM approval WHERE session IN (SELECT number FROM session WHERE root = ?);
 
--- remove_events: forget the journals of a tree, by its number
+-- remove_events: remove the journals of a tree, by its number
 DELETE FROM event WHERE session IN (SELECT number FROM session WHERE root = ?);
 
--- remove_sessions: forget a tree, by its number
+-- remove_sessions: remove the sessions of a tree, by its number
 DELETE FROM session WHERE root = ?;
 
--- remove_tree: forget who had it
+-- remove_tree: remove its owner
 DELETE FROM tree WHERE root = ?;
 
--- keep_place: the last position stays taken when its entry goes; what stands there belongs to no session and is not read
+-- keep_place: the last position stays taken when its entry is removed; a row of no session, which is never read, keeps it
 INSERT OR IGNORE INTO event (position, session, id, body) VALUES (?, 0, NULL, x'');
 
--- clear_places: forget the places kept before
+-- clear_places: remove the places that were kept before
 DELETE FROM event WHERE session = 0 AND position < ?;
