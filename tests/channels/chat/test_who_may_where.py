@@ -17,11 +17,25 @@ import pytest
 from platform_scenes import until
 from watching import next_of
 
-from supervisor import Approve, Context, MemoryStore, NotEntitled, agent, ask, deny, open_supervisor, tool
+from supervisor import (
+    Approve,
+    Context,
+    MemoryStore,
+    NotAuthenticated,
+    NotEntitled,
+    agent,
+    ask,
+    deny,
+    open_supervisor,
+    tool,
+)
 from supervisor.channels.discord import Discord
 from supervisor.channels.slack import Slack, Talk
 from supervisor.channels.web import make_web
 from supervisor.cli import main
+from supervisor.client.addresses import Address
+from supervisor.client.connection import Connection
+from supervisor.client.remote import RemoteSupervisor
 from supervisor.core import events as e
 from supervisor.core.people import ApproverRule, People, Person, TokenHash, hash_token
 
@@ -119,6 +133,16 @@ class World:
     async def post(self, who, path, **body):
         async with self.client(who) as client:
             return await client.post(path, json=body)
+
+    async def remotely(self, who, do):
+        """Do something as somebody by the Supervisor over HTTP."""
+        connection = Connection(Address("http://localhost", False), who, 5.0, httpx.ASGITransport(self._app))
+        try:
+            with suppress(NotEntitled, NotAuthenticated):
+                await connection.greet()
+                await do(RemoteSupervisor(connection))
+        finally:
+            await connection.leave()
 
     async def form(self, who, page, path, **fields):
         """Look at a page as somebody who is logged in, and send a form of it."""
@@ -246,8 +270,21 @@ async def in_python(here, who, asked):
         assert here.refused(asked.id) == [who]
 
 
+async def from_another_machine(here, who, asked):
+    await here.remotely(who, lambda remote: remote.decide(asked.id, Approve(by=who)))
+
+
+async def by_words_from_another_machine(here, who, asked):
+    await here.remotely(who, lambda remote: remote.chat(asked.session, f"yes {asked.id}", by=who))
+
+
+async def by_approve_all_from_another_machine(here, who, asked):
+    await here.remotely(who, lambda remote: remote.chat(asked.session, "approve all", by=who))
+
+
 WAYS_TO_DECIDE = {
     None: [
+        *(from_another_machine, by_words_from_another_machine, by_approve_all_from_another_machine),
         *(by_http, by_http_in_the_session, by_words_over_http, by_approve_all_over_http, in_python),
         *(by_a_form, by_words_on_the_page, by_approve_all_on_the_page),
     ],
@@ -286,6 +323,10 @@ async def edit_over_http(here, who, asked):
     await here.post(who, f"/api/approvals/{asked.id}/decision", decision="approve", arguments=INTO)
 
 
+async def edit_from_another_machine(here, who, asked):
+    await here.remotely(who, lambda remote: remote.decide(asked.id, Approve(by=who, arguments=INTO)))
+
+
 async def edit_on_the_page(here, who, asked):
     form = {"decision": "edit", "arguments": json.dumps(INTO)}
     await here.form(who, f"/approvals/{asked.id}", f"/approvals/{asked.id}/decision", **form)
@@ -313,7 +354,7 @@ async def edit_in_discord(here, who, asked):
         await here.settled(asked.id)
 
 
-EDITING = [(None, edit_over_http), (None, edit_on_the_page), (None, edit_in_python)]
+EDITING = [(None, edit_from_another_machine), (None, edit_over_http), (None, edit_on_the_page), (None, edit_in_python)]
 EDITING += [("slack", edit_in_slack), ("discord", edit_in_discord)]
 
 
@@ -340,6 +381,11 @@ async def start_over_http(here, who):
     return len(await here.supervisor.find_sessions()) == 1
 
 
+async def start_from_another_machine(here, who):
+    await here.remotely(who, lambda remote: remote.start("talking", "hello"))
+    return len(await here.supervisor.find_sessions()) == 1
+
+
 async def start_in_slack(here, who):
     await here.give(here.fake.say("<@UBOT> hello", f"U-{who.upper()}", "2000000000.000001", mention=True))
     await until(lambda: here.supervisor.store.find_sessions() or here.fake.whispers)
@@ -359,6 +405,18 @@ async def start_in_python(here, who):
 async def speak_over_http(here, who):
     asked = await here.ask()
     await here.post(who, f"/api/sessions/{asked.session}/messages", text="and then?")
+    return was_said(here, asked.session, who)
+
+
+async def speak_from_another_machine(here, who):
+    asked = await here.ask()
+    await here.remotely(who, lambda remote: remote.send(asked.session, "yes"))
+    return was_said(here, asked.session, who)
+
+
+async def chat_from_another_machine(here, who):
+    asked = await here.ask()
+    await here.remotely(who, lambda remote: remote.chat(asked.session, "and then?"))
     return was_said(here, asked.session, who)
 
 
@@ -394,6 +452,12 @@ def is_cancelled(here, asked):
 async def cancel_over_http(here, who):
     asked = await here.ask()
     await here.post(who, f"/api/sessions/{asked.session}/cancel")
+    return is_cancelled(here, asked)
+
+
+async def cancel_from_another_machine(here, who):
+    asked = await here.ask()
+    await here.remotely(who, lambda remote: remote.cancel(asked.session))
     return is_cancelled(here, asked)
 
 
@@ -461,6 +525,11 @@ async def make_a_rule_over_http(here, who):
     return len(await here.supervisor.find_rules()) == 1
 
 
+async def make_a_rule_from_another_machine(here, who):
+    await here.remotely(who, lambda remote: remote.add_rule(deny("deploy")))
+    return len(await here.supervisor.find_rules()) == 1
+
+
 async def make_a_rule_by_words(here, who):
     """For whoever may not, the calls may be decided, and no rule is made."""
     asked = await here.ask()
@@ -488,6 +557,12 @@ async def revoke_a_rule_over_http(here, who):
     async with here.client(who) as client:
         await client.delete(f"/api/rules/{made.id}")
     return list(await here.supervisor.find_rules()) == []
+
+
+async def revoke_a_rule_from_another_machine(here, who):
+    made = await here.supervisor.add_rule(deny("deploy"), by="olga")
+    await here.remotely(who, lambda remote: remote.revoke_rule(made.id))
+    return len(await here.supervisor.find_rules()) == 0
 
 
 async def revoke_a_rule_on_the_page(here, who):
@@ -528,20 +603,28 @@ async def read_in_discord(here, who):
 
 
 WAYS = {
-    "start": {None: [start_over_http, start_in_python], "slack": [start_in_slack]},
+    "start": {None: [start_over_http, start_in_python, start_from_another_machine], "slack": [start_in_slack]},
     "speak": {
-        None: [speak_over_http, speak_on_the_page, speak_in_python, chat_in_python],
+        None: [
+            *(speak_over_http, speak_on_the_page, speak_in_python, chat_in_python),
+            *(speak_from_another_machine, chat_from_another_machine),
+        ],
         "slack": [speak_in_slack],
     },
-    "cancel": {None: [cancel_over_http, cancel_on_the_page, cancel_in_python]},
+    "cancel": {None: [cancel_over_http, cancel_on_the_page, cancel_in_python, cancel_from_another_machine]},
     "resume": {None: [resume_over_http, resume_in_python]},
     "retry": {None: [retry_over_http, retry_in_python]},
     "fork": {None: [fork_over_http, fork_in_python]},
     "make a rule": {
-        None: [make_a_rule_over_http, make_a_rule_by_words, make_a_rule_in_python],
+        None: [make_a_rule_from_another_machine, make_a_rule_over_http, make_a_rule_by_words, make_a_rule_in_python],
         "slack": [make_a_rule_by_words_in_slack],
     },
-    "revoke a rule": {None: [revoke_a_rule_over_http, revoke_a_rule_on_the_page, revoke_a_rule_in_python]},
+    "revoke a rule": {
+        None: [
+            *(revoke_a_rule_over_http, revoke_a_rule_on_the_page),
+            *(revoke_a_rule_in_python, revoke_a_rule_from_another_machine),
+        ]
+    },
     "read": {None: [read_over_http, read_on_the_page], "slack": [read_in_slack], "discord": [read_in_discord]},
 }
 DOING = [
