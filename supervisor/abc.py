@@ -29,6 +29,7 @@ from supervisor.core.values import (
     Decision,
     DecisionResult,
     Fork,
+    JobView,
     Message,
     SendResult,
     SessionStatus,
@@ -379,9 +380,18 @@ class Supervisor(ABC):
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
         """Take up every open tree that nobody owns; returns their roots' runs. `by`: as in `resume`."""
 
+    @overload
     @abstractmethod
-    async def get_run(self, session: str, *, number: int | None = None) -> Run[Any]:
-        """Return the latest run of a session, or the one of a number, counted from 1. Raises NotFound."""
+    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
+    @overload
+    @abstractmethod
+    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
+    @abstractmethod
+    async def get_run(
+        self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
+    ) -> Run[Any]:
+        """Return the latest run of a session, or the one of a number, counted from 1. `agent` types its result; without
+        it the result is plain JSON. Raises NotFound."""
 
     @abstractmethod
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
@@ -550,6 +560,10 @@ class Supervisor(ABC):
     @abstractmethod
     async def find_agents(self) -> Page[AgentView]:
         """Return all agents that `start` finds by their names, in the order of these."""
+
+    @abstractmethod
+    async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
+        """Return all background jobs, oldest first: those that run, or also those that have ended (T6)."""
 
     @abstractmethod
     async def find_owners(self) -> Page[Owner]:

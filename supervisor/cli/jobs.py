@@ -6,7 +6,6 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
-from supervisor.abc import Supervisor
 from supervisor.channels.cards import ago
 from supervisor.cli import answers
 from supervisor.cli.answers import say
@@ -35,30 +34,11 @@ def jobs(
 
 
 async def _find(place: AnyPlace) -> list[dict[str, Any]]:
-    async with place.open() as supervisor:
-        return await _look_at_all(supervisor)
-
-
-async def _look_at_all(supervisor: Supervisor) -> list[dict[str, Any]]:
     from datetime import datetime
 
-    from supervisor.core.events import JobEnded, JobStarted
-    from supervisor.core.session import Job
-    from supervisor.tools.session_jobs import view_of
-
-    began: dict[str, tuple[str, Job]] = {}
-    for row in await supervisor.find_audit(limit=None):
-        match row.event:
-            case JobStarted(job=job):
-                began[job] = (row.session, Job(started=row.event))
-            case JobEnded(job=job) if job in began:
-                began[job] = (row.session, Job(started=began[job][1].started, ended=row.event))
-            case _:
-                pass
-    return [
-        msgspec.to_builtins(await view_of(job.view(session)), builtin_types=(datetime,))
-        for session, job in began.values()
-    ]
+    async with place.open() as supervisor:
+        found = await supervisor.find_jobs(running=False)
+        return [msgspec.to_builtins(job, builtin_types=(datetime,)) for job in found]
 
 
 def _print(found: list[dict[str, Any]]) -> None:

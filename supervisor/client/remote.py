@@ -47,6 +47,7 @@ from supervisor.core.values import (
     DecisionResult,
     Deny,
     Fork,
+    JobView,
     Message,
     SendResult,
     SessionStatus,
@@ -157,9 +158,15 @@ class RemoteSupervisor(Supervisor):
         found = await self._connection.ask("POST", "/api/resume")
         return [self._run(each) for each in found["items"]]
 
-    async def get_run(self, session: str, *, number: int | None = None) -> Run[Any]:
+    @overload
+    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
+    @overload
+    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
+    async def get_run(
+        self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
+    ) -> Run[Any]:
         found = await self.find_run(session, "latest" if number is None else str(number), 0)
-        return RemoteRun(self, session, found["run"])
+        return RemoteRun(self, session, found["run"], Any if agent is None else agent.return_type)
 
     async def find_run(self, session: str, number: str, wait: int) -> dict[str, Any]:
         """Return the number of a run, and its outcome if it ends within so many seconds."""
@@ -305,6 +312,9 @@ class RemoteSupervisor(Supervisor):
     async def find_agents(self) -> Page[AgentView]:
         return await self._page("/api/agents", {}, _reader(AgentView))
 
+    async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
+        return await self._page("/api/jobs", {"running": running}, _reader(JobView))
+
     async def find_owners(self) -> Page[Owner]:
         return await self._page("/api/owners", {}, _reader(Owner))
 
@@ -335,14 +345,23 @@ class RemoteSupervisor(Supervisor):
     # -- watching ----------------------------------------------------------------------------------------------------
 
     def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
-        return RemoteWatch(self._connection, "/api/events", {"session": session}, after, _reader(Approval))
+        return RemoteWatch(
+            self._connection,
+            "/api/events",
+            {"session": session},
+            after,
+            _reader(Approval),
+            begins_again=after is None,
+        )
 
     def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
         return self.watch_pending({"session": session})
 
     def watch_pending(self, query: Mapping[str, Any]) -> Watch[Approval]:
         """Watch what is pending, each once; `query`: of which run."""
-        return RemoteWatch(self._connection, "/api/events", query, None, _reader(Approval), Pending())
+        return RemoteWatch(
+            self._connection, "/api/events", query, None, _reader(Approval), Pending(), begins_again=True
+        )
 
     def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
         path = _path("sessions", session, "events")

@@ -61,8 +61,8 @@ class RemoteRun(Run[R]):
 
 
 class RemoteWatch(Watch[T]):
-    """`after`: the cursor to go on from; None: the beginning, and again there if the server does not know the cursor of
-    a broken stream any more. `keeps`: whether an item is given out."""
+    """`after`: the cursor to go on from; None: the beginning. `begins_again`: so also if the server does not know the
+    cursor of a broken stream any more; otherwise that raises CursorUnknown. `keeps`: whether an item is given out."""
 
     def __init__(
         self,
@@ -72,9 +72,11 @@ class RemoteWatch(Watch[T]):
         after: str | None,
         read: Callable[[Any], T],
         keeps: Callable[[T], bool] = lambda item: True,
+        *,
+        begins_again: bool = False,
     ) -> None:
         self._connection = connection
-        self._source = EventSource(connection, path, query, after, begins_again=after is None)
+        self._source = EventSource(connection, path, query, after, begins_again=begins_again)
         self._read = read
         self._keeps = keeps
         self._is_open = False

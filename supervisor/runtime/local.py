@@ -51,6 +51,7 @@ from supervisor.core.values import (
     Decision,
     DecisionResult,
     Fork,
+    JobView,
     Message,
     SendResult,
     SessionStatus,
@@ -445,12 +446,18 @@ class LocalSupervisor(StoreSupervisor):
 
     # -- reading: one checkpoint, then one synchronous read -----------------------------------------------------------
 
-    async def get_run(self, session: str, *, number: int | None = None) -> Run[Any]:
+    @overload
+    async def get_run(self, session: str, *, number: int | None = None, agent: None = None) -> Run[Any]: ...
+    @overload
+    async def get_run(self, session: str, *, number: int | None = None, agent: AgentSpec[..., R]) -> Run[R]: ...
+    async def get_run(
+        self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
+    ) -> Run[Any]:
         await checkpoint()
         latest = self.reader.latest_run(session)
         if number is not None and not 0 < number <= latest:
             raise NotFound(f"session {session} has no run {number}: it has {latest}")
-        return self._run_of(session, number or latest)
+        return self._run_of(session, number or latest, agent)
 
     async def get_session(self, session: str) -> SessionView:
         await checkpoint()
@@ -508,6 +515,13 @@ class LocalSupervisor(StoreSupervisor):
     async def find_agents(self) -> Page[AgentView]:
         await checkpoint()
         return self._lists.whole(self.agents[name].view() for name in sorted(self.agents))
+
+    async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
+        await checkpoint()
+        page = self._lists.whole(self.reader.find_jobs())
+        looked = [await self._runner.jobs.look_at(job) for job in page]
+        shown = tuple(job for job in looked if job.state == "running" or not running)
+        return Page(shown, page.next, page.cursor)
 
     async def find_owners(self) -> Page[Owner]:
         await checkpoint()

@@ -26,11 +26,13 @@ import anyio.to_thread
 
 from supervisor.core import events as e
 from supervisor.core.errors import StoreDied, StoreError
+from supervisor.core.values import JobView
 from supervisor.logs import FactLog
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.writer import Entry, Journal, View
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
 from supervisor.tools.job_logs import job_folders, size_of
+from supervisor.tools.session_jobs import view_of
 
 log = FactLog(__name__)
 
@@ -61,6 +63,9 @@ class JobWatch:
     def began(self, session: str, job: e.JobStarted) -> None:
         self._watched[job.job] = (session, job)
         self._has_jobs.set()
+
+    async def look_at(self, job: JobView) -> JobView:
+        return await view_of(job)
 
     def untold(self) -> Iterable[str]:
         return () if self._store.jobs_folder is None else _untold(self._store.jobs_folder)

@@ -11,6 +11,7 @@ from sides import side
 from supervisor import (
     Answer,
     Approve,
+    CursorUnknown,
     Deny,
     InvalidInput,
     NotEntitled,
@@ -201,6 +202,16 @@ async def test_a_message_begins_a_turn(kind):
         assert "yes" in said
 
 
+async def test_get_run_types_the_result_by_an_agent(kind):
+    """Without one it is plain JSON; each run of a session has its own."""
+    async with side(kind) as here:
+        await (await here.supervisor.start(doubling, 2, session="two", requester="olga")).outcome()
+        assert await (await here.supervisor.get_run("two", agent=doubling)).result() == 4
+        assert await (await here.supervisor.get_run("two", number=1)).result() == 4
+        with pytest.raises(NotFound):
+            await here.supervisor.get_run("two", number=2)
+
+
 async def test_a_chat_word_decides_and_other_words_are_sent(kind):
     """A12: a bare yes decides what alone waits and was shown before."""
     async with side(kind) as here:
@@ -287,6 +298,51 @@ async def test_sessions_approvals_and_entries_are_listed(kind):
         assert entries[-1] in await here.supervisor.find_audit()
 
 
+async def test_sessions_are_listed_page_by_page(kind):
+    """Parents before children, by every filter, and the newest first."""
+    async with side(kind) as here:
+        for number in range(5):
+            await (await here.supervisor.start(doubling, number, session=f"s{number}", requester="olga")).outcome()
+        run, asked = await here.ask()
+        found, after = [], None
+        while True:
+            page = await here.supervisor.find_sessions(after=after, limit=2)
+            found += [view.id for view in page]
+            if (after := page.next) is None:
+                break
+        assert found == [*(f"s{number}" for number in range(5)), run.session]
+        every = await here.supervisor.find_sessions(limit=None, newest_first=True)
+        assert [view.id for view in every] == found[::-1]
+        (waiting,) = await here.supervisor.find_sessions(status="waiting_approval")
+        assert [each.id for each in waiting.pending_approvals] == [asked.id]
+        assert [view.id for view in await here.supervisor.find_sessions(is_open=True)] == [run.session]
+        assert len(await here.supervisor.find_sessions(agent="doubling")) == 5
+        assert [view.id for view in await here.supervisor.find_sessions(root="s3")] == ["s3"]
+
+
+async def test_a_session_its_tree_and_its_journal_are_read(kind):
+    """The tree is of one instant; entries are events."""
+    async with side(kind) as here:
+        run = await here.supervisor.start(chief, ["bread"], requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        view = await here.supervisor.get_session(run.session)
+        assert (view.status, view.path, [each.id for each in view.pending_approvals]) == (
+            *("waiting_approval", ("chief",)),
+            [asked.id],
+        )
+        tree = await here.supervisor.get_tree(run.session)
+        assert [each.path[-1] for each in tree.sessions] == ["chief", "noting"]
+        assert tree.left_out == 0
+        whole = await here.supervisor.find_entries(run.session, tree=True)
+        assert [row.event for row in whole][: len(tree.entries)] == [row.event for row in tree.entries]
+        own = await here.supervisor.find_entries(run.session, limit=2)
+        assert [type(row.event) for row in own] == [e.SessionCreated, e.RunStarted]
+        assert own.next is not None
+        assert {row.session for row in whole} == {run.session, asked.session}
+        assert [each.id for each in await here.supervisor.find_approvals(session=run.session)] == [asked.id]
+
+
 async def test_the_agents_that_can_be_started_are_listed(kind):
     """With what they say of themselves, and the schema of their input."""
     async with side(kind) as here:
@@ -302,12 +358,13 @@ async def test_owners_and_counts_are_read(kind):
     async with side(kind) as here:
         await here.ask()
         assert len(await here.supervisor.find_owners()) == 1
+        assert list(await here.supervisor.find_jobs(running=False)) == []
         counts = await here.supervisor.get_counts()
         assert (counts.sessions, counts.pending_approvals) == (1, 1)
         await here.supervisor.check()
 
 
-@pytest.mark.parametrize("read", ["get_session", "get_transcript", "get_run", "find_entries", "send"])
+@pytest.mark.parametrize("read", ["get_session", "get_tree", "get_transcript", "get_run", "find_entries", "send"])
 async def test_an_unknown_session_is_not_found(kind, read):
     """Whatever is asked of it."""
     async with side(kind) as here:
@@ -320,6 +377,26 @@ async def test_an_unknown_session_is_not_found(kind, read):
             with pytest.raises(NotFound):
                 async with watch:
                     pass
+
+
+@pytest.mark.parametrize("cursor", ["0000000000.1", "{store}.999999999"])
+async def test_a_cursor_of_another_store_is_refused(kind, cursor):
+    """And one from beyond the end; a cursor is given back as it was."""
+    async with side(kind) as here:
+        await (await here.supervisor.start(doubling, 1, session="one", requester="olga")).outcome()
+        store = (await here.supervisor.find_sessions()).cursor.partition(".")[0]
+        unknown = cursor.format(store=store)
+        with pytest.raises(CursorUnknown):
+            await here.supervisor.find_sessions(after=unknown)
+        with pytest.raises(InvalidInput):
+            await here.supervisor.find_sessions(after="12")
+        for watch in (
+            here.supervisor.watch_inbox(after=unknown),
+            here.supervisor.watch_session("one", after=unknown, stay=True),
+        ):
+            with pytest.raises(CursorUnknown):
+                async with watch:
+                    await anext(watch)
 
 
 # -- watching ----------------------------------------------------------------------------------------------------------
@@ -344,13 +421,25 @@ async def test_the_inbox_gives_what_is_pending_then_what_changes(kind):
             assert (await anext(inbox)).status == "denied"
 
 
-async def test_a_stream_goes_on_after_a_cursor(kind):
-    """Nothing is missed between the two."""
+async def test_a_stream_goes_on_where_a_page_was_read(kind):
+    """Page.cursor: nothing is missed between the two."""
     async with side(kind) as here:
-        cursor = (await here.supervisor.find_owners()).cursor
+        page = await here.supervisor.find_approvals()
         _, asked = await here.ask()
-        async with here.supervisor.watch_inbox(after=cursor) as inbox:
+        async with here.supervisor.watch_inbox(after=page.cursor) as inbox:
             assert (await anext(inbox)).id == asked.id
+
+
+async def test_pending_approvals_of_a_session_are_watched(kind):
+    """Each once, those below it too, and no others."""
+    async with side(kind) as here:
+        await here.ask("elsewhere")
+        run = await here.supervisor.start(chief, ["bread", "cake"], requester="olga")
+        async with here.supervisor.watch_approvals(session=run.session) as watch:
+            first = await anext(watch)
+            assert first.arguments == {"text": "bread"}
+            await here.supervisor.decide(first.id, Approve(by="olga"))
+            assert (await anext(watch)).arguments == {"text": "cake"}
 
 
 async def test_a_run_that_ends_ends_what_watches_its_approvals(kind):

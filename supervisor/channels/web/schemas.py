@@ -17,6 +17,7 @@ from supervisor.core.values import (
     Approval,
     DecisionResult,
     Fork,
+    JobView,
     Message,
     OutcomeKind,
     Policy,
@@ -148,6 +149,12 @@ class TreeQuery(In, frozen=True, kw_only=True):
     entries: Annotated[int, Meta(ge=0, le=MOST_ENTRIES)] = MOST_ENTRIES
 
 
+class JobQuery(In, frozen=True, kw_only=True):
+    """`running`: false: those that have ended, too."""
+
+    running: bool = True
+
+
 class ActivityQuery(In, frozen=True, kw_only=True):
     """`session`: of whose tree; without one, every open tree. `wholly`: all of it now, however much that is."""
 
@@ -230,6 +237,7 @@ ChatResultDocument = _document(
 )
 MessageDocument = _document(Message)
 AgentDocument = _document(AgentView)
+JobDocument = _document(JobView)
 OwnerDocument = _document(Owner)
 CountsDocument = _document(Counts)
 DoingDocument = _document(Doing, approval=ApprovalDocument | None)

@@ -15,6 +15,8 @@ from supervisor.channels.web.schemas import (
     CountsDocument,
     EventDocument,
     Greeting,
+    JobDocument,
+    JobQuery,
     OwnerDocument,
     PageQuery,
     page_of,
@@ -39,6 +41,11 @@ async def greet(call: Call) -> Response:
 
 async def list_agents(call: Call) -> Response:
     return page_document(await call.supervisor.find_agents(), msgspec.to_builtins)
+
+
+async def list_jobs(call: Call) -> Response:
+    query: JobQuery = call.query
+    return page_document(await call.supervisor.find_jobs(running=query.running), msgspec.to_builtins)
 
 
 async def list_owners(call: Call) -> Response:
@@ -81,6 +88,15 @@ ENDPOINTS: Final = (
         summary="The agents that can be started here, by name",
         handle=list_agents,
         answers={200: page_of(AgentDocument, "AgentPage")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/jobs",
+        name="listJobs",
+        summary="Background jobs: those that run, or also those that have ended",
+        handle=list_jobs,
+        query=JobQuery,
+        answers={200: page_of(JobDocument, "JobPage")},
     ),
     Endpoint(
         method="GET",

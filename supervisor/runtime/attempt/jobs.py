@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from supervisor.core.events import JobStarted
+from supervisor.core.values import JobView
 
 
 class Jobs(Protocol):
@@ -15,6 +16,9 @@ class Jobs(Protocol):
 
     def began(self, session: str, job: JobStarted) -> None:
         """Watch a job that is on disk and about to begin."""
+
+    async def look_at(self, job: JobView) -> JobView:
+        """Return a job as its process is now: it may have ended before its end is journaled."""
 
     def untold(self) -> Iterable[str]:
         """Return the sessions, of all trees in the store, with a job whose end is not in their journal."""
@@ -43,6 +47,9 @@ class NoJobs:
 
     def began(self, session: str, job: JobStarted) -> None:
         raise AssertionError("a job began in a supervisor without a folder for jobs")
+
+    async def look_at(self, job: JobView) -> JobView:
+        return job
 
     def untold(self) -> Iterable[str]:
         return ()

@@ -13,7 +13,8 @@ from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorError
 from supervisor.core.masking import shown
 from supervisor.core.rows import ids_from
-from supervisor.core.values import Approval, SessionView
+from supervisor.core.session import Job
+from supervisor.core.values import Approval, JobView, SessionView
 from supervisor.runtime.reading.sessions import block_of, session_views
 
 if TYPE_CHECKING:
@@ -90,6 +91,19 @@ class Reader:
     def find_entries(self, session: str) -> list[JournalEntry]:
         """Return what a session's journal holds, without secrets. Raises NotFound."""
         return shown(self.store.journal(self.get_row(session).id))
+
+    def find_jobs(self) -> list[JobView]:
+        """Return all background jobs as the journal has them, oldest first."""
+        found: dict[str, tuple[str, Job]] = {}
+        for row in self.store.rows(0):
+            match row.event:
+                case e.JobStarted(job=job):
+                    found[job] = (row.session, Job(started=row.event))
+                case e.JobEnded(job=job) if job in found:
+                    found[job] = (row.session, Job(started=found[job][1].started, ended=row.event))
+                case _:
+                    pass
+        return [job.view(session) for session, job in found.values()]
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
