@@ -574,7 +574,7 @@ async def revoke_a_rule_on_the_page(here, who):
 async def revoke_a_rule_in_python(here, who):
     made = await here.supervisor.add_rule(deny("deploy"), by="olga")
     await is_allowed(here.supervisor.revoke_rule(made.id, by=who))
-    return await here.supervisor.find_rules() == []
+    return len(await here.supervisor.find_rules()) == 0
 
 
 async def read_over_http(here, who):
