@@ -1,10 +1,11 @@
--- The schema of a store, its first released format; later ones are steps from it. Events are the truth; session and approval follow from them and can be rebuilt.
+-- The schema of a store, its first released format; later formats are steps from it. Events are the truth; the tables
+-- session and approval are computed from them and can be rebuilt.
 --
 -- A session's number is the position of its first entry. Tables refer to sessions by number and to payload by position,
--- so that what was made together lies together: a decision dirties few pages, and the inbox is read from end to end.
+-- so that rows that were made together are stored together: a decision changes few pages, and the inbox is read in order.
 -- Instants are microseconds since 1970, UTC.
 
--- What the store says of itself. Its id is made here, once, so that no two stores have the same cursors.
+-- Facts about the store itself. Its id is made here, once, so that no two stores have the same cursors.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -22,7 +23,7 @@ CREATE TABLE event (
     body     BLOB NOT NULL       -- the rest of the event, as JSON
 );
 
--- What events begin with: their type, and what else only code decides, as JSON. Never changed, never removed.
+-- The beginnings of events: their type, and other fields that only code decides, as JSON. Never changed, never removed.
 CREATE TABLE head (
     number INTEGER PRIMARY KEY,
     text   TEXT NOT NULL UNIQUE
@@ -37,7 +38,7 @@ CREATE UNIQUE INDEX event_first ON event (id) WHERE id IS NOT NULL;
 -- From an approval's id to the entry that asked. There is one approval of each id.
 CREATE UNIQUE INDEX event_asking ON event (approval) WHERE approval IS NOT NULL;
 
--- One row per session: what resuming and listing need to know without reading a journal.
+-- One row per session: the facts that resuming and listing need without reading a journal.
 CREATE TABLE session (
     number      INTEGER PRIMARY KEY,
     root        INTEGER NOT NULL,
@@ -50,13 +51,13 @@ CREATE TABLE session (
 -- All sessions of a tree, parents before children.
 CREATE INDEX session_of_tree ON session (root);
 
--- Open sessions, for resuming. Whether they sleep is not in it: a decision would have to change it.
+-- Open sessions, for resuming. The index does not say whether they sleep: each decision would have to change it.
 CREATE INDEX session_open ON session (number) WHERE finished IS NULL;
 
--- The sleepers that a timer will wake; most wait for people and are not in it.
+-- Sleeping sessions that a timer will wake; most wait for people and are not in the index.
 CREATE INDEX session_due ON session (due_at) WHERE due_at IS NOT NULL;
 
--- One row per approval. Its id, and what was asked and answered, is in the events.
+-- One row per approval. Its id, the request and the answer are in the events.
 CREATE TABLE approval (
     asked    INTEGER PRIMARY KEY,   -- position of the call
     session  INTEGER NOT NULL,
@@ -66,23 +67,23 @@ CREATE TABLE approval (
     reminded INTEGER                -- position of the last reminder
 );
 
--- The inbox: what is pending, oldest first.
+-- The inbox: pending approvals, oldest first.
 CREATE INDEX approval_pending ON approval (asked) WHERE status IS NULL;
 
 -- A session's approvals, oldest first. No decision changes it.
 CREATE INDEX approval_of_session ON approval (session);
 
--- Who runs a tree. A row counts only while its owner lives.
+-- The owner of each tree. A row counts only while its owner is alive.
 CREATE TABLE tree (
     root  TEXT PRIMARY KEY,
     owner INTEGER NOT NULL   -- its number: a name of 32 letters, twice for each tree, would be a tenth of the store
 ) WITHOUT ROWID;
 
--- Whether anything still refers to an owner.
+-- Whether a tree still refers to an owner.
 CREATE INDEX tree_of_owner ON tree (owner);
 
--- The processes that have owned trees; the id is also the name of the lock file that one holds while it lives. One that
--- a tree refers to is never removed, so that its number does not come to mean another.
+-- The processes that have owned trees; the id is also the name of the lock file that the process holds while it is alive.
+-- A row to which a tree refers is never removed, so that its number is not given to another process.
 CREATE TABLE owner (
     number INTEGER PRIMARY KEY,
     id     TEXT NOT NULL UNIQUE,
