@@ -70,5 +70,5 @@ def test_the_tables_say_what_begins_and_ends_an_approval() -> None:
     } == ENDS_APPROVAL
 
 
-def test_what_begins_an_operation_can_say_what_the_agent_had_been_given() -> None:
+def test_an_event_that_begins_an_operation_has_the_number_of_given_results() -> None:
     assert all("given" in each.__struct_fields__ for each in BEGINS_OPERATION)

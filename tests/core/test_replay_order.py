@@ -55,12 +55,12 @@ class Racing(RuleBasedStateMachine):
             name, error = "OperationRecalled", {}
         self.state.apply(event_of(name, operation, given=self.known[operation], **error))
 
-    @precondition(lambda self: self.anew and not self.replay.is_replaying)
+    @precondition(lambda self: self.asked_again and not self.replay.is_replaying)
     @rule(data=st.data())
     def ask_anew(self, data):
         """An operation that a restart has forgotten or kept, or that was cut off before it was journaled, is asked for
         as if it were new."""
-        operation = data.draw(st.sampled_from(self.anew))
+        operation = data.draw(st.sampled_from(self.asked_again))
         self.known[operation] = self.replay.ask(self.state).given
         self.asked.add(operation)
 
@@ -125,8 +125,8 @@ class Racing(RuleBasedStateMachine):
     def save(self):
         """Completed operations are forgotten; the agent asked for them before everything that is still to come."""
         unwritten = self.unwritten
-        behind = {name.partition("#")[0]: 1 for name in self.state.operations if name in self.over}
-        self.state.apply(event_of("StateSaved", counts={**self.state.counts, **behind}))
+        completed = {name.partition("#")[0]: 1 for name in self.state.operations if name in self.over}
+        self.state.apply(event_of("StateSaved", counts={**self.state.counts, **completed}))
         self.known = dict.fromkeys([*self.state.operations, *unwritten], 0)
         self.given = []
 
@@ -135,7 +135,7 @@ class Racing(RuleBasedStateMachine):
         return [name for name in self.known if name in self.asked and name not in self.state.operations]
 
     @property
-    def anew(self):
+    def asked_again(self):
         may = [name for name, count in self.known.items() if count <= len(self.given)]
         return [name for name in sorted({*may, *self.state.kept} - self.asked) if name not in self.state.operations]
 

@@ -165,7 +165,7 @@ def commands(calm, wild):
 @given(command=commands(CALM, WILD), as_list=st.booleans())
 @example(command="git status -s a", as_list=False)
 @example(command="git 'status' \"x\"", as_list=False)
-def test_what_a_prefix_allows_runs_one_allowed_program_with_these_words_and_nothing_else(stage, command, as_list):
+def test_a_command_that_a_prefix_allows_runs_one_program_with_these_words_only(stage, command, as_list):
     """The command is really run, by every shell that is installed, with a path that has only stubs."""
     call = command.split(" ") if as_list else command
     rule = next((each for each in RULES if said([each], call) == "allow"), None)
@@ -183,7 +183,7 @@ def test_what_a_prefix_allows_runs_one_allowed_program_with_these_words_and_noth
 @example(text="git a~ ~")
 @example(text="git >x")
 def test_every_shell_reads_a_simple_command_as_the_same_words(stage, text):
-    """Whatever the program then does with its words."""
+    """Only the words are compared, not what the program does with them."""
     words = simple_words(text)
     assume(words is not None and words[0] in ("git", "ls", "npm", "cat"))
     for shell in SHELLS:

@@ -1,4 +1,4 @@
-"""An artificial step to a format that nobody releases, and processes of the program that would write it.
+"""An artificial step to a format that is never released, and processes of the program that would write it.
 
 The step changes the schema and rewrites what is in the store: each session's requester, in the first entry of its
 journal. The program that runs the tests plays the older one; whatever calls `be_newer` plays the newer one.

@@ -149,7 +149,7 @@ def test_a_backup_replaces_no_file(path):
 
 @pytest.mark.usefixtures("_disk")
 def test_a_step_that_fails_again_and_again_leaves_one_backup(path):
-    """And the store of the older format, with which the older program goes on."""
+    """The store keeps its older format, and the older program goes on with it."""
     before = content(path)
     for _ in range(3):
         with newer("SELECT broken"), pytest.raises(StoreUnreadable):

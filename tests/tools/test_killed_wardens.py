@@ -97,7 +97,7 @@ async def test_a_job_whose_warden_is_killed_ends_with_it(env, marker, tmp_path):
 
 
 async def test_the_launcher_keeps_no_wire_of_a_command_that_is_over(env, marker, tmp_path):
-    """Nor of a job that has begun: the number of its descriptors does not grow with the commands that it served."""
+    """The same for a job that has begun: its descriptors do not grow with the number of commands that it served."""
 
     def held():
         return len(list(Path(f"/proc/{launcher_pid()}/fd").iterdir()))

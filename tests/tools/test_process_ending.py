@@ -103,7 +103,7 @@ async def test_a_command_that_ignores_sigterm_is_killed(env, tmp_path):
     assert (finished.timed_out, finished.signal, finished.refused_kills) == (True, 9, ())
 
 
-async def test_what_a_command_writes_while_it_ends_is_kept(env, tmp_path):
+async def test_output_of_a_command_while_it_ends_is_kept(env, tmp_path):
     """The command uses its grace: it writes more than a pipe holds, and then exits with a code of its own."""
     command = "trap 'head -c 300000 /dev/zero; echo bye; exit 3' TERM; touch ready; while :; do sleep 0.05; done"
     finished = await run_past_deadline(command, tmp_path, grace=10, env=env)

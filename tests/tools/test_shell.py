@@ -29,7 +29,7 @@ def call_in_folder(marker, tmp_path):
     return call
 
 
-async def test_what_a_shell_leaves_behind_is_ended_and_named(call):
+async def test_a_process_that_a_shell_leaves_behind_is_ended_and_named(call):
     """The result names the pid, the command, and what to use instead."""
     result = await call("sleep 1000 & echo $!")
     (left,) = result["details"]["left_behind"]

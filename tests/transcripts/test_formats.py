@@ -8,7 +8,7 @@ import pytest
 
 def test_pi_is_appended_to_with_the_leaf_as_parent(session, mend, read):
     """pi treats the last entry as the leaf, so the result's parent is the leaf, even if that is a label."""
-    path = session("pi_v3/label-behind-the-call")
+    path = session("pi_v3/label-after-the-call")
     before = path.read_bytes()
     mend(path)
     assert path.read_bytes().startswith(before)
@@ -19,7 +19,7 @@ def test_pi_is_appended_to_with_the_leaf_as_parent(session, mend, read):
 
 def test_content_for_the_model_after_the_call_comes_after_the_result(session, mend, read):
     """A custom message is sent, so the result is inserted before it, and it becomes the result's child."""
-    path = session("pi_v3/custom-message-behind-the-call")
+    path = session("pi_v3/custom-message-after-the-call")
     mend(path)
     *_, call, result, message = read(path)
     assert (result["parentId"], message["parentId"]) == (call["id"], result["id"])
@@ -65,7 +65,7 @@ def test_a_real_result_takes_the_place_of_a_synthesised_one_only_on_request(sess
 @pytest.mark.parametrize(
     ("name", "named"),
     [
-        ("compaction-points-behind-the-inserted-line", "go on"),
+        ("compaction-points-after-the-inserted-line", "go on"),
         ("compaction-points-before-the-inserted-line", "hi"),
         ("torn-lines-have-no-number", "go on"),
     ],

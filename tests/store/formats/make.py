@@ -2,11 +2,11 @@
 
     .venv/bin/python tests/store/formats/make.py [FOLDER]
 
-Run it once for each format, before its release; a fixture is never made anew afterwards. What is in it is made by the
-program itself, on virtual time, with a fixed wall clock and ids that are not random: two runs make the same bytes.
+Run it once for each format, before its release; a fixture is never made again afterwards. The program itself makes its
+content, on virtual time, with a fixed wall clock and ids that are not random: two runs make the same bytes.
 
-It holds what a test looks at (tests/store/test_store_formats.py): `waits` has taken a step and waits for an approval,
-an owner that died had it, `done` has finished, and a rule denies a tool.
+It has the content that a test checks (tests/store/test_store_formats.py): `waits` has taken a step and waits for an
+approval, its owner died, `done` has finished, and a rule denies a tool.
 """
 
 import gzip
