@@ -1,19 +1,20 @@
-"""What a person says where an agent works: a decision if it is a chat word, otherwise a message (A12).
+"""Chat: a text that a person writes to a session is a decision if it is a chat word, and otherwise a message (A12).
 
 Rules
-- A bare word decides exactly one thing: what alone waits for this person here, and was shown on a card before they said
-  it; a yes, what was shown whole. Otherwise nothing is decided, and the reply lists what waits, with ids. A word with
-  an id is explicit: it also decides what a card showed in part.
-- Here is the session and all below it. What waits for somebody else does not count, and nobody decides it here.
-- Yes and no answer a question of true or false; every other question wants its own answer.
-- "approve all" is on the calls that wait when it is heard and that this person was shown whole before, each decided by
-  itself; the others are listed. Questions are not among them, and where nothing else waits they are listed.
-- "for session" allows these tools with any arguments in the tree, by rules that are listed and can be revoked; where
-  people have roles, for whoever may grant that (core/people.py). Rules that deny or ask still do.
-- Where nothing waits for this person, yes and no are chat.
-- Where people have roles, only operators send a message. What others say is refused where nothing waits that they may
-  decide. The step that decides or sends asks that, so no word becomes a message because another person was faster. A
-  refused word is in the audit trail (A4, A15).
+- An approval waits here if it is pending in the session or below it, and this person may decide it. Approvals of other
+  people do not count, and chat words do not decide them.
+- A bare word decides if exactly one approval waits here, and its card was shown before the person wrote. A yes also
+  needs a card that showed it whole. Otherwise nothing is decided, and the reply lists what waits, with ids. A word with
+  an id is explicit: it also decides an approval whose card showed it in part.
+- Yes and no answer a question of true or false. Every other question needs its own answer.
+- "approve all" approves each waiting call whose card this person had been shown whole; the reply lists the others. It
+  does not answer questions; if only questions wait, the reply lists them.
+- "for session" also allows these tools with any arguments in the tree, by rules that are listed and can be revoked. If
+  people have roles, the person must be allowed to grant that (core/people.py). Rules that deny or ask still hold.
+- If nothing waits here, yes and no are ordinary messages.
+- If people have roles, only operators may send messages. A text of another person is refused if nothing waits that they
+  may decide. The same step checks that and decides or sends: so no chat word becomes a message because another person
+  was faster. A refused word is in the audit trail (A4, A15).
 """
 
 from collections.abc import Collection
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """What a person had been shown when they said something; see Supervisor.chat."""
+    """The approvals that a person had been shown when they wrote; see Supervisor.chat."""
 
     before: datetime
     channel: str | None = None
     approvals: Collection[str] | None = None
 
     def has(self, supervisor: "LocalSupervisor", approval: Approval, *, whole: bool) -> bool:
-        """Whether they had seen an approval; `whole`: all of it."""
+        """Return whether the person had been shown an approval; `whole`: all of it."""
         if self.approvals is not None and (approval.id not in self.approvals or self.channel is None):
             return approval.id in self.approvals
         rows = supervisor.store.journal(approval.session)
@@ -81,7 +82,7 @@ async def chat(supervisor: "LocalSupervisor", session: str, text: str, by: str, 
 async def _decide_one(
     supervisor: "LocalSupervisor", word: Word, by: str, session: str, waiting: tuple[Approval, ...], where: str
 ) -> ChatResult:
-    """Decide what is named, if it was asked here; who may not, is told by `decide`, and it is in the audit trail."""
+    """Decide the named approval, if it was asked here. `decide` refuses a person who may not, and journals that."""
     assert word.approval is not None
     found = supervisor.store.get_approval(word.approval)
     if found is None or not supervisor.reader.is_below(found.session, session):
@@ -102,7 +103,7 @@ async def _decide(
 
 
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
-    """Return what a word means for this one; None if it is no answer to it."""
+    """Return the decision that a word means for an approval; None if the word cannot answer it."""
     if found.kind == "call":
         return Approve(by=by) if word.is_yes else Deny(by=by)
     if is_yes_or_no(found.schema) and word.said in ("yes", "no"):
@@ -119,8 +120,8 @@ async def _approve_all(
     may_allow: bool | None,
     where: str,
 ) -> ChatResult:
-    """Approve every call that waits and was shown; `may_allow`: and allow their tools, if this person may; None: nobody
-    said so."""
+    """Approve every waiting call that was shown whole. `may_allow`: whether this person may also allow their tools;
+    None if the word does not ask for that."""
     calls = tuple(each for each in waiting if each.kind == "call" and seen.has(supervisor, each, whole=True))
     if waiting and not calls:
         return ChatResult(kind="listed", approvals=waiting)

@@ -76,7 +76,7 @@ class Call(ABC):
         """Return the policy of the call with these arguments, if no rule matches."""
 
     @abstractmethod
-    def begin(self) -> Iterable[e.AnyEvent]:
+    def begin_events(self) -> Iterable[e.AnyEvent]:
         """Return the events that are appended together with the request of a call that needs no approval."""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Call(ABC):
                 expires_at=expiry(self.now(), self.attempt.spec.approval_expires_in) if asks else None,
             )
             if policy == "allow":
-                yield from self.begin()
+                yield from self.begin_events()
 
         with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
             await self.attempt.append(plan)

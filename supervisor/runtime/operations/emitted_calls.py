@@ -126,7 +126,7 @@ class RefusedCall(Call):
     def ask_rules(self, view: View, state: SessionState, arguments: msgspec.Raw) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
-    def begin(self) -> Iterable[e.AnyEvent]:
+    def begin_events(self) -> Iterable[e.AnyEvent]:
         yield finished(self.operation, self.now(), "error", self._text, self._details)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> None:
@@ -163,7 +163,7 @@ class AgentCall(Call):
         """Return allow: only rules ask or deny here, since a sub-agent's own calls are asked about one by one."""
         return "allow"
 
-    def begin(self) -> Iterable[e.AnyEvent]:
+    def begin_events(self) -> Iterable[e.AnyEvent]:
         return ()
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> msgspec.Raw:

@@ -78,7 +78,7 @@ class FunctionCall(Call):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         return self.tool.policy_of(self.tool.decode_arguments(arguments))
 
-    def begin(self) -> Iterable[e.AnyEvent]:
+    def begin_events(self) -> Iterable[e.AnyEvent]:
         return () if self.tool.starts_process else (self._started(),)
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Decisions of people, the cards that show them what waits, and reminders."""
+"""Decisions of people, the cards that show approvals to them, and reminders."""

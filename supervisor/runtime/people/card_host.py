@@ -19,7 +19,7 @@ CardEvent = e.CardBegun | e.CardPosted | e.CardFailed | e.CardRetired
 
 
 class Left:
-    """What earlier events say of one channel's card: it is there, may be there, or could not be posted."""
+    """The state of one channel's card by earlier events: it exists, may exist, or could not be posted."""
 
     def __init__(self, card: str | None = None, begun_at: datetime | None = None, failure: str = "") -> None:
         self.card = card
@@ -35,29 +35,28 @@ class CardHost(Protocol):
         ...
 
     def after(self, seconds: float, callback: Callable[[], None], /) -> Callable[[], None]:
-        """Call back after so many seconds, or later. Returns a function that cancels the call; it may be called at any
-        time."""
+        """Call `callback` after `seconds`, or later. Return a function that cancels the call at any time."""
         ...
 
     def read(self, approval: Approval, /) -> Approval | None:
-        """Return an approval as it is now, None if there is none; as it was if it cannot be read."""
+        """Return an approval as it is now, None if it does not exist; unchanged if it cannot be read."""
         ...
 
     def mark(self, approval: Approval, /) -> Approval:
-        """Return an approval as people are to see it now."""
+        """Return an approval as people see it now: marked if its run is blocked."""
         ...
 
     def find_left(self, approval: Approval, /) -> Mapping[str, Left]:
-        """Return what was noted of an approval's cards, channel by channel."""
+        """Return the noted states of an approval's cards, by channel."""
         ...
 
     async def note(self, approval: Approval, event: CardEvent, /) -> None:
-        """Keep what has happened to a card of an approval."""
+        """Keep an event about a card of an approval."""
         ...
 
 
 def left_by(noted: Iterable[e.AnyEvent], approval: str) -> dict[str, Left]:
-    """Return what events say of an approval's cards, channel by channel."""
+    """Return the states of an approval's cards according to events, by channel."""
     found: dict[str, Left] = {}
     for event in noted:
         match event:

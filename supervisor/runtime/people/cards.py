@@ -1,17 +1,16 @@
-"""One channel that people are asked on, and its cards: each is shown, tried again until it is, and retired.
+"""One channel and its cards: each card is posted, tried again until it is, and retired.
 
 Rules
-- That a card is about to be posted is on disk before, where cards outlive the process. If the process dies before it
-  can note the card, the next one looks for it, in the time in which it was posted, and renews or retires it (R3). The
-  same holds where the platform did not say whether it has the card, and where the card could not be looked for.
-- A card that could not be posted is tried again while its approval is pending, after AGAIN seconds, then twice as long
+- If a channel's cards outlive the process, CardBegun is on disk before a card is posted. If the process dies before it
+  can note the card, the next process searches for it in the time of the posting, and renews or retires it (R3). So it
+  is if the platform did not say whether it has the card, and if the search failed.
+- A card that could not be posted is tried again while its approval is pending: after AGAIN seconds, then twice as long
   each time, up to SELDOM (A11). A card that could not be retired is tried again in the same way (R3).
-- The journal gets a failure when it first happens, and again when the reason is another one; the log gets each.
-- A channel has AT_ONCE cards in hand. New cards come first, then those to be retired, then those to be renewed or tried
-  again. No clock runs for a card that waits for its turn: a thousand at once are not too many for a platform that
-  takes one a second.
-- A channel is stuck when a card has failed after more than STUCK_AFTER seconds, until one succeeds. Nobody waits for a
-  stuck channel: the next one is asked at once.
+- A failure is journaled when it first happens, and again when its reason changes. The log gets each failure.
+- A channel handles AT_ONCE cards at a time. New cards come first, then cards to retire, then cards to renew or to try
+  again. A card's timeout begins with its turn, so a platform that takes one card a second can take a thousand.
+- A channel is stuck after a card has failed in more than STUCK_AFTER seconds, until a card succeeds. A stuck channel is
+  not waited for: the approval is shown on the next one at once.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,42 +31,42 @@ from supervisor.runtime.people.slots import URGENT, Slots
 log = FactLog(__name__)
 
 AT_ONCE = 4  # cards that a channel is given at the same time
-AGAIN = 5.0  # seconds until a card that could not be posted or retired is tried again; doubled each time, up to
-SELDOM = 600.0  # seconds
+AGAIN = 5.0  # seconds until a card that could not be posted or retired is tried again; doubled each time
+SELDOM = 600.0  # seconds: the longest of these waits
 STUCK_AFTER = 5.0  # seconds
 RETIRED, RENEWED = 1, 2
-"""Ranks of what is not urgent."""
+"""The ranks of work that is not URGENT."""
 
 
 class Start(Protocol):
-    """Start a task that is ended with the others when the process leaves."""
+    """Start a task, which is cancelled with the others when the supervisor closes."""
 
     def __call__(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None: ...
 
 
 class Card:
-    """What a channel has, or may have, of one approval."""
+    """The card of one approval that a channel has, or may have."""
 
     def __init__(self) -> None:
         self.id: str | None = None
-        """What finds it; None: it is not there, so far as is known."""
+        """The channel's id of the card; None: it does not exist, as far as is known."""
         self.begun_at: datetime | None = None
-        """Since when it may be there: it was about to be posted, and it is not known whether it was."""
+        """When posting it began, if it is not known whether the card was posted."""
         self.is_noted = False
-        """Whether the journal says that it is there, or may be."""
+        """Whether the journal says that the card exists or may exist."""
         self.says: Approval | None = None
-        """The approval as this process showed it last."""
+        """The approval as this process last showed it."""
         self.failure = ""
-        """The last failure that the journal says; "" after a success."""
+        """The last failure in the journal; "" after a success."""
         self.again_in = AGAIN
         self.again: Callable[[], None] | None = None
-        """Takes back that it is tried again."""
+        """Cancels the next try."""
         self.settled = anyio.Event()
-        """Set when the card was shown, or could not be."""
+        """Set when the card was shown or has failed."""
         self.is_under_way = False
 
     def take_back(self) -> None:
-        """It is not tried again, as was planned."""
+        """Cancel the planned next try, if there is one."""
         if self.again is not None:
             self.again()
             self.again = None
@@ -87,11 +86,11 @@ class Target:
         self._is_stuck = False
 
     def knows(self, approval: str) -> bool:
-        """Whether there is a card of it here, may be one, or one is tried again."""
+        """Whether this channel has a card of the approval, may have one, or is going to try again."""
         return approval in self._cards
 
     def recall(self, approval: str, left: Left) -> None:
-        """Take in what an earlier process left."""
+        """Adopt the state of a card that an earlier process left."""
         if approval not in self._cards:
             card = self._cards[approval] = Card()
             card.id, card.begun_at, card.failure = left.card, left.begun_at, left.failure
@@ -106,26 +105,26 @@ class Target:
             self._start(self._try, approval, card, rank)
 
     async def is_shown(self, approval: str) -> bool:
-        """Wait for what was begun, unless the channel is stuck; whether the approval is shown here."""
+        """Wait until the card was shown or has failed, unless the channel is stuck. Return whether it is shown here."""
         card = self._cards.get(approval)
         if card is not None and not self._is_stuck:
             await card.settled.wait()
         return card is not None and card.id is not None and not card.failure and self._channel.asks
 
     def has_failed(self, approval: str) -> bool:
-        """Whether the approval could not be shown here, the last time that it was tried."""
+        """Whether the last try to show the approval here has failed."""
         return approval in self._cards and bool(self._cards[approval].failure)
 
     def retire(self, approval: Approval) -> None:
-        """The approval needs no decision any more: its card must not look live."""
+        """Retire the card of an approval that needs no decision any more, so that it does not look live."""
         card = self._cards.get(approval.id)
-        if card is not None and not card.is_under_way:  # what is under way sees to it at its end
+        if card is not None and not card.is_under_way:  # a task under way retires it at its end
             card.take_back()
             card.is_under_way, card.again_in = True, AGAIN
             self._start(self._retire, approval, card)
 
     def held(self) -> list[str]:
-        """Return the approvals of which there is a card here, or may be."""
+        """Return the approvals of which this channel has a card, or may have one."""
         return list(self._cards)
 
     # -- one card ----------------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ class Target:
                 try:
                     with anyio.fail_after(self._channel.card_timeout):
                         await self._show(asked, card)
-                except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is asked
+                except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is tried
                     failure = error
                     await self._note_failure(approval, card, error)
                 self._set_stuck(failure is not None and anyio.current_time() - began > STUCK_AFTER)
@@ -152,7 +151,7 @@ class Target:
             card.again = self._later(card, partial(self.begin, approval, RENEWED))
 
     async def _show(self, approval: Approval, card: Card) -> None:
-        """Post a card, or renew the one that is there."""
+        """Post a card, or renew the existing one."""
         if card.id is None and self.name in approval.shown:  # another process was faster
             left = self._host.find_left(approval).get(self.name)
             card.id = None if left is None else left.card
@@ -185,7 +184,7 @@ class Target:
         log.warning("card.failed", channel=self.name, approval=approval.id, error=repr(error), again_in=card.again_in)
         text, now = printable(f"{type(error).__name__}: {error}"), self._host.now()
         if text == card.failure:
-            return  # what this attempt has begun stays in the journal: a later process looks for it once
+            return  # the CardBegun of this try stays in the journal, and a later process searches for the card once
         card.failure = text
         await self._host.note(approval, e.CardFailed(at=now, approval=approval.id, channel=self.name, error=text))
         if card.begun_at is not None:
@@ -193,7 +192,7 @@ class Target:
         card.is_noted = card.id is not None or card.begun_at is not None
 
     async def _retire(self, approval: Approval, card: Card) -> None:
-        """Retire a card; if that cannot be done now, later. A process that leaves does not wait for that."""
+        """Retire a card, and try again later if that fails. A supervisor that closes does not wait for a later try."""
         failure = None
         async with self._slots.taken(RETIRED):
             now = self._host.read(approval) or approval
@@ -240,18 +239,18 @@ class Target:
         self._is_stuck = is_stuck
 
     def _is_outdated(self, card: Card, now: Approval) -> bool:
-        """Return whether the card says something else of its session or its reminder than holds now."""
+        """Return whether the card shows an old state: blocked or not, reminded or not."""
         if (said := card.says) is None:
             return False
         now = self._host.mark(now)
         return (said.blocked, said.reminded_at) != (now.blocked, now.reminded_at)
 
     def _find_pending(self, approval: Approval) -> Approval | None:
-        """Return an approval as it is now, None if it needs no decision any more."""
+        """Return an approval as it is now; None if it needs no decision any more."""
         now = self._host.read(approval)
         return now if now is not None and now.status == "pending" else None
 
 
 def _may_be_there(error: Exception) -> bool:
-    """Whether a card may have been posted although its channel raised this; see Channel.post."""
+    """Return whether a card may have been posted although its channel raised this error; see Channel.post."""
     return isinstance(error, OSError) and not isinstance(error, ConnectionRefusedError)

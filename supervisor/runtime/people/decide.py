@@ -1,13 +1,13 @@
 """Decisions: one person's answer to one approval, counted once, and the rule that it makes, in one append (A1, A3).
 
 Rules
-- The first decision wins; who says the same again (decision, scope, pattern, arguments) is told that it is so already.
-  Whoever gives a secret again is told that it is another decision: "the same" would be an answer to a guess.
-- What is decided is held against what was offered and asked before anything is written (A5, A8).
-- An edit in which the mask stands keeps the value that is behind it, which the approver need not know.
-- What cannot answer what was asked (an approval of a question, an answer to a call) raises, and nothing is decided.
-- Who decides behind the expiry decides nothing: that it came too late is noted, if nobody has noted it yet (A10).
-- Any process that has the store open may decide; nobody needs to own the tree.
+- The first decision wins. A later one that is the same (decision, scope, pattern, arguments) is answered `already`. A
+  later one that contains a secret value is always answered `conflict`: `already` would confirm a guess of the secret.
+- A decision is checked against what was asked and offered before anything is written (A5, A8).
+- An edit that leaves the mask in place of a secret value keeps that value, which the approver need not know.
+- A decision that does not fit (an approval of a question, an answer to a call) raises, and nothing is decided.
+- A decision made after the expiry is ignored. If the expiry has not been journaled yet, it is journaled now (A10).
+- Any process that has the store open may decide; it need not own the tree.
 """
 
 from collections.abc import Mapping
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 
 _ONCE: Final = (None, "once", None)
-"""The arguments, scope and pattern of an approval that changes and allows nothing beyond what was asked."""
+"""The arguments, scope and pattern of a plain approval: it edits nothing, and allows nothing beyond this call."""
 _STATUS: Final[Mapping[str, ApprovalStatus]] = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """A decision as it is compared and journaled."""
+    """A decision in the form in which it is compared and journaled."""
 
     decision: Literal["approve", "deny", "answer"]
     value: msgspec.Raw = JSON_NULL
@@ -98,9 +98,9 @@ async def decide(runner: "Runner", approval: str, decision: Decision, channel: s
 
 
 def _lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
-    """Say what a decision came to that changed nothing, by what is on disk."""
+    """Return the result of a decision that changed nothing, by the state on disk."""
     now = store.get_approval(approval)
-    if now is None:  # its tree has been removed
+    if now is None:  # its tree was removed
         return DecisionResult(kind="unknown", approval=approval)
     answer, running = _read(now, decision), _is_running(store, now.root_session)
     kind = _kind(now, answer)
@@ -125,7 +125,7 @@ def _is_running(store: Store, root: str) -> bool:
 def _event(
     record: Operation, answer: _Answer, rule: Rule | None, **about: Any
 ) -> e.ApprovalDecided | e.QuestionAnswered:
-    """Return a decision as it is journaled. Raises InvalidInput for an approval of a question."""
+    """Return the event of a decision. Raises InvalidInput for an approval of a question."""
     if answer.decision == "answer":
         return e.QuestionAnswered(**about, value=answer.value)
     if answer.decision == "approve":
@@ -145,10 +145,10 @@ def _event(
 
 
 def _answer(store: Store, approval: str, decision: Decision) -> _Answer | None:
-    """Hold a decision against what was asked and offered; None for what nobody has asked. Raises InvalidInput.
+    """Check a decision against what was asked and offered; return None for an unknown approval. Raises InvalidInput.
 
-    Nearly every decision is plain, and can be held against the call in the plan itself: to read a whole approval takes
-    longer than all else before the commit.
+    A plain decision is checked in the plan, against the call alone. Most decisions are plain, and reading the whole
+    approval would take longer than everything else before the commit.
     """
     if isinstance(decision, Deny):
         return _denial(decision)
@@ -164,14 +164,14 @@ def _denial(decision: Deny) -> _Answer:
 
 def _check_call(approval: str, is_call: bool) -> None:
     if not is_call:
-        raise InvalidInput(f"{approval} is a question: answer it, or deny to leave it unanswered")
+        raise InvalidInput(f"{approval} is a question: answer it, or deny it to leave it unanswered")
 
 
 def _read(found: Approval, decision: Decision) -> _Answer:
-    """Hold a decision against what was asked and offered. Raises InvalidInput."""
+    """Check a decision against what was asked and offered. Raises InvalidInput."""
     if isinstance(decision, Answer):
         if found.kind != "question":
-            raise InvalidInput(f"{found.id} asks about a call of {found.tool}: approve or deny it, no answer fits")
+            raise InvalidInput(f"{found.id} is about a call of {found.tool}: approve or deny it instead of answering")
         return _Answer("answer", value=check_answer(found, decision.value))
     if isinstance(decision, Deny):
         return _denial(decision)
@@ -181,14 +181,14 @@ def _read(found: Approval, decision: Decision) -> _Answer:
 
 
 def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
-    """Encode edited arguments; raises InvalidInput unless they are the whole object that the tool takes (A8).
+    """Encode edited arguments. Raises InvalidInput unless they are all of the call's arguments (A8).
 
-    Names are checked here, types again by the process that runs the call: the tool may not be importable in this one.
+    Only names are checked here. The process that runs the call checks types, since this one may not have the tool.
     """
     if arguments is None:
         return None
     if not isinstance(arguments, Mapping):
-        raise InvalidInput("edited arguments are a JSON object: all of the call's arguments, not a patch")
+        raise InvalidInput("edited arguments are a JSON object with all of the call's arguments; a patch is not enough")
     asked, given = set(approval.arguments), set(arguments)
     if asked != given:
         problems = [f"{name} is missing" for name in sorted(asked - given)]
@@ -198,14 +198,14 @@ def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgs
 
 
 def _restore(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
-    """Return edited arguments with the values that the approver left masked."""
+    """Return edited arguments with the secret values in place of the masks that the approver left."""
     if not request.secret:
         return edited
     return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
 
 
 def _keeps_secrets(store: Store, approval: Approval) -> bool:
-    """Whether the decision that stands left every secret argument as it was asked for."""
+    """Return whether the decision that won left every secret argument unchanged."""
     events = [row.event for row in store.journal(approval.session)]
     (request,) = (each for each in events if isinstance(each, e.ToolCallRequested) and each.approval == approval.id)
     decided = (each for each in events if isinstance(each, e.ApprovalDecided) and each.approval == approval.id)
@@ -215,7 +215,7 @@ def _keeps_secrets(store: Store, approval: Approval) -> bool:
 
 
 def _kind(now: Approval, answer: _Answer) -> Literal["already", "conflict", "closed"]:
-    """Say what a decision came to that did not win, by what is on disk after it."""
+    """Return the result kind of a decision that did not win, by the approval on disk."""
     if now.status in ("withdrawn", "expired"):
         return "closed"
     if now.decision != answer.decision:
@@ -223,7 +223,8 @@ def _kind(now: Approval, answer: _Answer) -> Literal["already", "conflict", "clo
     if answer.decision == "answer":
         given = msgspec.json.decode(answer.value)
         return "already" if msgspec.json.encode(now.answer) == msgspec.json.encode(given) else "conflict"
-    # Held against what is shown: an edit that gives a secret is never the same, so that nobody learns one by guessing.
+    # Compared with the masked arguments: an edit that contains a secret value is never the same, so that no caller can
+    # learn the secret by guessing.
     is_as_asked = not now.edited if answer.edited is None else now.arguments == msgspec.json.decode(answer.edited)
     pattern = None if answer.rule is None else answer.rule.pattern
     is_same = is_as_asked and (now.scope, now.pattern) == (answer.scope, pattern)

@@ -1,14 +1,14 @@
 """The cards of approvals on all channels: each approval goes to the first channel that takes it, and a decision retires
-its cards everywhere.
+its cards on all channels.
 
-posting.py says which approvals are shown, and when. card_host.py is the seam to where they are kept.
+posting.py selects the approvals to show. card_host.py is the seam to the place where they are kept.
 
 Rules
-- An approval is shown with the card that an earlier process left, so that the channel can renew it rather than leave it
-  looking live (R3).
-- A channel that fails is passed over, and that is noted (A11): the next one is asked as well, and the first one is
-  tried again (cards.py), by a later process, too. With none left the call stays pending: command line, inbox
-  and status show that no card could be posted.
+- If an earlier process left a card of an approval, the channel gets it and can renew it, so that no old card looks live
+  (R3).
+- If a channel fails, that is noted (A11). The approval then also goes to the next channel, and the first one is tried
+  again (cards.py), even by a later process. If all channels fail, the call stays pending, and command line, inbox and
+  status show that no card could be posted.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,11 +25,11 @@ from supervisor.runtime.people.slots import URGENT
 
 log = FactLog(__name__)
 
-LEAVING = 30.0  # seconds that a program which leaves waits for one more card to be shown or retired
+LEAVING = 30.0  # seconds for which a closing supervisor waits for the next card to be shown or retired
 
 
 class Poster:
-    """Shows approvals on channels, in tasks of its own, and retires their cards."""
+    """Shows approvals on channels and retires their cards, in tasks of its own."""
 
     def __init__(self, host: CardHost, channels: Sequence[Channel]) -> None:
         self._host = host
@@ -48,26 +48,26 @@ class Poster:
         self._tasks = tasks
 
     def stop(self) -> None:
-        """Start no task any more."""
+        """Start no more tasks."""
         self._tasks = None
 
     def show(self, approval: Approval) -> None:
-        """Show an approval, or once more what its cards say; nothing without a channel."""
+        """Show an approval, or renew its cards. Does nothing without a channel."""
         if self._targets:
             self.start(self._post, approval)
 
     def retire(self, approval: Approval) -> None:
-        """A decision anywhere retires the cards everywhere."""
+        """Retire the cards of an approval on all channels."""
         self._recall(approval)
         for target in self._targets:
             target.retire(approval)
 
     def held(self) -> set[str]:
-        """Return the approvals of which there is a card somewhere, or may be."""
+        """Return the approvals that have a card on some channel, or may have one."""
         return {each for target in self._targets for each in target.held()}
 
     async def settle(self) -> None:
-        """Wait for as long as cards get shown or retired, one within LEAVING."""
+        """Wait until all cards are shown or retired, as long as one of them makes progress every LEAVING seconds."""
         while self._under_way:
             with anyio.move_on_after(LEAVING) as patience:
                 await self._progress.wait()
@@ -75,7 +75,7 @@ class Poster:
                 return
 
     def start(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None:
-        """Start a task that `settle` waits for, and that ends with the others."""
+        """Start a task that `settle` waits for."""
         if self._tasks is not None:
             self._under_way += 1
             self._tasks.start_soon(self._count, fn, *args)
@@ -89,8 +89,8 @@ class Poster:
             self._progress = anyio.Event()
 
     async def _post(self, approval: Approval) -> None:
-        """Show an approval where it was shown, or tried, before; if it is not shown by that, on the first channel that
-        takes it."""
+        """Show an approval on the channels that have its card or tried to post one. If none of them shows it, show it
+        on the first other channel that takes it."""
         self._recall(approval)
         known = [target for target in self._targets if target.knows(approval.id)]
         for target in known:
@@ -108,7 +108,7 @@ class Poster:
             log.warning("card.not_posted", approval=approval.id, session=approval.session)
 
     def _recall(self, approval: Approval) -> None:
-        """Let the channels know what an earlier process left (R3)."""
+        """Give the channels the cards that an earlier process left (R3)."""
         if (approval.shown or self._keeps_cards) and not any(target.knows(approval.id) for target in self._targets):
             left = self._host.find_left(approval)
             for target in self._targets:

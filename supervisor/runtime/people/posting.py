@@ -1,17 +1,19 @@
-"""Selects the approvals that this process shows to people, or answers instead of people; poster.py shows them.
+"""Select the approvals that this process shows to people, or answers instead of them; poster.py shows them.
 
-It begins after the approval's commit, and never delays that (A1).
+Posting begins after the approval's commit, and never delays that commit (A1).
 
 Rules
-- All that are pending are posted when a tree is taken up (R3).
-- It shows the approvals of trees that this process owns. A process that adopts trees also shows what another process
-  asks and has shown on no channel for NOBODY_ELSE seconds.
-- A process that leaves after the last answer retires its cards first, unless one takes longer than LEAVING. A later
-  process retires the rest (R3): of every tree if it adopts trees, else of its own ones.
-- `unattended` answers instead of people, by name; the setting is never stored. A question has no yes: people are asked
-  it where calls are allowed. Where calls are denied it is not asked, and the agent is told so (QuestionUnanswered).
-- A call that no person could ever answer is denied, and the reason says what would allow it (A6): the store dies with
-  the process, there is no channel, and the program waits for the outcome for NOBODY_AFTER without reading approvals.
+- When this process claims a tree, it posts all pending approvals of the tree (R3).
+- A process shows the approvals of the trees that it owns. A process that claims trees as it runs (a daemon) also shows
+  an approval of another process that no channel has shown for OWNER_TIME seconds.
+- A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
+  process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
+- `unattended` answers in place of people, under its own name. The setting is never stored. It does not approve
+  questions: if it allows calls, people are still asked questions. If it denies calls, a question is denied, too, and
+  the agent gets QuestionUnanswered.
+- A call that no person can ever answer is denied, and the reason says what would allow it (A6). That is so if the store
+  is in memory, there is no channel, and the program has waited for the outcome for READER_TIME seconds without reading
+  approvals.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,22 +41,22 @@ from supervisor.runtime.reading.streams import Inbox
 
 log = FactLog(__name__)
 
-NOBODY_AFTER = 1.0  # seconds that a program has to begin reading approvals that nobody else could answer
-NOBODY_ELSE = 5.0  # seconds that another process has to show what its trees ask; doubled at each look, up to SELDOM
-PAGE = 500  # approvals that are looked at in one go
+READER_TIME = 1.0  # seconds in which a program begins to read the approvals that only it can answer
+OWNER_TIME = 5.0  # seconds in which another process shows the approvals of its trees; doubled each time, up to SELDOM
+PAGE = 500  # approvals that are read between two checkpoints
 
 _ANSWERS: dict[Policy, Decision] = {
     "allow": Approve(by="--unattended allow"),
     "deny": Deny(
         by="--unattended deny",
-        reason="this run was started with --unattended deny: nobody is asked; a person allows beforehand with "
+        reason="this run was started with --unattended deny, which asks no one; allow the call beforehand with "
         "supervisor rules allow TOOL PATTERN",
     ),
 }
-_NOBODY = Deny(
+_NO_READER = Deny(
     by="supervisor",
-    reason="nobody could ever answer: the store is in memory, there is no channel, and the program reads no approvals; "
-    "give open_supervisor a file or a channel, or allow beforehand with rules=[allow(tool, pattern)] or "
+    reason="no person can answer: the store is in memory, there is no channel, and the program reads no approvals; "
+    "give open_supervisor a file or a channel, or allow the call beforehand with rules=[allow(tool, pattern)] or "
     "unattended='allow' (on the command line --unattended allow)",
 )
 
@@ -89,7 +91,7 @@ class LocalCards:
     async def note(self, approval: Approval, event: CardEvent) -> None:
         def plan(view: View) -> list[Entry]:
             if view.find_session(approval.session) is None:
-                return []  # its tree was removed while a card of it could not be retired
+                return []  # its tree was pruned, although a card could not be retired
             return [(approval.session, event)]
 
         try:
@@ -99,7 +101,7 @@ class LocalCards:
 
 
 class Posting:
-    """Brings pending approvals to the channels, and what became of them."""
+    """Brings pending approvals to the channels, and retires decided ones."""
 
     def __init__(
         self,
@@ -112,7 +114,8 @@ class Posting:
         *,
         sweep: bool = False,
     ) -> None:
-        """`sweep`: at the start, retire the cards that earlier processes left on these channels."""
+        """`sweep`: serve the approvals of all trees, as a daemon does. At the start, retire the cards that earlier
+        processes left on these channels."""
         self._runner = runner
         self._reminding = Reminding(runner, reminders, self._show_again)
         self._reader = reader
@@ -123,10 +126,10 @@ class Posting:
         self._poster = Poster(self._cards, channels)
         self._answer = _ANSWERS.get(unattended)
         self._known: set[str] = set()
-        """Approvals that are pending, and that are shown or answered by this process."""
-        self._beside: set[str] = set()
+        """The pending approvals that this process shows or answers."""
+        self._foreign: set[str] = set()
         """Those of them whose trees another process owns."""
-        audience.began_to_wait.connect(self._look_for_somebody)
+        audience.began_to_wait.connect(self._check_reader_later)
         runner.blocked.changed.connect(self._renew_cards_of)
         runner.launcher.taken_up.connect(self.take_up)
 
@@ -138,14 +141,14 @@ class Posting:
             self._poster.stop()
 
     async def _follow(self) -> None:
-        """Show what is asked, and retire what is decided."""
+        """Show approvals that are asked, and retire those that are decided."""
         if self._is_idle:
             await anyio.sleep_forever()
         async with Inbox(self._reader, after=self._reader.now()) as changes:
             for stale in self._store.find_shown() if self._sweep else ():
                 self._retire(stale)
             if self._sweep and self._poster.has_channels:
-                self._cards.after(NOBODY_ELSE, partial(self._poster.start, self._look_around))
+                self._cards.after(OWNER_TIME, partial(self._poster.start, self._look_around))
             async for approval in changes:
                 if approval.status != "pending":
                     self._retire(approval)
@@ -160,7 +163,7 @@ class Posting:
         self._poster.serve_in(tasks)
 
     async def settle(self) -> None:
-        """Before we leave: retire what is decided, and wait for as long as cards get shown or retired."""
+        """Retire decided approvals, and wait for the cards under way. Called before the supervisor closes."""
         for approval_id in self._poster.held():
             approval = self._store.get_approval(approval_id)
             if approval is not None and approval.status != "pending":
@@ -168,14 +171,14 @@ class Posting:
         await self._poster.settle()
 
     def take_up(self, root: str) -> None:
-        """A tree has become ours: show what is pending in it, and retire what is not and looks as if it were."""
+        """Show the pending approvals of a tree that this process has claimed, and retire its old cards."""
         if self._is_idle:
             return
         for approval in self._store.find_approvals(root=root):
             if approval.id not in self._known:
                 self._take(approval)
-            elif approval.id in self._beside:
-                self._beside.discard(approval.id)
+            elif approval.id in self._foreign:
+                self._foreign.discard(approval.id)
                 self._reminding.watch(approval)
         if self._poster.has_channels and not self._sweep:
             for stale in self._store.find_shown():
@@ -191,10 +194,10 @@ class Posting:
         if self._poster.has_channels:
             self._poster.show(approval)
         else:
-            self._look_for_somebody(approval.root_session)
+            self._check_reader_later(approval.root_session)
 
-    def _leave_to_owner(self, approval: Approval, wait: float = NOBODY_ELSE) -> None:
-        """Another process owns the tree and shows what it asks. If it does not, this process shows it."""
+    def _leave_to_owner(self, approval: Approval, wait: float = OWNER_TIME) -> None:
+        """Leave an approval to the process that owns its tree. Show it if that process has not shown it by then."""
         store = self._store
 
         def look() -> None:
@@ -202,18 +205,18 @@ class Posting:
             if now is None or now.status != "pending" or now.id in self._known:
                 return
             is_shown = now.shown or any(each.begun_at for each in self._cards.find_left(now).values())
-            if is_shown or store.get_owner(now.root_session) is None:  # the process that takes the tree up shows it
-                self._leave_to_owner(now, min(SELDOM, max(NOBODY_ELSE, 2 * wait)))
+            if is_shown or store.get_owner(now.root_session) is None:  # the process that claims the tree shows it
+                self._leave_to_owner(now, min(SELDOM, max(OWNER_TIME, 2 * wait)))
             else:
                 self._known.add(now.id)
-                self._beside.add(now.id)
+                self._foreign.add(now.id)
                 self._poster.show(now)
 
         if self._poster.has_channels:
             self._cards.after(wait, look)
 
     async def _look_around(self) -> None:
-        """Find what was pending before this process began, in trees of other processes that have not shown it."""
+        """Find the approvals, of trees of other processes, that were pending before this process began and are not shown."""
         after, store = 0, self._store
         while found := store.find_approvals(after=after, limit=PAGE):
             for approval in found:
@@ -224,24 +227,25 @@ class Posting:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether there is nobody to tell: no channel, no answer or reminder to give, and others can answer what is
-        on disk."""
-        has_nobody = not self._poster.has_channels and self._answer is None and self._reminding.is_idle
-        return has_nobody and self._store.is_durable
+        """Whether there is nothing to do: no channel, no answer or reminder to give, and a durable store, in which
+        other processes can decide."""
+        is_passive = not self._poster.has_channels and self._answer is None and self._reminding.is_idle
+        return is_passive and self._store.is_durable
 
-    def _look_for_somebody(self, root: str) -> None:
-        """A program that waits for an outcome without reading approvals, and without a channel, gets no answer."""
-        has_nobody = not self._poster.has_channels and not self._store.is_durable
-        if has_nobody and not isinstance(self._answer, Deny):
-            self._cards.after(NOBODY_AFTER, partial(self._deny_if_nobody_reads, root))
+    def _check_reader_later(self, root: str) -> None:
+        """After READER_TIME, deny the approvals of a tree if only this program could answer and it reads none."""
+        only_a_reader_can_answer = not self._poster.has_channels and not self._store.is_durable
+        if only_a_reader_can_answer and not isinstance(self._answer, Deny):
+            self._cards.after(READER_TIME, partial(self._deny_without_reader, root))
 
-    def _deny_if_nobody_reads(self, root: str) -> None:
+    def _deny_without_reader(self, root: str) -> None:
         if not self._audience.has_readers and root in self._audience.awaited:
             for approval in self._store.find_approvals(root=root):
-                self._runner.start_soon(self._decide, approval, _NOBODY)
+                self._runner.start_soon(self._decide, approval, _NO_READER)
 
     async def _decide(self, approval: Approval, decision: Decision) -> None:
-        """Answer instead of a person; who waits for an answer that cannot be written is told, and asked again later."""
+        """Answer in place of a person. If the store refuses the answer, suspend the tree, whose next attempt asks
+        again."""
         try:
             await decide(self._runner, approval.id, decision)  # not by the supervisor: this is no reader (A6)
         except StoreError as error:
@@ -250,18 +254,18 @@ class Posting:
             self._runner.attempts.suspend_root(approval.root_session, error)
 
     async def _show_again(self, approval: Approval) -> None:
-        """Show an approval where its cards are, or else on the first channel that can."""
+        """Renew the cards of an approval, or show it on the first channel that takes it."""
         self._poster.show(approval)
 
     def _renew_cards_of(self, session: str) -> None:
-        """Show on the cards of a session that it is blocked, or is not any more."""
+        """Renew the cards of a session that has become blocked or unblocked."""
         for approval in self._store.find_approvals(session=session) if self._poster.has_channels else ():
             if approval.id in self._known:
                 self._poster.show(approval)
 
     def _retire(self, approval: Approval) -> None:
-        """A decision anywhere retires the cards everywhere."""
+        """Retire the cards of a decided approval on all channels."""
         self._known.discard(approval.id)
-        self._beside.discard(approval.id)
+        self._foreign.discard(approval.id)
         self._reminding.forget(approval.id)
         self._poster.retire(approval)

@@ -1,11 +1,11 @@
-"""Who was refused a decision is in the audit trail: once for each person and approval (A15).
+"""Refused decisions are journaled for the audit trail, once for each person and approval (A15).
 
-A refused person may press again as often as they like, and so may a program in their name. Each press is answered by
-the channel; only the first one is journaled, so that nobody fills the store, or its queue of commits, with refusals.
+A refused person, or a program in their name, may press again without limit. The channel answers each press. Only the
+first one is journaled, so that refusals cannot fill the store or its queue of commits.
 
 Rules
-- The journal is asked once for each pair, and memory keeps the latest MOST of them. What another process journals
-  meanwhile may be there once more.
+- The journal is read once for each pair, and memory keeps the latest MOST of them. If another process journals the same
+  refusal at the same time, the journal holds it twice.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class Refusals:
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def note(self, approval: str, by: str, reason: str, channel: str | None) -> None:
-        """Journal a refusal, if it is the first of this person's for this approval. Raises StoreError."""
+        """Journal a refusal, if it is this person's first one for this approval. Raises StoreError."""
         journal, key = self._runner.journal, (approval, printable(by))
         if key in self._known or (found := journal.store.get_approval(approval)) is None:
             return

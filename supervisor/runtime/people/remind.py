@@ -1,9 +1,10 @@
-"""Reminds people of what waits for them, and asks more of them, when it has waited for long (core/reminders.py).
+"""Remind people of approvals that have waited for long, and escalate them to more people (core/reminders.py).
 
 Rules
-- Only of approvals of trees that this process owns, by one call of the alarm for each; a run that sleeps stays asleep.
-- It is journaled before it is shown again: a crash in between leaves out the card, which a start shows anyway, and
-  never reminds twice.
+- A process reminds of the approvals of trees that it owns, with one appointment of the alarm for each. A reminder does
+  not wake a passivated run.
+- A reminder is journaled before the card is shown again. After a crash in between there is no second reminder, and the
+  next start shows the card.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,11 +31,11 @@ class Reminding:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is ever reminded."""
+        """Whether the settings ask for no reminders."""
         return self._settings.remind_after is None and self._settings.escalate_after is None
 
     def watch(self, approval: Approval) -> None:
-        """Plan what comes next of it, if it is still pending then."""
+        """Plan the next reminder of an approval. It happens if the approval is still pending then."""
         step = self._settings.next(approval, self._runner.clock.now())
         if step is not None:
             due_at, names = step
@@ -42,7 +43,7 @@ class Reminding:
             self._planned[approval.id] = self._runner.alarm.at(self._runner.clock.deadline(due_at), due)
 
     def forget(self, approval: str) -> None:
-        """It is not pending any more."""
+        """Cancel the planned reminder: the approval is not pending any more."""
         self._runner.alarm.take_back(self._planned.pop(approval, None))
 
     def _come_due(self, approval: str, names: tuple[str, ...]) -> None:

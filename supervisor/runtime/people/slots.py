@@ -1,8 +1,8 @@
-"""Slots: so many tasks at a time, the most urgent first.
+"""Slots limit the number of tasks at a time; the most urgent one is next.
 
 Rules
-- One slot is kept for what is urgent (rank 0): a new card never waits for old ones that hang.
-- Of equal rank, the one that has waited longest is next.
+- One slot is reserved for urgent tasks (rank 0): so a new card never waits for old ones that hang.
+- Among tasks of equal rank, the one that has waited longest is next.
 """
 
 import heapq
@@ -23,7 +23,7 @@ class Slots:
 
     @asynccontextmanager
     async def taken(self, rank: int) -> AsyncGenerator[None, None]:
-        """Hold a slot; wait for one if need be."""
+        """Hold a slot inside the context. Wait for one if none is free."""
         if self._is_free_for(rank):
             self._free -= 1
         else:

@@ -1,14 +1,15 @@
-"""Sessions that took place elsewhere, brought in as sessions at rest: read by people, continued by a message.
+"""Import sessions of other programs as idle sessions: people read them, and a message continues them.
 
-Theory: nothing of what another program did ran here, and nobody decided it here. So it has events of its own, which
-no run, no operation and no audit trail knows; the session is at rest from its first entry on, and a message begins its
-first turn like that of any other.
+Theory: the calls of an imported session did not run here, and its decisions were not made here. So an import has events
+of its own, which belong to no run, operation or audit trail. The session is idle from its first entry on, and a message
+begins its first turn as in any other session.
 
 Rules
-- The same session of the same file, with the same agent, is imported once; whatever else is there under its id is a
-  conflict, and stays as it is.
-- It comes in batches. An import that was interrupted goes on where it was: its messages are the same every time.
-- While it comes, this process owns the tree, so that there is one importer.
+- The same session of the same file, with the same agent, is imported once. Any other session under its id is a
+  conflict, and is left unchanged.
+- Messages are imported in batches. An interrupted import continues where it stopped, since the messages are the same
+  every time.
+- This process owns the tree during the import, so that there is one importer.
 """
 
 import os
@@ -34,7 +35,7 @@ class LocalImport(SessionImport):
 
     def __init__(self, runner: Runner, session: str, origin: Origin, agent: AgentSpec[Any, Any] | None) -> None:
         if agent is not None and not agent.takes_text:
-            raise InvalidInput(f"agent {agent.name} takes no text, so no message could go on with the session")
+            raise InvalidInput(f"agent {agent.name} takes no text, so no message could continue the session")
         self.session = check_session_id(session)
         self.present = 0
         self.is_finished = False
@@ -43,7 +44,7 @@ class LocalImport(SessionImport):
         self._agent = agent
 
     async def __aenter__(self) -> Self:
-        """Begin, or go on. Raises SessionConflict, TreeOwned."""
+        """Begin the import, or continue it. Raises SessionConflict, TreeOwned."""
         self._runner.journal.pinned.add(self.session)
         try:
             await self._runner.journal.append(self._begin)
@@ -107,13 +108,13 @@ class LocalImport(SessionImport):
         session, there = self.session, known.origin
         otherwise = "import under another id with --session ID"
         if there is None:
-            raise SessionConflict(f"session {session} is one that was begun here; {otherwise}")
+            raise SessionConflict(f"session {session} exists already and was not imported; {otherwise}")
         if (there.format, there.source) != (self._origin.format, printable(self._origin.source)):
             from_where = f"{there.format} session {there.source}"
             raise SessionConflict(f"session {session} was imported from {from_where}; {otherwise}")
         if there.digest != self._origin.digest:
             raise SessionConflict(
-                f"session {session} was imported from this session when its file was another ({there.file}, "
+                f"session {session} was imported from an earlier content of this file ({there.file}, "
                 f"{there.at:%Y-%m-%d %H:%M:%S} UTC); {otherwise}"
             )
         if known.facts.agent != reference:

@@ -1,13 +1,14 @@
-"""Trees that are over are removed: which ones, why others are kept, and one transaction for each.
+"""Prune: remove trees that have ended, each in one transaction, and say why the others are kept.
 
 Rules
-- A whole tree or nothing of it; a crash leaves whole trees only.
-- Only one that has ended to its last session, that nobody owns, in which no background job and no message is still to
-  be seen to, and that was silent since an instant that the caller names, by its last entry and not by the index.
-- All of that is looked at again inside the transaction that removes it.
+- A tree is removed as a whole. After a crash the store holds whole trees only.
+- A tree may be removed if all its sessions have ended, no process owns it, it has no background job without a journaled
+  end and no message without a run, and it has no entry since an instant that the caller names. Its last entry counts
+  for that, not the index.
+- All these conditions are checked again inside the transaction that removes the tree.
 - Rules that decisions made are in a journal of their own, and stay.
-- Logs of background jobs go after the commit that removed their session; so do those that an earlier prune left when it
-  was killed between the two.
+- Logs of background jobs are removed after the commit that removed their session. So are logs that an earlier prune
+  left, because it was killed in between.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -37,7 +38,7 @@ class Pruning:
         self._only = only
 
     def find(self) -> PruneResult:
-        """Return what `remove` would remove now, and what it would keep."""
+        """Return the trees that `remove` would remove now, and those that it would keep."""
         result = _sorted(self._judge(self._store, root, rows) for root, rows in self._trees().items())
         found = {tree.session for tree in result.trees}
         logs, size = self._runner.jobs.clear_logs(
@@ -46,7 +47,7 @@ class Pruning:
         return replace(result, logs=logs, log_bytes=size)
 
     async def remove(self) -> PruneResult:
-        """Remove what may be removed, tree by tree, with the logs of jobs whose sessions are gone."""
+        """Remove the trees that may be removed, one by one, and the logs of jobs whose sessions are gone."""
         result = _sorted([await self._remove(root) for root in (self._trees() if self._only is None else self._only)])
         logs, size = self._runner.jobs.clear_logs(lambda session: self._root_of(session) is None, dry_run=False)
         return replace(result, logs=logs, log_bytes=size, compact_error=await self._compact())
@@ -65,7 +66,7 @@ class Pruning:
         return await self._runner.journal.append_with_answer(plan)
 
     async def _compact(self) -> str | None:
-        """Give free space back to the disk; return why that failed."""
+        """Give free space back to the disk. Return why that failed; None if it succeeded."""
         try:
             if self._store.is_durable:
                 await anyio.to_thread.run_sync(self._store.compact)
@@ -86,7 +87,7 @@ class Pruning:
         return None if row is None else row.root
 
     def _judge(self, store: Store, root: str, rows: list[SessionRow]) -> PrunableTree | KeptTree:
-        """Return whether a tree may be removed, from one read of the store."""
+        """Return whether a tree may be removed, and the reason if not, from one read of the store."""
         reason = next(self._reasons(store, root, rows), None) if rows else "is gone already"
         if reason is not None:
             return KeptTree(session=root, reason=reason)
@@ -97,7 +98,7 @@ class Pruning:
         )
 
     def _reasons(self, store: Store, root: str, rows: list[SessionRow]) -> Iterator[str]:
-        """Say what speaks against removing a tree; what is cheap to know comes first."""
+        """Yield the reasons to keep a tree, the cheapest checks first."""
         if any(row.outcome is None for row in rows):
             yield "has not ended"
         if any(row.last_at >= self._before for row in rows):
@@ -116,9 +117,9 @@ class Pruning:
             if journal[-1].event.at >= self._before:
                 yield "is younger"
             if state.inbox:
-                yield "has a message that nobody has acted upon"
+                yield "has a message that no run has received"
             if any(job.ended is None for job in state.jobs.values()):
-                yield "has a background job whose end nobody has seen to; resume it"
+                yield "has a background job whose end is not journaled; resume it"
 
 
 def _sorted(judged: Iterable[PrunableTree | KeptTree]) -> PruneResult:
