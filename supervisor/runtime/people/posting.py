@@ -216,7 +216,7 @@ class Posting:
             self._cards.after(wait, look)
 
     async def _look_around(self) -> None:
-        """Find the approvals, of trees of other processes, that were pending before this process began and are not shown."""
+        """Find the approvals that trees of other processes asked before this process began, and that are not shown."""
         after, store = 0, self._store
         while found := store.find_approvals(after=after, limit=PAGE):
             for approval in found:
