@@ -1,12 +1,12 @@
-"""The seams: what can be plugged in, and what each promises.
+"""The seams: the interfaces between the parts, and what each of them promises.
 
-    agents          see Context                people, channels, commands  see Supervisor and Run
-    tools           see ToolContext            whoever keeps the journal   implements Store
+    agents use Context             channels, commands and programs use Supervisor and Run
+    tools use ToolContext          a store of journals implements Store
     surfaces where people answer implement Channel
 
-Everything above these seams works on any implementation below them; one test suite runs over every Store.
+All code above a seam works with any implementation below it. One test suite runs over every Store.
 
-The module is longer than 400 lines because half of it says what each seam promises.
+The module is longer than 400 lines because half of it is the documentation of these interfaces.
 """
 
 from abc import ABC, abstractmethod
@@ -72,16 +72,16 @@ __all__ = [
 
 
 class Context(ABC):
-    """How an agent touches the world. Every method that is awaited is an operation: its result is in the journal, and a
-    resumed agent gets it from there (README.md "What an agent does").
+    """The only way in which an agent acts on the world. Every awaited method is an operation: the journal holds its
+    result, and a resumed agent gets it from there (README.md "What an agent does").
 
-    - The agent takes the same path in every attempt, if it does its I/O in operations. It may race them: all that
-      follows from one result without waiting for I/O has happened before the next one is given. Not ordered: what a
-      task does after a wait that is no operation; two tasks that the same result wakes; the clean-up of a cancelled
-      tool that waits for I/O; and of steps that follow each other without a wait what comes after the first thousand.
-    - After a cancel or a stall: `spawn`, `ask` and calls that need a person raise RunStopping.
-    - Identical operations, and task groups, of two tasks that are alive at once are refused: use `branch` or
-      `task_group`.
+    - An agent that does all its I/O in operations takes the same path in every attempt. It may race operations:
+      everything that follows from one result without waiting for I/O happens before the next result is given. The order
+      is not defined for a task after a wait that is no operation; for two tasks that the same result wakes; for the
+      clean-up of a cancelled tool that waits for I/O; and, in a chain of steps without a wait, after the first
+      thousand.
+    - After a cancel or a stall, `spawn`, `ask` and calls that need a person raise RunStopping.
+    - Two live tasks may not do identical operations or open task groups at once: use `branch` or `task_group`.
     """
 
     session: str
@@ -90,21 +90,21 @@ class Context(ABC):
     @property
     @abstractmethod
     def saved(self) -> Any:
-        """What the last `save` of this run kept, as plain JSON values; None if there was none."""
+        """The state of this run's last `save`, as plain JSON values; None if there was none."""
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """The version of the agent that the run began with (`@agent(version=...)`); every attempt runs that one."""
+        """The version of the agent with which the run began (`@agent(version=...)`). Every attempt uses that version."""
 
     @abstractmethod
     async def patched(self, name: str, /) -> bool:
-        """Return whether the run takes the path of a named change of the agent's code.
+        """Return whether the run takes the new path of a named change of the agent's code.
 
-        True for a run that has not come to this point with the older code: the journal holds nothing then that is still
-        to be asked for again, and the run is marked. False for a run whose journal goes on from here on the old path.
-        The first answer holds for the whole attempt, in all branches and loops; `save` keeps marks; sub-agents and
-        turns have their own. When no run of the old path is left, remove the call and the old path.
+        True for a run that has not reached this point with the older code: then the replay is over here, and the run is
+        marked. False for a run whose journal continues from here on the old path. The first answer holds for the whole
+        attempt, in all branches and loops. `save` keeps marks; sub-agents and turns have their own marks. When no run
+        of the old path is left, remove the call and the old path.
         """
 
     @overload
@@ -115,12 +115,12 @@ class Context(ABC):
     async def call(self, tool: ToolSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ToolResult[R]: ...
     @abstractmethod
     async def call(self, tool: ToolCall | ToolSpec[..., Any], /, *args: Any, **kwargs: Any) -> ToolResult[Any]:
-        """Call a tool, once; waits for a person if its rule says so, for days if need be. Never raises for a failure or
-        a denial: they are results. Raises InvalidInput for arguments that JSON cannot hold, before anything is
+        """Call a tool once. If its policy is to ask, wait for a person, for days if need be. A failure or a denial is a
+        result and raises nothing. Raises InvalidInput for arguments that JSON cannot hold, before anything is
         journaled.
 
-        A ToolCall is what a model emitted: it is looked up among the agent's `tools`, sub-agents too, and whatever is
-        wrong with it is its result.
+        A ToolCall is a call that a model emitted. It is looked up among the agent's `tools` and sub-agents. If it is
+        invalid, its result says why.
         """
 
     @overload
@@ -142,17 +142,19 @@ class Context(ABC):
         schema: Any = None,
         expires_in: float | None = None,
     ) -> Any:
-        """Ask a person, with the life of an approval: for one of `choices`, a value of the type `schema`, or free text.
+        """Ask a person for one of `choices`, a value of the type `schema`, or free text. A question lives like an
+        approval.
 
-        `schema`: a type that JSON can hold (`bool`, a dataclass, a Struct); answers are checked against its JSON
-        schema, so that they can be given where the type cannot be imported.
-        `expires_in`: seconds after which nobody can answer any more; default: the agent's `approval_expires_in`.
-        Raises QuestionUnanswered if nobody answers, and InvalidInput if the answer fits the schema, but not the type.
+        `schema`: a type that JSON can hold (`bool`, a dataclass, a Struct). Answers are checked against its JSON
+        schema, so that they can be given in a process that cannot import the type.
+        `expires_in`: seconds after which the question cannot be answered; default: the agent's `approval_expires_in`.
+        Raises QuestionUnanswered if the question ends without an answer, and InvalidInput if the answer fits the schema
+        but not the type.
         """
 
     @abstractmethod
     async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function of the agent's own, at least once, and remember its result. Raises StepFailed if it raises."""
+        """Run a function of the agent's own, at least once, and journal its result. Raises StepFailed if it raises."""
 
     @abstractmethod
     async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
@@ -164,41 +166,41 @@ class Context(ABC):
 
     @abstractmethod
     async def sleep(self, seconds: float, /) -> None:
-        """Sleep; durable: a passivated or restarted run wakes at the same instant. No inactivity (W5).
+        """Sleep durably: a passivated or restarted run wakes at the same instant. The sleep is no inactivity (W5).
 
-        A process goes by its monotonic clock, whatever the wall clock is set to; after a restart only wall time is
-        known."""
+        A process measures the sleep on its monotonic clock, even if the wall clock is set. After a restart only wall
+        time is known."""
 
     @abstractmethod
     def move_on_after(self, seconds: float, /) -> AbstractAsyncContextManager[Timer]:
-        """Give a block so much time; durable, like `sleep`. Afterwards `expired` says whether it was cut off."""
+        """Cancel a block after `seconds`; durable, like `sleep`. `expired` says whether the block was cancelled."""
 
     @abstractmethod
     async def now(self) -> datetime:
-        """Return the wall clock's time, aware UTC, remembered."""
+        """Return the wall time, aware UTC. A replay returns the same instant."""
 
     @abstractmethod
     async def random(self) -> float:
-        """Return a random number in [0, 1), remembered."""
+        """Return a random number in [0, 1). A replay returns the same number."""
 
     @abstractmethod
     async def receive(self) -> str:
-        """Wait for what somebody says to the session; what is not received begins the next turn."""
+        """Wait for a message to the session. A message that is not received begins the next turn."""
 
     @abstractmethod
     async def send(self, text: str, /) -> None:
-        """Say something to whoever watches the session, once."""
+        """Send a message to the session's readers, once."""
 
     @abstractmethod
     def transcript(self) -> tuple[Message, ...]:
-        """Return what was said before this run began, each approval where it was asked, with its answer (A15).
+        """Return the messages before this run, with each approval where it was asked, and its answer (A15).
 
-        It is no operation: it reads the journal each time, and finds the same in every attempt.
+        This is no operation: it reads the journal each time, and returns the same in every attempt.
         """
 
     @abstractmethod
     def branch(self, name: str, /) -> "Context":
-        """Return a context whose operations carry the name: for tasks that do identical things."""
+        """Return a context whose operation ids contain the name, for tasks that do identical operations."""
 
     @abstractmethod
     def task_group(self) -> AbstractAsyncContextManager[TaskGroup]:
@@ -215,16 +217,17 @@ class Context(ABC):
 
     @abstractmethod
     def keepalive(self) -> None:
-        """Show only that the peer of a model call lives. It counts before the call's first progress alone (W6)."""
+        """Show that the peer of a model call is alive. This counts only before the call's first progress (W6)."""
 
     @abstractmethod
     async def save(self, state: Any, /) -> None:
-        """Remember a state to resume from; what was answered before it is forgotten."""
+        """Journal a state to resume from. Completed operations are dropped from the run's memory; their ids are not
+        used again."""
 
 
 @dataclass(frozen=True)
 class WebhookReply:
-    """What a webhook answers."""
+    """The answer of a webhook."""
 
     status: int = 200
     body: bytes = b""
@@ -233,9 +236,9 @@ class WebhookReply:
 
 @dataclass(frozen=True)
 class Webhook:
-    """A path, beginning with "/", that a platform posts to, below /channels/NAME of the daemon; `receive` gets the
-    headers (names in lower case) and the body, and verifies the platform's signature before anything else. It is
-    answered within the platform's bound (3 s): what takes longer belongs into a task of `Channel.serve`."""
+    """A path to which a platform posts. It begins with "/", and is below /channels/NAME of the daemon. `receive` gets
+    the headers (names in lower case) and the body, and first verifies the platform's signature. It returns within the
+    platform's bound (3 s); longer work belongs into a task of `Channel.serve`."""
 
     path: str
     receive: Callable[[Mapping[str, str], bytes], Awaitable[WebhookReply]]
@@ -244,26 +247,26 @@ class Webhook:
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
-    - `post` is called again with its card, and `reminded_at` set, when people are reminded (A10).
-    - `post` and `retire` may be called again for the same approval, also after a restart, and by then with the card
-      that an earlier process left. They are bounded from outside. When `post` raises, the approval goes to the next
-      channel as well, and this one is asked again later, until it takes the approval or nobody needs to decide it.
-    - A card that cannot show an approval whole offers no approval of it.
-    - A channel decides through the Supervisor that `serve` is given, with the approval's id, never "what waits" (A2).
+    - For a reminder, `post` is called again with its card and with `reminded_at` set (A10).
+    - `post` and `retire` may be called again for the same approval. After a restart they get the card that the earlier
+      process left. The caller bounds their time. If `post` raises, the approval also goes to the next channel, and
+      this one is tried again later, until it takes the approval or the approval is decided.
+    - A card that cannot show an approval whole has no button that approves it.
+    - A channel decides through the Supervisor that `serve` gets, with the approval's id, never "what waits" (A2).
     """
 
     name: str
     card_timeout: float = 30.0
     """Seconds that finding, showing or retiring one card may take."""
     people: "People | None" = None
-    """Whom it hears, where it authenticates people."""
+    """The people whom it authenticates; None if it authenticates no people."""
     keeps_cards: bool = False
-    """Whether its cards outlive the process: then it is journaled that one is about to be posted."""
+    """Whether its cards outlive the process. If so, CardBegun is journaled before a card is posted."""
 
     @property
     def asks(self) -> bool:
-        """Whether somebody can answer there, now. What is said where nobody can goes to the next channel as well, and
-        the journal does not call it shown."""
+        """Whether a person can answer on this channel now. If not, an approval also goes to the next channel, and is
+        not journaled as shown here."""
         return True
 
     @abstractmethod
@@ -272,47 +275,48 @@ class Channel(ABC):
 
     @abstractmethod
     async def post(self, approval: Approval, card: str | None) -> str:
-        """Show an approval and return what finds its card again. `card`: what an earlier post returned.
+        """Show an approval, and return the id of its card. `card`: the id that an earlier post returned.
 
-        Raises OSError if nobody knows whether it is shown, ConnectionRefusedError or anything else if it is not.
+        Raises OSError if it is not known whether the approval is shown; ConnectionRefusedError, or any other exception,
+        if it is not shown.
         """
 
     async def find_card(self, approval: Approval, since: datetime, until: datetime) -> str | None:
-        """Return the card that a process may have posted between two instants, and died before it could note it; None
-        if there is none, or none can be looked for."""
+        """Return a card that an earlier process may have posted between two instants, before it died without noting it.
+        None if there is no such card, or if the channel cannot search for cards."""
         return None
 
     def shows_whole(self, approval: Approval) -> bool:
-        """Whether its card shows all of what is asked. Where it does not, the card offers nothing that says yes with
-        one press, and a bare "yes" in the conversation decides nothing (A11, A12)."""
+        """Return whether the card shows the whole approval. If not, the card has no button that approves with one
+        press, and a bare "yes" in the conversation decides nothing (A11, A12)."""
         return True
 
     def webhooks(self) -> Sequence[Webhook]:
-        """Return what the platform behind the channel calls over HTTP, where a daemon serves; none by default."""
+        """Return the webhooks that the channel's platform calls at a daemon; none by default."""
         return ()
 
     @abstractmethod
     async def retire(self, approval: Approval, card: str) -> None:
-        """Make the card say what was decided, by whom; it must not look live any more (R3)."""
+        """Show on the card what was decided and by whom, so that it does not look live any more (R3)."""
 
 
 class Supervisor(ABC):
-    """What channels, commands and programs talk to. Every method may be called from any task, in any process that has
-    the store open; what needs the tree's owner is recorded and says so.
+    """The interface of channels, commands and programs. Every method may be called from any task, in any process that
+    has the store open. A method that needs the tree's owner records the request, and its result says so.
 
-    `get_x` raises NotFound, `find_xs` returns a Page. What one call returns is of one instant; what two calls return is
-    not. Of a list of more than 100 that goes for each hundred; a watch after the page's `cursor` gives all that has
-    changed since it was begun. A `watch_x` is opened by `async with`.
+    `get_x` raises NotFound; `find_xs` returns a Page. The result of one call is of one instant; the results of two
+    calls are not. In a list of more than 100 items, each hundred is of one instant. A watch after the page's `cursor`
+    returns all changes since the page was begun. A `watch_x` is opened by `async with`.
 
     `after`: the `next` or the `cursor` of a page, or the `cursor` of a watch; None: from the beginning. Cursors are
-    opaque. Raises CursorUnknown for one of another store or from beyond the end, InvalidInput for what is no cursor.
-    `limit`: the most that a page has; None: all.
+    opaque. Raises CursorUnknown for a cursor of another store or beyond the end, InvalidInput for a text that is no
+    cursor. `limit`: the largest number of items in a page; None: all.
     """
 
     where: str
-    """Which store it is, for messages: a path or a URL."""
+    """The store's path or URL, for messages."""
     decided: Mapping[str, int]
-    """How many decisions people have made through this process since it opened the store, by `DecisionResult.kind`."""
+    """The number of decisions made through this process since it opened the store, by `DecisionResult.kind`."""
 
     @overload
     @abstractmethod
@@ -359,26 +363,26 @@ class Supervisor(ABC):
         requester: str | None = None,
         by: str | None = None,
     ) -> Run[R]:
-        """Start an agent, or go on with a session: idempotent by its id. A finished one gives its outcome.
+        """Start an agent, or continue its session: idempotent by the session's id. A finished run returns its outcome.
 
-        `agent`: its declaration, or the name of one that the supervisor was opened with; the input of a name is plain
-        JSON, and so is its result. `by`: the person who starts it; None: this program. `requester`: on whose behalf the
-        agent works; None: that of the same person. Raises UnknownAgent for any other name, InvalidInput for an input
-        that does not fit, SessionConflict for another agent or input, TreeOwned if another process runs it, and
-        NotEntitled, where people have roles, for a person who is not an operator.
+        `agent`: its declaration, or the name of an agent with which the supervisor was opened. For a name, input and
+        result are plain JSON. `by`: the person who starts it; None: this program. `requester`: the person on whose
+        behalf the agent works; None: the same person. Raises UnknownAgent for any other name; InvalidInput for an input
+        that does not fit; SessionConflict if the session has another agent or input; TreeOwned if another process runs
+        it; NotEntitled for a person who is no operator, if people have roles.
         """
 
     @abstractmethod
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
-        """Take up the tree of a session; returns its root's run. `by`: the person who asks for it; None: this
+        """Claim the tree of a session and run it. Return the root's run. `by`: the person who asks for it; None: this
         program.
 
-        Raises NotFound, TreeOwned; NotEntitled for somebody who is no operator.
+        Raises NotFound; TreeOwned; NotEntitled for a person who is no operator.
         """
 
     @abstractmethod
     async def resume_all(self, *, by: str | None = None) -> list[Run[Any]]:
-        """Take up every open tree that nobody owns; returns their roots' runs. `by`: as in `resume`."""
+        """Claim and run every open tree that no process owns. Return the roots' runs. `by`: as in `resume`."""
 
     @overload
     @abstractmethod
@@ -390,50 +394,52 @@ class Supervisor(ABC):
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
-        """Return the latest run of a session, or the one of a number, counted from 1. `agent` types its result; without
-        it the result is plain JSON. Raises NotFound."""
+        """Return the latest run of a session, or run `number`, counted from 1. `agent` gives the type of its result;
+        without it the result is plain JSON. Raises NotFound."""
 
     @abstractmethod
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
-        """Decide an approval or answer a question, once; the first decision wins (A3). The rule that a wider scope
-        stands for is written with the decision, by the one that wins. `channel`: where it was made, for the audit.
-        If nobody runs the session and this program has declared its agent, it runs it from here on (R2); otherwise
-        `DecisionResult.running` is false, and the decision counts when somebody does.
+        """Decide an approval or answer a question, once. The first decision wins (A3). If its scope is wider than once,
+        its rule is written together with it. `channel`: where it was made, for the audit trail.
+        If no process runs the session and this program has declared its agent, this process runs it from now on (R2).
+        Otherwise `DecisionResult.running` is false, and the decision counts when a process runs the session.
 
-        Raises InvalidInput, deciding nothing, for edited arguments or an answer that do not fit, a scope or pattern
+        Raises InvalidInput, and decides nothing, for edited arguments or an answer that do not fit, a scope or pattern
         that was not offered, an answer to a call, an approval of a question (Deny leaves it unanswered), or an empty
-        identity; NotEntitled for somebody who may not decide this, which is in the audit trail.
+        identity. Raises NotEntitled for a person who may not decide this; that is in the audit trail.
         """
 
     @abstractmethod
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
-        """Note in the audit trail that a channel has refused somebody's decision; nothing else changes (A15).
+        """Note in the audit trail that a channel has refused a person's decision; nothing else changes (A15).
 
-        Once for each person and approval, however often they try.
+        The refusal is noted once for each person and approval, even if the person tries again.
         """
 
     @abstractmethod
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
-        """Add a standing rule, for calls that begin from now on, in every process; returns it with its id.
+        """Add a rule for calls that begin from now on, in every process. Return it with its id.
 
-        One of the same meaning that stands already is returned instead. `rule.session`: a session, for its whole tree.
-        Raises InvalidInput; NotFound for an unknown session; where people have roles, NotEntitled but for operators.
+        If a rule with the same meaning holds already, that one is returned. `rule.session`: a session, for its whole
+        tree. Raises InvalidInput; NotFound for an unknown session; NotEntitled for a person who is no operator, if
+        people have roles.
         """
 
     @abstractmethod
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
-        """Take back a rule of the store, by its id, and return it; it does not cover what begins from now on.
+        """Revoke a rule of the store by its id, and return it. It does not apply to calls that begin from now on.
 
         Raises NotFound; NotEntitled as `add_rule`.
         """
 
     @abstractmethod
     async def retry(self, session: str, *, by: str | None = None) -> Run[Any]:
-        """Begin a new run of a root session at rest whose latest run failed, stalled or was abandoned, with that run's
-        memory and version (R10). What led to the end is done again, and what the end cut off without effect: approvals
-        are asked anew, sub-agents that were cancelled go on. All other results stay. One append, in the audit trail.
+        """Begin a new run of an idle root session whose latest run failed, stalled or was abandoned. It has that run's
+        operations and version (R10). Operations that led to the end are done again, and so are operations that the end
+        cancelled before they had an effect: approvals are asked anew, and cancelled sub-agents go on. All other results
+        stay. This is one append, in the audit trail.
 
-        Raises NotFound; InvalidInput, saying what to do instead, for every other session; NotEntitled for somebody who
+        Raises NotFound; InvalidInput for every other session, saying what to do instead; NotEntitled for a person who
         is no operator.
         """
 
@@ -441,35 +447,35 @@ class Supervisor(ABC):
     async def fork(
         self, session: str, *, before: int, new: str | None = None, version: str | None = None, by: str | None = None
     ) -> Fork:
-        """Begin a new tree with a copy of a session's whole tree as it was before the append of an entry, and run it
-        (R10). Finished operations keep their results; open ones, decided or not, are asked anew. State, marks, unread
+        """Copy a session's whole tree as it was before the append of an entry, and run the copy as a new tree (R10).
+
+        Finished operations keep their results; open ones, decided or not, are asked anew. State, marks, unread
         messages, instants of timers, requester, folder and rules from code are copied; session rules, jobs, cards and
-        approvals are not. The source does not change; both name each other. One append, in the audit trail.
+        approvals are not. The source does not change, except for an entry that names the fork. This is one append, in
+        the audit trail. The same fork again, by its id `new`, returns the existing one.
 
         `before`: the number of the entry in the journal of `session`, from 1. `new`: the id of the new root. `version`:
-        of the root's code; None: the current one. Sub-agents go on with their current versions.
+        the version of the root's code; None for the current one. Sub-agents go on with their current versions.
 
-        The same fork again, by its id `new`, is the one that is there.
-
-        Raises NotFound; InvalidInput for an entry that is not there, or before which nothing lies; SessionConflict if
-        there is another session `new`; UnknownAgent if the agent has no such version; NotEntitled for somebody who is
-        no operator.
+        Raises NotFound; InvalidInput if the entry does not exist or has no entry before it; SessionConflict if another
+        session has the id `new`; UnknownAgent if the agent has no such version; NotEntitled for a person who is no
+        operator.
         """
 
     @abstractmethod
     async def cancel(self, session: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Cancel a session and everything below it (W8); returns once that is on disk.
+        """Cancel a session and all sessions below it (W8). Return when that is on disk.
 
         `by`: the person who asks for it; None: this program. Raises NotFound; NotEntitled as `resume`.
         """
 
     @abstractmethod
     async def send(self, session: str, text: str, *, by: str | None = None) -> SendResult:
-        """Say something to a session in any state; it is delivered, kept, or begins a turn, and the receipt says which.
-        As with `decide`, a program that has declared the agent runs the session if nobody does (R2).
+        """Send a message to a session in any state. The result says whether it is delivered, kept, or begins a turn. As
+        with `decide`, a program that has declared the agent runs the session if no other process does (R2).
 
-        Raises NotFound; InvalidInput if it could never be heard; NotEntitled, where people have roles, for somebody who
-        is no operator.
+        Raises NotFound; InvalidInput if no run could ever receive it; NotEntitled for a person who is no operator, if
+        people have roles.
         """
 
     @abstractmethod
@@ -483,13 +489,13 @@ class Supervisor(ABC):
         channel: str | None = None,
         shown: Collection[str] | None = None,
     ) -> ChatResult:
-        """Take what a person says where an agent works: a chat word decides, and everything else is sent (A12).
+        """Act on a text that a person writes to a session: a chat word decides, and any other text is sent (A12).
 
-        A bare "yes" or "no" decides what alone waits for them in the session or below it, and "approve all" the calls
-        that wait for them there, if they had been shown it before they said so: by a card that was posted before
-        `shown_before` (None: now), on `channel` if that is given. `shown`: ids of the approvals that the caller itself
-        showed them; with a `channel` only those of its cards count, without one these count whatever cards there are.
-        Raises as `decide` and `send` do.
+        A bare "yes" or "no" decides the only approval that waits for this person in the session or below it. "approve
+        all" approves the calls that wait for them there. Both count only approvals that the person had been shown
+        before: by a card that was posted before `shown_before` (None: now), on `channel` if that is given. `shown`: the
+        ids of the approvals that the caller itself showed. With a `channel`, only cards of these approvals count;
+        without one, these approvals count as shown. Raises as `decide` and `send` do.
         """
 
     @abstractmethod
@@ -498,23 +504,23 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
-        """Return the tree that a session is in, and what happened in the session and below it, all of one instant.
+        """Return the tree of a session, and the journals of the session and of those below it, all of one instant.
 
-        The session's own journal is there as a whole. Journals of sessions below it follow, each as a whole, until
-        there are so many `entries` in all; None: all of them. Raises NotFound.
+        The session's own journal is complete. Complete journals of sessions below it follow, until the result has
+        `entries` entries; None: all of them. Raises NotFound.
         """
 
     @abstractmethod
     async def get_approval(self, approval: str) -> Approval:
-        """Return an approval in whatever state it is. Raises NotFound."""
+        """Return an approval in any state. Raises NotFound."""
 
     @abstractmethod
     async def get_transcript(self, session: str) -> tuple[Message, ...]:
-        """Return what was said in a session, each approval where it was asked. Raises NotFound."""
+        """Return the messages of a session, with each approval where it was asked. Raises NotFound."""
 
     @abstractmethod
     async def get_counts(self) -> Counts:
-        """Return how much there is, from the index alone. Cheap."""
+        """Return the numbers of sessions and approvals, from the index alone. Cheap."""
 
     @abstractmethod
     async def find_sessions(
@@ -528,16 +534,16 @@ class Supervisor(ABC):
         after: str | None = None,
         limit: int | None = 100,
     ) -> Page[SessionView]:
-        """Return sessions, parents before children; with `newest_first` the other way round.
+        """Return sessions, parents before children; with `newest_first` in reverse order.
 
-        `is_open`, `status`, `agent`, `root`: only those; `root` is the id of a tree's root.
+        `is_open`, `status`, `agent`, `root`: only matching sessions. `root`: the id of a tree's root.
         """
 
     @abstractmethod
     async def find_approvals(
         self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
     ) -> Page[Approval]:
-        """Return approvals, oldest first: the pending ones, or all; of a session and all below it.
+        """Return approvals, oldest first. `pending`: only pending ones. `session`: of this session and all below it.
 
         Raises NotFound for an unknown session.
         """
@@ -546,24 +552,24 @@ class Supervisor(ABC):
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
     ) -> Page[JournalEntry]:
-        """Return what a session's journal holds, in order; with `tree` also the journals of all below it. Raises
+        """Return the entries of a session's journal, in order; with `tree` also those of all sessions below it. Raises
         NotFound."""
 
     @abstractmethod
     async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
-        """Return what was asked, shown, decided, withdrawn and run, and rules as they came and went, in order (A15)."""
+        """Return the audit trail in order: approvals asked, shown, decided and withdrawn, calls, and rules (A15)."""
 
     @abstractmethod
     async def find_rules(self) -> Page[Rule]:
-        """Return all rules that stand: this program's, then the store's, oldest first. Raises StoreUnreadable."""
+        """Return all rules that hold: this program's, then the store's, oldest first. Raises StoreUnreadable."""
 
     @abstractmethod
     async def find_agents(self) -> Page[AgentView]:
-        """Return all agents that `start` finds by their names, in the order of these."""
+        """Return all agents that `start` finds by name, sorted by name."""
 
     @abstractmethod
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
-        """Return all background jobs, oldest first: those that run, or also those that have ended (T6)."""
+        """Return all background jobs, oldest first. `running`: only those that run (T6)."""
 
     @abstractmethod
     async def find_owners(self) -> Page[Owner]:
@@ -571,29 +577,30 @@ class Supervisor(ABC):
 
     @abstractmethod
     def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
-        """Watch a snapshot of what is pending, then every approval that is asked, decided or withdrawn.
+        """Watch all pending approvals, and then every approval that is asked, decided or withdrawn.
 
-        `session`: only its own and those below it. `after`: a cursor; then what has changed since, without a snapshot.
-        Opening it raises NotFound, CursorUnknown.
+        `session`: only those of this session and below it. `after`: a cursor; then the watch begins with the changes
+        since, without the pending approvals. Opening it raises NotFound, CursorUnknown.
         """
 
     @abstractmethod
     def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
-        """Watch pending approvals, each once, those of now first; of a session and all below it.
+        """Watch pending approvals, each once, beginning with those that are pending now. `session`: of this session and
+        all below it.
 
         Opening it raises NotFound.
         """
 
     @abstractmethod
     def watch_session(self, session: str, *, after: str | None = None, stay: bool = False) -> Watch[JournalEntry]:
-        """Watch a session's journal after a cursor, without gaps; ends with the run, unless told to stay.
+        """Watch a session's journal after a cursor, without gaps. The watch ends with the run, unless `stay` is true.
 
         Opening it raises NotFound, CursorUnknown.
         """
 
     @abstractmethod
     def watch_activity(self, session: str | None = None) -> ActivityWatch:
-        """Look at the tree of a session, or at every tree that is open. Opening it raises NotFound."""
+        """Watch the activity of a session's tree, or of every open tree. Opening it raises NotFound."""
 
     @abstractmethod
     async def check(self) -> None:
@@ -601,37 +608,38 @@ class Supervisor(ABC):
 
 
 class StoreSupervisor(Supervisor):
-    """A Supervisor in a process that has the store itself open: it can do more than one that is reached over HTTP."""
+    """A Supervisor in a process that has the store open. It can do more than a Supervisor over HTTP."""
 
     people: People | None
-    """Who may decide what; None: every process that can open the store may decide everything (A4)."""
+    """The people and their roles; None: every process that can open the store may decide everything (A4)."""
 
     @property
     @abstractmethod
     def refusals(self) -> Mapping[str, str]:
-        """Why sessions that this process was asked to run are not running, by their ids."""
+        """By session id: why a session that this process was asked to run does not run."""
 
     @abstractmethod
     def import_session(
         self, session: str, origin: Origin, *, agent: AgentSpec[Any, Any] | None = None
     ) -> AbstractAsyncContextManager[SessionImport]:
-        """Import a session of another program in batches; a second import of it goes on where the first one ended.
+        """Import a session of another program in batches. A second import continues where the first one ended.
 
-        `agent`: goes on with the session when a message comes. Raises InvalidInput for one that takes no text. Entering
-        raises SessionConflict if there is another session of this id, TreeOwned if another process imports it.
+        `agent`: the agent that continues the session when a message comes. Raises InvalidInput for an agent that takes
+        no text. Entering raises SessionConflict if another session has this id, TreeOwned if another process imports
+        it.
         """
 
     @abstractmethod
     async def prune(
         self, before: datetime, *, only: Collection[str] | None = None, dry_run: bool = False
     ) -> PruneResult:
-        """Remove the trees that have ended and were silent since `before`, and the logs of their background jobs.
+        """Remove the trees that have ended and have no entry since `before`, and the logs of their background jobs.
 
-        `only`: the ids of the roots that may be removed; None: every one. `dry_run`: find them, and remove nothing.
-        Also removes logs that an interrupted prune has left, and gives free space back to the disk. Raises NotEntitled
-        in a process that a supervised call started.
+        `only`: the ids of the roots that may be removed; None: all. `dry_run`: find them, and remove nothing. This also
+        removes logs that an interrupted prune has left, and gives free space back to the disk. Raises NotEntitled in a
+        process that a supervised call started.
         """
 
     @abstractmethod
     async def wait_until_broken(self) -> None:
-        """Wait until the store cannot be trusted any more in this process, then raise StoreDied."""
+        """Wait until this process can no longer trust the store, then raise StoreDied."""

@@ -1,4 +1,4 @@
-"""What is handed out: a page, a run, a task group, a timer, a watch. The other seams are in abc.py."""
+"""The objects that the other interfaces return: pages, runs, task groups, timers, watches. abc.py has the others."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -17,16 +17,16 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True)
 class Page(Sequence[T_co]):
-    """A part of a list, or all of it: a sequence, and where to go on.
+    """A part of a list, or all of it: a sequence, with the cursor at which the list continues.
 
-    A page may be short, and even empty: `next` alone says whether the list goes on.
+    A page may be short, and even empty: only `next` says whether the list continues.
     """
 
     items: tuple[T_co, ...]
     next: str | None
-    """What to give as `after` for the page that follows; None at the end."""
+    """The `after` of the next page; None at the end of the list."""
     cursor: str
-    """The instant at which it was read: a watch after it gives all that came later."""
+    """The instant at which the page was read: a watch after it returns all later changes."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -43,64 +43,65 @@ class Page(Sequence[T_co]):
 
 
 class ChildRun(ABC, Generic[R_co]):
-    """A sub-agent as the agent that spawned it sees it: one piece of work, from start to exactly one outcome.
+    """A sub-agent as its parent sees it: one run, from its start to exactly one outcome.
 
-    It offers only what a replay sees again.
+    It has only methods whose results a replay gets again.
     """
 
     session: str
 
     @abstractmethod
     async def outcome(self) -> Outcome[R_co]:
-        """Wait for how it ends. Giving up waiting is not its death (W10)."""
+        """Wait for its outcome. If the caller stops waiting, the run goes on (W10)."""
 
     @abstractmethod
     async def result(self) -> R_co:
-        """Wait for what it returns; raises the RunError of its kind if it does not succeed.
+        """Wait for its result. Raises the RunError of its kind if the run does not succeed.
 
-        The error's `__cause__` is what the agent raised, if the run ended in this process while the caller held this
-        handle; never inside an agent, since a replay has no exception. People find the traceback in the journal.
+        The error's `__cause__` is the agent's exception, if the run ended in this process while the caller held this
+        handle. Inside an agent it is never set, since a replay has no exception. The journal holds the traceback for
+        people.
         """
 
     @abstractmethod
     async def cancel(self, reason: str | None = None) -> None:
-        """Cancel it and everything below it; returns once that is on disk (W8). Of a finished run: nothing."""
+        """Cancel the run and all runs below it. Return when that is on disk (W8). Does nothing to a finished run."""
 
 
 class Run(ChildRun[R_co]):
-    """A run as the program that started or resumed it sees it. Stays valid while the run is passivated."""
+    """A run as the program that started or resumed it sees it. The handle stays valid while the run is passivated."""
 
     number: int
-    """Which run of its session it is, counted from 1."""
+    """The run's number in its session, counted from 1."""
     is_new: bool = False
-    """Whether this `Supervisor.start` has made the session, rather than found it. Of several at once one has."""
+    """Whether this `Supervisor.start` made the session, and did not find it. It is true for one of several callers."""
 
     @abstractmethod
     async def find_outcome(self) -> Outcome[R_co] | None:
-        """Return how it ended, None while it has not."""
+        """Return its outcome; None while it has not ended."""
 
     @abstractmethod
     def watch_approvals(self) -> "Watch[Approval]":
-        """Watch what it and its sub-agents ask; ends when the run does."""
+        """Watch the approvals of the run and its sub-agents. The watch ends when the run ends."""
 
 
 class TaskGroup(Protocol):
-    """Tasks of an agent that use operations of their own: each child gets a context with its own branch."""
+    """A task group of an agent. Each child task gets a context with its own branch, and does operations of its own."""
 
     def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
         """Run `fn(context, *args)` in a task."""
 
 
 class Timer(Protocol):
-    """What `Context.move_on_after` gives."""
+    """The timer of a `Context.move_on_after` block."""
 
     @property
     def expired(self) -> bool:
-        """Whether the time was over before the block was left; the same in every attempt."""
+        """Whether the timer expired before the block ended; the same in every attempt."""
 
 
 class Watch(AsyncIterator[T_co], AbstractAsyncContextManager["Watch[T_co]"], ABC):
-    """What comes, one after the other; ends when the supervisor is left.
+    """An iterator over changes, in order. It ends when the supervisor closes.
 
     async with supervisor.watch_inbox() as watch:
         async for approval in watch: ...
@@ -109,11 +110,12 @@ class Watch(AsyncIterator[T_co], AbstractAsyncContextManager["Watch[T_co]"], ABC
     @property
     @abstractmethod
     def cursor(self) -> str:
-        """Where to go on from: give it as `after` to another watch of the same kind, in any process."""
+        """The cursor after the last item that the watch returned: the `after` of another watch of the same kind, in any
+        process."""
 
     @abstractmethod
     async def __aenter__(self) -> "Watch[T_co]":
-        """Open it: from here on it misses nothing. Raises as the method that gave it says."""
+        """Open the watch: from now on it misses no change. Raises as documented at the method that returned it."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -122,11 +124,11 @@ class Watch(AsyncIterator[T_co], AbstractAsyncContextManager["Watch[T_co]"], ABC
 
 
 class ActivityWatch(AbstractAsyncContextManager["ActivityWatch"], ABC):
-    """What the sessions of some trees are doing now. Costs nothing between two looks; to be opened by `async with`."""
+    """What the sessions of some trees are doing now. Open it by `async with`. Between two looks it costs nothing."""
 
     @abstractmethod
     async def __aenter__(self) -> "ActivityWatch":
-        """Open it. Raises as the method that gave it says."""
+        """Open it. Raises as documented at the method that returned it."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -135,26 +137,26 @@ class ActivityWatch(AbstractAsyncContextManager["ActivityWatch"], ABC):
 
     @abstractmethod
     async def look(self, *, wholly: bool = False) -> list[Activity]:
-        """Return every session of the trees, parents before children. Each look reads on where the last one ended.
+        """Return every session of the trees, parents before children. Each look reads on from the last one.
 
-        A look is bounded: of many sessions, some are known at a later one only. `wholly`: all of them now.
+        A look is bounded: if there are many sessions, some appear only in a later look. `wholly`: return all now.
         """
 
 
 class SessionImport(ABC):
-    """An import under way: messages are added in their order, and `finish` says that there are no more."""
+    """An import under way: messages are added in order, and `finish` ends it."""
 
     session: str
     """The session's id in this store."""
     present: int
-    """How many messages earlier imports have added: leave them out."""
+    """The number of messages that earlier imports have added: leave them out."""
     is_finished: bool
-    """Whether an earlier import has added all of them."""
+    """Whether an earlier import has added all messages."""
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many messages the store holds now."""
+        """The number of messages that the store holds now."""
 
     @abstractmethod
     async def add(self, messages: Sequence[MessageImported]) -> None:
@@ -162,4 +164,4 @@ class SessionImport(ABC):
 
     @abstractmethod
     async def finish(self, left_out: int) -> None:
-        """Note that all messages were added. `left_out`: lines of the file that are none, or cannot be read."""
+        """Note that all messages were added. `left_out`: the number of lines that are no messages or are unreadable."""

@@ -1,4 +1,4 @@
-"""The seam below: what a store promises. The other seams are in abc.py, which offers this one, too."""
+"""The interface of a store, and what a store promises. abc.py, with the other interfaces, offers this name, too."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,45 +10,45 @@ from supervisor.core.values import Approval
 
 
 class Store(ABC):
-    """What is remembered: journals, and the index of sessions and approvals that follows from them.
+    """Keeps journals, and the index of sessions and approvals that is derived from them.
 
-    - Called from one thread at a time; only `commit` may be called from another thread than the event loop's.
-    - `begin` to `commit` is one transaction: all of it is on disk when `commit` returns, or none is.
-    - What is read is committed, whoever committed it; any number of processes may share a store.
-    - `open` refuses what it cannot read (StoreUnreadable) and leaves it untouched (A5).
+    - One thread at a time calls a store. Only `commit` may be called in another thread than the event loop's.
+    - `begin` to `commit` is one transaction: when `commit` returns, all of it is on disk, or none of it.
+    - Reads return committed data of any process. Any number of processes may share a store.
+    - `open` refuses a file that it cannot read (StoreUnreadable) and leaves it untouched (A5).
     - If the process dies between any two calls, the next `open` finds the last commit.
     """
 
     name: str
-    """For messages to people: where it is."""
+    """Where the store is, for messages to people."""
     id: str
-    """10 lower-case letters and digits, made with the store: its cursors begin with them. Known once it is open."""
+    """10 lower-case letters and digits, made with the store. Its cursors begin with them. Set by `open`."""
     is_durable: bool
-    """Whether another process, or a later one, could answer what is asked here (A6)."""
+    """Whether another process, or a later one, can answer the approvals of this one (A6)."""
     jobs_folder: str | None = None
-    """Where logs of background jobs may lie, made when it is needed; None if the store is nowhere."""
+    """The folder for logs of background jobs, made when it is needed; None if the store is in memory."""
     generation: int
-    """As of the last `begin`: it is another one if anybody else has committed since the transaction before."""
+    """Set by `begin`. It changes if another process has committed since the transaction before."""
     unreadable: Mapping[str, str]
-    """Sessions of which `rows` left out an entry that it cannot read, and why; `journal` refuses them and no others."""
+    """By session, why `rows` left out an entry that it cannot read. `journal` refuses these sessions and no others."""
 
     @abstractmethod
     def open(self) -> None:
-        """Open or create. Raises StoreUnreadable."""
+        """Open or create the store. Raises StoreUnreadable."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close; the owner's lock dies with it. Idempotent."""
+        """Close the store, and release the owner's lock. Idempotent."""
 
     @abstractmethod
     def begin(self) -> bool:
-        """Begin a transaction; False, at once, while another process is in one."""
+        """Begin a transaction. Return False at once while another process is in a transaction."""
 
     @abstractmethod
     def write(self, rows: Sequence[JournalEntry]) -> None:
-        """Add entries in order, and bring the index up to date. Raises StoreRefused; then `rollback`.
+        """Add entries in order, and update the index. Raises StoreRefused; the caller then calls `rollback`.
 
-        A session begins with its SessionCreated, once; the journal of rules (RULES) has no beginning.
+        The first entry of a session is its only SessionCreated. The journal of rules (RULES) has none.
         """
 
     @abstractmethod
@@ -57,27 +57,27 @@ class Store(ABC):
 
     @abstractmethod
     def rollback(self) -> None:
-        """End the transaction without a trace. Idempotent."""
+        """Undo the transaction. Idempotent."""
 
     def wants_checkpoint(self) -> bool:
-        """Whether enough was written for `checkpoint` to be worth its while. Cheap: ask after every commit."""
+        """Whether enough was written to make a `checkpoint` worthwhile. Cheap: callers ask after every commit."""
         return False
 
     def checkpoint(self) -> None:  # noqa: B027 # most stores have no log to bound
-        """Bound the store's log. May be called in a worker thread, beside everything but `close`, by one at a time."""
+        """Bound the store's log. One worker thread at a time may call this, during any other call except `close`."""
 
     def one_instant(self) -> AbstractContextManager[None]:
-        """Let all reads of a block see one instant, whatever other processes commit meanwhile. Nothing is awaited in
-        it, and it is not entered twice."""
+        """Let all reads inside the context see one instant, although other processes commit meanwhile. The caller
+        awaits nothing inside, and does not enter it twice."""
         return nullcontext()
 
     @abstractmethod
     def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
-        """Return all entries after a position, up to another, in order, but for those named by `unreadable`."""
+        """Return all entries after a position, up to another, in order. Entries in `unreadable` are left out."""
 
     @abstractmethod
     def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
-        """Return a session's entries, in order. Raises StoreUnreadable for that session only."""
+        """Return a session's entries, in order. Raises StoreUnreadable if one of them cannot be read."""
 
     @abstractmethod
     def last_position(self) -> int:
@@ -85,14 +85,14 @@ class Store(ABC):
 
     @abstractmethod
     def has_changed(self) -> bool:
-        """Whether another process has committed since the last call. Cheap: it is asked several times a second.
+        """Whether another process has committed since the last call. Cheap: callers ask several times a second.
 
-        Raises StoreDied if the store is not where it was opened any more.
+        Raises StoreDied if the store was moved or replaced since it was opened.
         """
 
     @abstractmethod
     def get_session(self, session: str) -> SessionRow | None:
-        """Return a session as the index knows it, None if there is none."""
+        """Return the index row of a session; None if the session does not exist."""
 
     @abstractmethod
     def find_sessions(
@@ -116,12 +116,11 @@ class Store(ABC):
 
     @abstractmethod
     def find_asking(self, approval: str) -> tuple[str, str] | None:
-        """Return the session and the operation that an approval is of, None if there is none. Cheap: it reads no
-        bodies."""
+        """Return the session and the operation of an approval; None if it does not exist. Cheap: it reads no bodies."""
 
     @abstractmethod
     def get_approval(self, approval: str) -> Approval | None:
-        """Return an approval in whatever state it is, None if there is none."""
+        """Return an approval in any state; None if it does not exist."""
 
     @abstractmethod
     def find_approvals(
@@ -133,34 +132,34 @@ class Store(ABC):
         after: int = 0,
         limit: int | None = None,
     ) -> list[Approval]:
-        """Return approvals after a position, oldest first, `limit` at most."""
+        """Return approvals after a position, oldest first, at most `limit`."""
 
     @abstractmethod
     def find_shown(self) -> list[Approval]:
-        """Return approvals that are decided or withdrawn, and that a card may still show as pending (R3)."""
+        """Return decided and withdrawn approvals that a card may still show as pending (R3)."""
 
     @abstractmethod
     def counts(self) -> Counts:
-        """Return how much there is. Cheap: it reads no bodies."""
+        """Return the numbers of sessions and approvals. Cheap: it reads no bodies."""
 
     @abstractmethod
     def measure(self, root: str) -> tuple[int, int]:
-        """Return how many entries a tree has, and how many bytes they are."""
+        """Return the number of entries of a tree, and their size in bytes."""
 
     @abstractmethod
     def remove(self, root: str) -> None:
-        """Within a transaction: forget a tree, its journals and its approvals; whether that may be is the caller's
-        affair. No position is ever given again, so that cursors of other processes stay valid."""
+        """Within a transaction: remove a tree, its journals and its approvals. The caller checks that it may be
+        removed. Its positions are not used again, so that cursors of other processes stay valid."""
 
     def compact(self) -> None:  # noqa: B027 # most stores have no space to give back
-        """Give back the space that nothing uses, if it is worth holding others up. May be called in a worker thread.
+        """Give unused space back to the disk, if there is enough of it. May be called in a worker thread.
 
-        Raises StoreRefused; then everything is as it was.
+        Raises StoreRefused; then nothing has changed.
         """
 
     @abstractmethod
     def claim(self, root: str) -> Owner | None:
-        """Within a transaction: own a tree, or return the living process that does. Takes over from a dead one."""
+        """Within a transaction: own a tree, or return the living process that owns it. A dead owner is replaced."""
 
     @abstractmethod
     def get_owner(self, root: str) -> Owner | None:
@@ -168,7 +167,7 @@ class Store(ABC):
 
     @abstractmethod
     def owners(self) -> list[Owner]:
-        """Return the living processes that have owned trees, this one included. Cheap: it is asked every second."""
+        """Return the living processes that have owned trees, this one included. Cheap: callers ask every second."""
 
     @abstractmethod
     def owns(self, root: str) -> bool:
