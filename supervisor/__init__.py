@@ -1,7 +1,7 @@
 """Sub-agents under a watchdog that waits for people: durable approvals, structured cancellation, no call without a
 result.
 
-A name is imported when it is asked for: a command needs few of them, answers sooner, and hears Ctrl-C meanwhile.
+A name is imported at its first use: a command needs few of them, so it answers sooner and can be stopped meanwhile.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""The composition root: how a supervisor is wired, opened and left.
+"""The composition root: it wires, opens and closes a supervisor.
 
     journal (writer) > runner (attempts) > posting (cards) > channels
 
-All of it runs in one shielded host task, so that nobody's cancellation but ours reaches a run. Leaving sets fates,
+All parts run in one shielded host task, so that only our own cancellations reach a run. Closing sets stop reasons,
 waits for the attempts, and ends the writer last.
 """
 
@@ -37,9 +37,9 @@ from supervisor.tools.orphaned import end_orphaned_process
 
 log = FactLog(__name__)
 
-LOOK_FOR_OTHERS = 0.2  # seconds between two looks for what other processes have committed
-SHUTDOWN_TIMEOUT = 10.0  # seconds that executing calls may take to finish when the supervisor is stopped (R8)
-UNWIND_TIMEOUT = 5.0  # seconds after that in which what was cancelled ends; what does not is named in the log
+LOOK_FOR_OTHERS = 0.2  # seconds between two checks for commits of other processes
+SHUTDOWN_TIMEOUT = 10.0  # seconds for executing calls to finish when the supervisor is stopped (R8)
+UNWIND_TIMEOUT = 5.0  # seconds after that for cancelled runs to end; the log names those that do not
 
 
 @asynccontextmanager
@@ -59,32 +59,32 @@ async def open_supervisor(
     people: People | None = None,
     tune_interpreter: bool = False,
 ) -> AsyncIterator[StoreSupervisor]:
-    """Open a store and supervise what is started or resumed on it. Opening runs and owns nothing.
+    """Open a store, and supervise the runs that are started or resumed on it. Opening itself runs and owns nothing.
 
-    `store`: a file, which is created with mode 0600 (`create=False` raises NotFound instead), by a path or a text as
-    `sqlite:///srv/a/state.db`; `memory:`; or a Store.
-    `agents`: those that `start` finds by their names. Raises InvalidInput if two have one name.
-    `channels`: where people are asked; the first that takes an approval shows it (A11).
+    `store`: a file, by its path or a URL as `sqlite:///srv/a/state.db`; `memory:`; or a Store. A file is created with
+    mode 0600 (`create=False` raises NotFound instead).
+    `agents`: the agents that `start` finds by name. Raises InvalidInput if two have one name.
+    `channels`: where people see approvals. The first channel that takes an approval shows it (A11).
     `unattended`: "allow" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask (A7).
     `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
     `people`: who may do what. None: those of the channels, and where these authenticate no people, whoever can open the
     store may do everything (A4).
     `passivate_after`: seconds after which a run that only waits leaves memory.
-    `remind_after`: seconds after which people are shown once more what still waits for them; None: never (A10).
-    `escalate_after`, `escalate_to`: seconds after that from which these people, by name, may decide it, too; they are
-    named on its card.
-    `tune_interpreter`: collect garbage less often while this is open, and switch threads faster while a commit is in
-    one. Both are settings of the whole process, so a program decides on them; our own commands do it.
+    `remind_after`: seconds after which people are reminded of an approval that still waits; None: never (A10).
+    `escalate_after`, `escalate_to`: seconds after the reminder from which these people, by name, may decide the
+    approval, too. Its card names them.
+    `tune_interpreter`: collect garbage less often while this is open, and switch threads faster while a commit runs in
+    a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
 
-    Leaving normally waits for what can go on, and passivates what waits for people. Leaving by an exception or a
-    cancellation stops everything so that it can be resumed; neither loses or withdraws anything. The body's exception
-    is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile; NotEntitled where a supervised call
-    would allow everything by `unattended`.
+    Leaving the context normally waits for runs that can go on, and passivates runs that wait for people. Leaving it by
+    an exception or a cancellation stops all runs so that they can be resumed. Neither loses or withdraws anything. The
+    body's exception is raised bare. Raises StoreUnreadable; StoreDied if the store died meanwhile; NotEntitled if a
+    process that a supervised call started would allow everything by `unattended`.
 
-    Calls that execute have 10 s to end when everything is stopped, then they are cancelled. What has not ended 5 s
-    later is logged as `run.abandoned`. Neither asyncio nor trio can be left while a task ignores its cancellation, or
-    while a function holds the loop; a program that has to end even so runs under `stopping.run_until_stopped`.
+    When everything is stopped, executing calls have 10 s to end, and are then cancelled. A run that has not ended 5 s
+    later is logged as `run.abandoned`. Neither asyncio nor trio can end a loop while a task ignores its cancellation or
+    a function blocks the loop. A program that must end even then runs under `stopping.run_until_stopped`.
     """
     reminders = Reminders(remind_after=remind_after, escalate_after=escalate_after, escalate_to=tuple(escalate_to))
     by_name, known = named_agents(agents), people if people is not None else people_of(channels)
@@ -136,7 +136,7 @@ async def serving(
     adoption: ClaimLoop | None = None,
     channels: Sequence[Channel] = (),
 ) -> AsyncIterator[None]:
-    """Run a supervisor on a store that is open, and leave it as `open_supervisor` says."""
+    """Run a supervisor on an open store, and close it as `open_supervisor` says."""
     opened_runners.add(runner)
     body: BaseException | None = None
     async with anyio.create_task_group() as outer:
@@ -149,7 +149,7 @@ async def serving(
         except anyio.get_cancelled_exc_class():
             await _stop(runner)
             raise
-        except BaseException as error:  # noqa: BLE001 # it leaves bare, below, when the task group is done
+        except BaseException as error:  # noqa: BLE001 # raised bare below, when the task group is done
             await _stop(runner)
             body = error
         finally:
@@ -158,7 +158,7 @@ async def serving(
             finally:
                 end_streams(supervisor.reader)
                 leaving.set()
-    runner.journal.catch_up()  # a store that was replaced a moment ago is said to be, not that it lacks a session
+    runner.journal.catch_up()  # notices a store that was just replaced, rather than report a missing session
     if body is not None:
         raise body
     if runner.journal.death is not None:
@@ -174,7 +174,7 @@ async def _host(
     ready: anyio.Event,
     leaving: anyio.Event,
 ) -> None:
-    """Own every task: the writer outlives the attempts, the attempts outlive the cards and the channels."""
+    """Own every task. The writer outlives the attempts, and the attempts outlive the cards and the channels."""
     with anyio.CancelScope(shield=True):
         async with anyio.create_task_group() as writer:
             writer.start_soon(runner.journal.run)
@@ -196,13 +196,13 @@ async def _host(
                         await leaving.wait()
                         services.cancel_scope.cancel()
                 except BaseException:
-                    runner.attempts.suspend_all("the supervisor fell")  # no run fails because we did
+                    runner.attempts.suspend_all("the supervisor failed")  # so no run fails
                     raise
             writer.cancel_scope.cancel()
 
 
 async def _serve(channel: Channel, supervisor: LocalSupervisor) -> None:
-    """Let a channel listen; one that cannot takes nobody down: what it was asked to show can be decided elsewhere."""
+    """Let a channel listen. If it fails, the supervisor goes on: its approvals can be decided elsewhere."""
     try:
         await channel.serve(supervisor)
     except Exception as error:  # noqa: BLE001 # a channel may raise anything
@@ -210,7 +210,7 @@ async def _serve(channel: Channel, supervisor: LocalSupervisor) -> None:
 
 
 async def _drain(runner: Runner, posting: Posting) -> None:
-    """Wait for what can go on, and for the cards of what was decided; what waits for people goes to sleep."""
+    """Wait for the runs that can go on, and for the cards of decided approvals. Passivate runs that wait for people."""
     runner.quiet.leave()
     await runner.attempts.wait_until(lambda: runner.is_idle)
     await posting.settle()
@@ -219,13 +219,13 @@ async def _drain(runner: Runner, posting: Posting) -> None:
 
 
 async def _stop(runner: Runner) -> None:
-    """Stop everything so that it can be resumed: calls that execute may finish, for a bounded time (R8)."""
+    """Stop all runs so that they can be resumed. Executing calls may finish, for a bounded time (R8)."""
     with anyio.CancelScope(shield=True):
         runner.attempts.is_draining = runner.attempts.is_closed = True
         try:
             with anyio.move_on_after(SHUTDOWN_TIMEOUT):
                 await runner.attempts.wait_until(lambda: not runner.is_executing)
-        finally:  # a second cancellation that knows no shields is in a hurry
+        finally:  # a second, native cancellation ends the wait
             runner.attempts.suspend_all("the supervisor was stopped")
         with anyio.move_on_after(UNWIND_TIMEOUT):
             await runner.attempts.wait_until(lambda: runner.attempts.is_empty)
@@ -236,18 +236,18 @@ async def _stop(runner: Runner) -> None:
 
 
 async def _look_for_others(runner: Runner) -> None:
-    """Take in what other processes decide and cancel."""
+    """Apply the decisions and cancels of other processes, and their other entries."""
     while runner.journal.store.is_durable:
         await anyio.sleep(LOOK_FOR_OTHERS)
         runner.journal.catch_up()
 
 
 async def _keep_log_short(store: Store) -> None:
-    thread = anyio.CapacityLimiter(1)  # of its own: those of others may all be taken
+    thread = anyio.CapacityLimiter(1)  # its own: all shared threads may be in use
     while store.is_durable:
         await anyio.sleep(LOOK_FOR_OTHERS)
         if store.wants_checkpoint():
             try:
                 await anyio.to_thread.run_sync(store.checkpoint, limiter=thread)
-            except StoreError as error:  # if the store has died of it, the next commit says so
+            except StoreError as error:  # if the store has died, the next commit raises
                 log.error("store.not_checkpointed", store=store.name, reason=str(error))

@@ -1,12 +1,12 @@
-"""Whether today's code follows what open runs have done: a replay in memory, of a copy of their journals.
+"""Check whether today's code can follow the journals of open runs, by a replay of a copy in memory.
 
-An agent's function is run over the copy until it has asked for everything that the journal holds. There it is held:
-nothing new begins, so no step, no call and no question. What plain code does between operations does happen.
+The check runs each agent's function over the copy until the agent has asked for everything in its journal. There it is
+held: no new operation begins, so no step, no call and no question. Plain code between operations does run.
 
 Rules
-- The copy is a MemoryStore of its own. Nothing is written to the store that it was read from; no tree is owned, no
-  process is ended, no job is looked after, nobody is asked.
-- Agents are found by their names among those that are given, whatever path was recorded.
+- The copy is a separate MemoryStore. The check writes nothing to the original store. It owns no tree, ends no process,
+  watches no job, and asks no one.
+- Agents are found by name among the given ones; the path in the journal does not matter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,14 +32,14 @@ from supervisor.store.memory import MemoryStore
 from supervisor.store.sqlite.schema import check_header, copy_to
 from supervisor.store.sqlite.store import SqliteStore
 
-LONG: Final = 10.0  # seconds after which what has not been decided is undecided
+LONG: Final = 10.0  # seconds after which a replay without a result counts as undecided
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay of one open session came to.
+    """The result of the replay of one open session.
 
     follows: the code has asked for everything that the journal holds. blocked: it cannot, and `block` says why.
-    undecided: neither in the time that there was; code of its own took longer.
+    undecided: neither within the time limit, because the agent's own code took longer.
     """
 
     session: str
@@ -53,8 +53,8 @@ async def check_replay(
 ) -> list[Checked]:
     """Replay the open sessions among these journal entries with agents of these names.
 
-    `entries`: whole journals, in order, of a store (`read_store`) or of an export (`read_export`).
-    `seconds`: how long to wait for agents whose own code takes long; after that they are undecided.
+    `entries`: complete journals, in order, of a store (`read_store`) or of an export (`read_export`).
+    `seconds`: the time limit, for agents whose own code takes long. After that they are undecided.
     Raises StoreUnreadable for a journal that contradicts itself.
     """
     rows = [JournalEntry(number, row.session, row.event) for number, row in enumerate(entries, start=1)]
@@ -65,12 +65,13 @@ async def check_replay(
 
     def find(facts: e.SessionCreated) -> AgentSpec[Any, Any]:
         if (spec := agents.get(facts.path[-1])) is None:
-            raise UnknownAgent(f"there is no agent {facts.path[-1]}; there are: {', '.join(sorted(agents)) or 'none'}")
+            offered = ", ".join(sorted(agents)) or "none"
+            raise UnknownAgent(f"there is no agent {facts.path[-1]}; the agents are: {offered}")
         return spec
 
     runner = Runner(_copy(rows), find_agent=find, replayed=found.setdefault)
     supervisor = LocalSupervisor(runner)
-    supervisor.audience.has_readers = True  # nobody is denied for want of people
+    supervisor.audience.has_readers = True  # so no approval is denied for lack of a reader
     async with serving(
         runner, supervisor, Posting(runner, supervisor.reader, supervisor.audience, (), "ask", Reminders())
     ):
@@ -114,7 +115,7 @@ def read_export(lines: Iterable[bytes]) -> list[JournalEntry]:
             document.pop("entry", None)
             rows.append(JournalEntry(position, session, e.decode_event(msgspec.json.encode(document))))
         except (msgspec.MsgspecError, KeyError, ValueError, StoreUnreadable) as error:
-            raise InvalidInput(f"line {number} is no entry of an export: {error}") from None
+            raise InvalidInput(f"line {number} is not an entry of an export: {error}") from None
     return rows
 
 

@@ -3,11 +3,10 @@
     store, [server], [agents.NAME], [[rules]], [people.NAME], [channels.NAME]
 
 Rules
-- What is wrong is said with the file, the key, and the line where the file is no TOML; a key that nobody knows is
-  wrong, too.
-- Paths count from the file's folder.
-- No secret is in it: tokens are there as hashes, those of platforms are named by file or environment variable.
-- What an agent's, a rule's and a person's part come to is the core's: rules and people.
+- An error names the file and the key, or the line if the file is not TOML. An unknown key is an error, too.
+- Paths are relative to the file's folder.
+- The file holds no secrets: it has tokens as hashes, and names platforms' secrets by file or environment variable.
+- The core defines what rules and people mean; this module only reads them.
 """
 
 import ipaddress
@@ -35,18 +34,18 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class RulePart(_Part, frozen=True, kw_only=True):
-    """A standing decision; `approvers`: who alone may decide what its `ask` asks."""
+    """A rule. `approvers`: only these people may decide the calls that its `ask` asks about."""
 
     kind: Policy
     tool: str
     pattern: str | None = None
     approvers: tuple[str, ...] = ()
     unreviewed: bool = False
-    """Of an allow: also if its pattern is a prefix that nobody has reviewed (docs/prefixes.md)."""
+    """For an allow: accept a pattern whose prefix has not been reviewed (docs/prefixes.md)."""
 
 
 class AgentPart(_Part, frozen=True, kw_only=True):
-    """An agent that is offered by its name; what it says here replaces what its declaration says."""
+    """An agent that is offered by its name. Values here replace those of its declaration."""
 
     where: str = msgspec.field(name="import")
     approvers: tuple[str, ...] = ()
@@ -86,9 +85,9 @@ class ServerPart(_Part, frozen=True, kw_only=True):
 
 
 class SlackPart(_Part, frozen=True, kw_only=True):
-    """Slack: where cards go whose session has no thread, and the agent that a mention starts. `app` (A...) and `team`
-    (T...): what comes from another app or workspace is refused. The secrets are in
-    SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET and SLACK_APP_TOKEN, or in the files that are named here."""
+    """Slack: the conversation for cards of sessions without a thread, and the agent that a mention starts. `app` (A...)
+    and `team` (T...): requests from another app or workspace are refused. The secrets are in SLACK_BOT_TOKEN,
+    SLACK_SIGNING_SECRET and SLACK_APP_TOKEN, or in the files that are named here."""
 
     conversation: str
     agent: str | None = None
@@ -101,8 +100,8 @@ class SlackPart(_Part, frozen=True, kw_only=True):
 
 
 class DiscordPart(_Part, frozen=True, kw_only=True):
-    """Discord: where cards go. `application` and `public_key` are on the application's General Information page. The
-    secret is in DISCORD_BOT_TOKEN, or in the file that is named here."""
+    """Discord: the conversation for cards. `application` and `public_key` are on the application's General Information
+    page. The secret is in DISCORD_BOT_TOKEN, or in the file that is named here."""
 
     conversation: str
     application: str
@@ -117,7 +116,7 @@ class ChannelsPart(_Part, frozen=True, kw_only=True):
 
 
 class Configuration(_Part, frozen=True, kw_only=True):
-    """The file as it is. `folder` is where its paths count from."""
+    """The content of the file. Its paths are relative to `folder`."""
 
     store: str | None = None
     server: ServerPart = ServerPart()
@@ -163,7 +162,7 @@ def read_configuration(file: Path) -> Configuration:
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}; `supervisor init` writes one") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{file} is no TOML: {error}") from None
+        raise InvalidInput(f"{file} is not valid TOML: {error}") from None
     for table, kind in (("agents", AgentPart), ("people", PersonPart)):  # their names are keys, too
         parts = document.get(table)
         for name, part in parts.items() if isinstance(parts, dict) else ():
@@ -190,7 +189,7 @@ def make_rule(part: RulePart) -> Rule:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -208,7 +207,7 @@ def _token(part: str | TokenPart) -> TokenHash:
 
 
 def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """Iterate over what is wrong beyond types, as (key, problem)."""
+    """Yield the problems that types do not show, as (key, problem)."""
     people = configuration.people
     yield from _store_problems(configuration)
     yield from _server_problems(configuration.server, people)
@@ -221,7 +220,7 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
         except InvalidInput as error:
             yield where, str(error)
         if rule.approvers and rule.kind != "ask":
-            yield f"{where}.approvers", f"a rule that {rule.kind}s asks nobody; approvers go with ask"
+            yield f"{where}.approvers", f"only a rule of kind ask has approvers; this one is {rule.kind}"
         yield from _unknown_approvers(where, rule.approvers, people)
     for name, agent in configuration.agents.items():
         yield from _unknown_approvers(f"agents.{name}", agent.approvers, people)
@@ -238,34 +237,35 @@ def _server_problems(server: ServerPart, people: Mapping[str, PersonPart]) -> It
     if not 0 <= server.port <= 65535:
         yield "server.port", f"a port is 0 to 65535, not {server.port}"
     if server.max_streams < 1:
-        yield "server.max_streams", "pages listen: allow at least one stream"
+        yield "server.max_streams", "allow at least one stream, since every page needs one"
     if server.public_url is not None and not re.fullmatch(r"https?://[^/?#]+/?", server.public_url):
         yield "server.public_url", f"write https://HOST or http://HOST:PORT, not {server.public_url!r}"
     for name in server.hosts:
         if re.search(r"[/:@]", re.sub(r"^\[[0-9a-fA-F:.]+\]$", "", name)):
             yield "server.hosts", f"write names alone, without https:// and port, not {name!r}"
     if not is_loopback(server.host) and not people:
-        yield "server.host", f"{server.host} can be reached from elsewhere: configure [people.NAME] first"
+        yield "server.host", f"{server.host} can be reached from other machines: configure [people.NAME] first"
 
 
 def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tuple[str, str]]:
     if not name.strip() or not name.isprintable():
-        yield where, "a person needs a name that can be read"
+        yield where, "a person needs a name of printable characters"
     for place, part in enumerate(person.tokens):
         token = _token(part)
         if not is_token_hash(token.hash):
-            yield f"{where}.tokens[{place}]", "this is no hash of a token; `supervisor token` makes both"
+            yield f"{where}.tokens[{place}]", "this is not the hash of a token; `supervisor token` makes both"
         if token.expires_at is not None and token.expires_at.tzinfo is None:
-            yield f"{where}.tokens[{place}].expires_at", "say in which time zone: 2027-01-31T00:00:00Z"
+            yield f"{where}.tokens[{place}].expires_at", "add the time zone: 2027-01-31T00:00:00Z"
 
 
 def _shared_identities(people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
     known: dict[tuple[str, str], str] = {}
     for name, person in people.items():
-        shown = [("a token", _token(part).hash) for part in person.tokens] + list(person.identities.items())
+        shown = [("token", _token(part).hash) for part in person.tokens]
+        shown += [(f"{platform} identity", identity) for platform, identity in person.identities.items()]
         for each in shown:
             if (other := known.setdefault(each, name)) != name:
-                yield f"people.{name}", f"{each[0]} of {other} is shown by {name}, too; each is one person's"
+                yield f"people.{name}", f"{name} and {other} have the same {each[0]}; each belongs to one person"
 
 
 def _rules(configuration: Configuration) -> Iterator[tuple[str, RulePart]]:

@@ -1,12 +1,12 @@
-"""The daemon's composition: a store, the agents that are offered, the people who may decide, and the web.
+"""The daemon's composition: a store, the agents on offer, the people who may decide, and the web.
 
     settings (command line, supervisor.toml) > people, agents, listener > open_supervisor(adopt) > Web
 
 Rules
-- Everything that can be wrong with the settings is said before the store is opened: the port is bound, the agents are
-  imported.
-- Elsewhere than on loopback nobody is served who is not configured.
-- The secret that signs cookies lies beside the store, mode 0600: whoever can read it could write the store.
+- All settings are checked before the store is opened: the port is bound, and the agents are imported.
+- If the daemon listens on another address than loopback, it serves only configured people.
+- The secret that signs cookies is in a file next to the store, mode 0600: a process that can read it could write the
+  store, too.
 """
 
 import os
@@ -41,13 +41,13 @@ from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 log = FactLog(__name__)
 
 OPEN_FILES: Final = 8192
-"""Files and connections that a daemon may have open, where the system allows it. What it starts inherits the bound."""
+"""Files and connections that a daemon may have open, if the system allows it. Its processes inherit the limit."""
 SECRET: Final = 32
 """Bytes of the secret that signs cookies."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a daemon is told."""
+    """The checked settings of a daemon."""
 
     store: Path
     people: People
@@ -62,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Daemon:
-    """A daemon that is bound to its address, and runs when it is told to."""
+    """A daemon that has bound its address. `run` runs it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -75,7 +75,7 @@ class Daemon:
         return f"http://{host}:{self.port}"
 
     async def run(self, is_open: Callable[[], None] = lambda: None) -> None:
-        """Serve until cancelled, then leave in good order (R8); `is_open` is called when the store is."""
+        """Serve until cancelled, then close in good order (R8). `is_open` is called when the store is open."""
         settings = self._settings
         refuse_inside_call("serving")
         open_many_files()
@@ -112,8 +112,8 @@ class Daemon:
 
 
 def open_many_files() -> None:
-    """Let this process open as many files as a daemon may need: clients that only rest must not take the last one. A
-    system allows 1024 by default, and more to whoever asks."""
+    """Raise this process's limit of open files, so that idle clients do not take the last one. A system allows 1024 by
+    default, and more to a process that asks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -148,7 +148,7 @@ def configured_agents(configuration: Configuration) -> dict[str, AgentSpec[..., 
     return offered
 
 
-def settle(  # one parameter for each thing that a command may say
+def settle(  # one parameter for each option of the command
     configuration: Configuration,
     *,
     store: Path,
@@ -157,11 +157,11 @@ def settle(  # one parameter for each thing that a command may say
     port: int | None,
     operator: Person | None,
 ) -> Settings:
-    """Return the settings that a configuration and a command line come to. Raises InvalidInput."""
+    """Return the settings of a configuration and a command line together. Raises InvalidInput."""
     server, persons = configuration.server, configuration.persons()
     bound = host or server.host
     if not is_loopback(bound) and not persons:
-        raise InvalidInput(f"{bound} can be reached from elsewhere: configure people first (supervisor init)")
+        raise InvalidInput(f"{bound} can be reached from other machines: configure people first (supervisor init)")
     offered = configured_agents(configuration)
     for name, spec in offer(agents).items():
         if offered.setdefault(name, spec) is not spec:
@@ -184,8 +184,9 @@ def settle(  # one parameter for each thing that a command may say
 
 
 def store_secret(store: Path) -> bytes:
-    """Return the secret beside a store, made when it is needed first. Raises StoreUnreadable for one that is none, for
-    one that others may know, and for a store of another user: a daemon runs what it names."""
+    """Return the secret in the file next to a store, and make it the first time. Raises StoreUnreadable if the file
+    holds no secret, if other users may know it, and if another user can write the store: a daemon runs the agents that
+    the store names."""
     if store.exists() and (why := why_not_ours(store, OTHERS_WRITE)) is not None:
         raise StoreUnreadable(f"{why}. It was left untouched")
     path = store.with_name(f"{store.name}.secret")
@@ -194,7 +195,7 @@ def store_secret(store: Path) -> bytes:
         made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         _make_secret(made)
         try:
-            with suppress(FileExistsError):  # whoever was faster: theirs counts
+            with suppress(FileExistsError):  # another process was faster, and its secret counts
                 os.link(made, path)
         except OSError as error:
             if error.errno not in NO_LINKS:
@@ -206,7 +207,7 @@ def store_secret(store: Path) -> bytes:
     secret, why = path.read_bytes(), why_not_ours(path, OTHERS_USE)
     if len(secret) != SECRET or why is not None:
         problem = why or f"{path} has {len(secret)} bytes instead of {SECRET}"
-        raise StoreUnreadable(f"{problem}. It signs logins: remove it, and everybody signs in once more")
+        raise StoreUnreadable(f"{problem}. It signs logins: remove it, and all people sign in once more")
     return secret
 
 

@@ -1,15 +1,16 @@
 """The demonstration: a caretaker and its sub-agents look after a small real project, and ask before they change it.
 
     caretaker
-        watcher     follows the build log; cancelled by its parent when the survey is done
-        surveyor    reads: steps and commands that need nobody
+        watcher     follows the build log; its parent cancels it when the survey is done
+        surveyor    reads, by steps and commands that need no approval
         tester      asks to run the project's tests
         cleaner     asks to delete its temporary files
         releaser
             packer  asks to pack it up
 
-No model is needed: the agents are ordinary functions, as any agent is. The project is real, in a scratch folder that is
-the caretaker's input, so that a resumed session finds it again; the commands are real, and what they do is seen there.
+No model is needed: the agents are ordinary functions, as all agents are. The project is real. It is in a scratch folder
+that is the caretaker's input, so a resumed session finds it again. The commands are real, and their effects are visible
+in that folder.
 """
 
 import sys
@@ -30,7 +31,7 @@ from supervisor.tools.command import shell
 
 SESSION: Final = "demo"
 READERS: Final = ("wc", "grep", "tail", "tar")
-"""Programs that `look` runs without asking; `tar` only to list."""
+"""Programs that `look` runs without an approval; `tar` only to list."""
 
 _FILES: Final = {
     "README.md": "# Harbour\n\nTides and berths of a small harbour.\n",
@@ -66,19 +67,19 @@ _FILES: Final = {
     ),
     "cache/tides.tmp": "12.42\n",
     "cache/berths.tmp": "8\n",
-    "cache/old/2025.tmp": "nobody needs this\n",
+    "cache/old/2025.tmp": "old\n",
 }
 
 
 def allow_reading(command: list[str], cwd: str, timeout: float = 30.0) -> Policy:
-    """Return the policy of `look`: a program that only reads is allowed, and a person is asked about every other."""
+    """Return the policy of `look`: allow a program that only reads, and ask about every other one."""
     only_reads = command[0] in READERS and (command[0] != "tar" or "-tzf" in command)
     return "allow" if only_reads else "ask"
 
 
 @tool(policy=allow_reading, timeout=None)
 async def look(call: ProcessToolContext, command: list[str], cwd: str, timeout: float = 30.0) -> ToolResult[Any]:
-    """Run a command that only reads; nobody is asked."""
+    """Run a command that only reads, without an approval."""
     result: ToolResult[Any] = await shell.fn(call, command=command, cwd=cwd, timeout=timeout)
     return result
 
@@ -89,7 +90,7 @@ async def count_words(file: str) -> int:
 
 
 async def find_python() -> str:
-    """A step, since the answer goes into a command that must be the same in every attempt."""
+    """Return the path of Python. This is a step, since the path goes into a command that must never change."""
     return sys.executable
 
 
@@ -147,7 +148,7 @@ async def caretaker(ctx: Context, project: str) -> dict[str, str]:
 
 
 def _tell(result: ToolResult[Any], ok: Any) -> str:
-    """Say what came of a call; a denial is a result like any other."""
+    """Return the result of a call in words. A denial is a result like any other."""
     return ok(result.content) if result.kind == "ok" else f"{result.kind}: {result.content.strip()}"
 
 
@@ -156,7 +157,7 @@ def _end(outcome: Outcome[str]) -> str:
 
 
 def make_project(folder: Path, *, only_if_gone: bool = False) -> None:
-    """Write the project."""
+    """Write the project's files. `only_if_gone`: only if its folder does not exist."""
     if only_if_gone and folder.exists():
         return
     for name, text in _FILES.items():

@@ -1,7 +1,7 @@
-"""The events of a session's journal: what `JournalEntry.event` is. Each class says what its fact means.
+"""The events of a session's journal: the classes of `JournalEntry.event`. Each class documents the meaning of its fact.
 
-Match on the classes, and leave room for others: a later version may add events, and fields to events. Where another
-program is newer than this one, an event of a type that this one does not know is an UnknownEvent.
+Match on the classes, and handle others: a later version may add events, and fields to events. If a newer program wrote
+an event of a type that this one does not know, it is an UnknownEvent.
 """
 
 from supervisor.core.events import (

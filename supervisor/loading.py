@@ -1,9 +1,10 @@
-"""Where agents come from: a session records the module and the file of its agent, and a resumed run imports it again.
+"""Load agents: a session records the module and the file of its agent, and a resumed run imports it again.
 
 Rules
-- A reference is "module:name"; `__main__`, and a file that was loaded by its path, count as "/absolute/file.py:name".
-- What this process has already seen under a reference is used as it is, so that nothing is imported twice.
-- What cannot be found raises UnknownAgent, and its session is left untouched.
+- A reference is "module:name". For `__main__`, and for a file that was loaded by its path, it is
+  "/absolute/file.py:name".
+- An agent that this process has already loaded under a reference is used again, so that nothing is imported twice.
+- If an agent cannot be found, UnknownAgent is raised, and its session is left untouched.
 """
 
 import importlib
@@ -26,7 +27,7 @@ _located: dict[AgentSpec[Any, Any], tuple[str, str | None]] = {}
 
 
 def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
-    """Return an agent's reference and the file that it was read from, if any."""
+    """Return an agent's reference, and the file of its module; None if it has no file."""
     if (known := _located.get(spec)) is not None:
         return known
     module = sys.modules.get(spec.__module__)
@@ -40,10 +41,10 @@ def locate(spec: AgentSpec[Any, Any]) -> tuple[str, str | None]:
 
 
 def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
-    """Return the agent of "module:name" or "path/file.py:name"; `file` is where to look if the module is not
-    importable.
+    """Return the agent of "module:name" or "path/file.py:name". `file`: the file to load if the module cannot be
+    imported.
 
-    Raises UnknownAgent, saying what was looked for and what went wrong.
+    Raises UnknownAgent, and says what was searched for and what went wrong.
     """
     where, _, name = reference.rpartition(":")
     if not where or not name:
@@ -63,7 +64,7 @@ def load_agent(reference: str, file: str | None = None) -> AgentSpec[Any, Any]:
 
 
 def find_declared(reference: str) -> AgentSpec[Any, Any] | None:
-    """Return the agent of a reference if this process has declared it; nothing is imported."""
+    """Return the agent of a reference if this process has declared it. This imports nothing."""
     where, _, name = reference.rpartition(":")
     if (seen := _configured.get(reference) or _seen.get(reference)) is not None:
         return seen
@@ -72,7 +73,7 @@ def find_declared(reference: str) -> AgentSpec[Any, Any] | None:
 
 
 def _find_in(module: ModuleType, name: str) -> AgentSpec[Any, Any] | None:
-    """Return the agent that a module has under a name, which may be dotted."""
+    """Return the agent with a name in a module; the name may have dots."""
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -80,7 +81,7 @@ def _find_in(module: ModuleType, name: str) -> AgentSpec[Any, Any] | None:
 
 
 def _loaded_as(where: str) -> list[ModuleType]:
-    """Return what is imported under the name of a module, or was read from a file."""
+    """Return the loaded modules of a module name, or of a file."""
     if not where.endswith(".py"):
         return [module for module in [sys.modules.get(where)] if module is not None]
     name, modules = Path(where).name, list(sys.modules.values())
@@ -89,8 +90,8 @@ def _loaded_as(where: str) -> list[ModuleType]:
 
 
 def configure(spec: AgentSpec[Any, Any], name: str, changed: Mapping[str, Any]) -> AgentSpec[Any, Any]:
-    """Return the agent under another name, with other budgets, limits and rules; sessions that are resumed in this
-    process get it, too. Raises InvalidInput for an agent that was configured already, or a budget that is none."""
+    """Return the agent under another name, with other budgets, limits and rules. Sessions that are resumed in this
+    process also get it. Raises InvalidInput for an agent that was configured already, or an invalid budget."""
     reference, _ = locate(spec)
     if reference in _configured:
         raise InvalidInput(f"{reference} is configured twice; one function is one agent")
@@ -106,9 +107,9 @@ def configure(spec: AgentSpec[Any, Any], name: str, changed: Mapping[str, Any]) 
 
 
 def load_agents(reference: str) -> dict[str, AgentSpec[Any, Any]]:
-    """Return the agents that a file or module declares, by their names; of "...:name" that one.
+    """Return the agents that a file or module declares, by name; for "...:name" only that agent.
 
-    Raises UnknownAgent, as load_agent does, and if there is none.
+    Raises UnknownAgent as load_agent does, and if no agent is declared.
     """
     if ":" in reference:
         spec = load_agent(reference)
@@ -129,9 +130,9 @@ def _load_module(name: str, file: str | None) -> ModuleType:
         if file is not None and Path(file).exists():
             return _load_file(Path(file))
         raise UnknownAgent(
-            f"module {name} cannot be imported: {error}; run this where it can be, or name its file: FILE.py:NAME"
+            f"module {name} cannot be imported: {error}; run this in its folder, or name its file: FILE.py:NAME"
         ) from None
-    except (Exception, SystemExit) as error:  # a user's module may raise anything when it is imported
+    except (Exception, SystemExit) as error:  # a user's module may raise anything during its import
         raise UnknownAgent(f"module {name} fails when it is imported: {_told(error)}") from error
 
 
@@ -150,7 +151,7 @@ def _load_file(path: Path) -> ModuleType:
         raise UnknownAgent(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = _files[str(path)] = module
-    sys.path.insert(0, str(path.parent))  # as `python FILE` does: the file's neighbours can be imported
+    sys.path.insert(0, str(path.parent))  # as `python FILE` does: the file can import modules of its folder
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file may raise anything when it is run
@@ -163,7 +164,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _told(error: BaseException) -> str:
-    """Say what an import raised."""
+    """Return the exception of an import in words."""
     if isinstance(error, SystemExit):
         return f"it ends the program (exit code {error.code})"
     return f"{type(error).__name__}: {error}"

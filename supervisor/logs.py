@@ -1,9 +1,9 @@
-"""Logs: facts, in the words of vocabulary and journal. A library logs and never configures.
+"""Logs: facts, in the words of the glossary and the journal. A library logs, and never configures logging.
 
-Where the program has configured structlog, that is where facts go. Where it has not, they go to the standard library's
-logging under the package's name, which is quiet below a warning: structlog's own default prints to standard output,
-where a command's one JSON document belongs. structlog is imported at the first fact, since it takes longer to import
-than a command may take to answer.
+If the program has configured structlog, facts go there. If not, they go to the standard library's logging under the
+package's name, which is quiet below a warning. structlog's own default would print to standard output, which belongs to
+a command's JSON document. structlog is imported at the first fact, since its import takes longer than a command may
+take to answer.
 """
 
 import logging
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class FactLog:
-    """Logs `noun.past_participle` with its values as keywords."""
+    """Logs facts: `noun.past_participle`, with values as keywords."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,12 +1,12 @@
-"""Chat platforms, from the configuration: which channels people are asked in, and with which secrets.
+"""Chat platforms: make the channels that the configuration names, with their secrets.
 
 Rules
 - Secrets are never in the configuration: each is in an environment variable, or in a file that the configuration names.
-  A variable is taken out of the environment when it has been read, so that no tool inherits it. That does not hide it
-  from a process that can read this one's memory or /proc/PID/environ: a daemon is closed to those (system/closed.py).
-- All that can be seen to be wrong is found, each with its key and what to do, and with nothing of a secret. No platform
-  is asked: whether it takes a token is seen when it is used.
-- A platform whose package is not installed is said by the name of the extra that brings it.
+  A variable is removed from the environment when it was read, so that no tool inherits it. A process that can read this
+  one's memory or /proc/PID/environ would still see it, but a daemon denies that (system/closed.py).
+- All problems that can be seen locally are reported, each with its key and what to do, and without any secret. No
+  platform is contacted: a wrong token shows when it is first used.
+- If a platform's package is not installed, the error names the extra that installs it.
 """
 
 import os
@@ -27,7 +27,7 @@ log = FactLog(__name__)
 
 
 class _Secret(NamedTuple):
-    """Where a secret is, and how it can be known."""
+    """Where a secret is, and the form by which it is recognised."""
 
     variable: str
     key: str
@@ -48,9 +48,9 @@ _DISCORD_KEY: Final = r"[0-9a-fA-F]{64}"
 def make_channels(
     configuration: Configuration, people: People, agents: Mapping[str, AgentSpec[..., Any]], link: str | None
 ) -> list[Channel]:
-    """Return the configured channels, in the order in which they are asked. Raises InvalidInput, naming the key.
+    """Return the configured channels, in the order in which approvals go to them. Raises InvalidInput, naming the key.
 
-    `link`: where the web inbox is for people.
+    `link`: the URL of the web inbox for people.
     """
     parts, channels = configuration.channels, list[Channel]()
     for problem in channel_problems(configuration, agents):
@@ -63,7 +63,7 @@ def make_channels(
 
 
 def channel_problems(configuration: Configuration, agents: Mapping[str, AgentSpec[..., Any]]) -> list[str]:
-    """Return what is wrong with the configured channels and their secrets, one line each."""
+    """Return the problems of the configured channels and their secrets, one line each."""
     parts, problems = configuration.channels, list[str]()
     if parts.slack is not None:
         problems += [f"channels.slack{problem}" for problem in _slack_problems(configuration, parts.slack, agents)]
@@ -77,22 +77,22 @@ def _slack_problems(
 ) -> list[str]:
     problems = _missing_packages("slack", "slack_sdk")
     if not re.fullmatch(_SLACK_ID, part.conversation):
-        problems.append(".conversation: a channel's id, such as C012AB3CD, is at the end of its About; not its name")
+        problems.append(".conversation: write the channel's id, such as C012AB3CD (at the end of its About), no name")
     for key, form in (("app", "A"), ("team", "[TE]")):
         if (named := getattr(part, key)) is not None and not re.fullmatch(form + "[A-Z0-9]+", named):
-            problems.append(f".{key}: an id, such as {form[0] if key == 'app' else 'T'}012AB3CD, is no name")
+            problems.append(f".{key}: write an id, such as {form[0] if key == 'app' else 'T'}012AB3CD, no name")
     if part.agent is not None and part.agent not in agents:
         problems.append(
             f".agent: no agent {part.agent!r} is offered here; add [agents.{part.agent}], or name its file to serve"
         )
     elif part.agent is not None and not agents[part.agent].takes_text:
-        problems.append(f".agent: agent {part.agent} takes no text, so nobody can talk with it in Slack")
+        problems.append(f".agent: agent {part.agent} takes no text, so it cannot be used in Slack; name another one")
     problems += _secret_problems(configuration, part, _BOT)
     ways = [way for way in (_SIGNING, _APP) if _is_given(part, way)]
     if not ways:
         problems.append(
-            ": nobody could press a button; set SLACK_SIGNING_SECRET (requests over HTTP) or SLACK_APP_TOKEN (Socket "
-            "Mode) in the environment, or name a file with signing_secret_file or app_token_file"
+            ": buttons would not work; set SLACK_SIGNING_SECRET (requests over HTTP) or SLACK_APP_TOKEN (Socket Mode) "
+            "in the environment, or name a file with signing_secret_file or app_token_file"
         )
     return problems + [problem for way in ways for problem in _secret_problems(configuration, part, way)]
 
@@ -101,7 +101,7 @@ def _discord_problems(configuration: Configuration, part: DiscordPart) -> list[s
     problems = _missing_packages("discord", "cryptography", "httpx")
     for key in ("conversation", "application"):
         if not re.fullmatch(_DISCORD_ID, getattr(part, key)):
-            problems.append(f".{key}: an id has digits alone; Developer Mode, then Copy ID, shows it")
+            problems.append(f".{key}: an id has only digits; Developer Mode, then Copy ID, shows it")
     if not re.fullmatch(_DISCORD_KEY, part.public_key):
         problems.append(".public_key: 64 hexadecimal digits, on the application's General Information page")
     return problems + _secret_problems(configuration, part, _DISCORD)
@@ -126,10 +126,10 @@ def _secret_problems(configuration: Configuration, part: SlackPart | DiscordPart
     except OSError as error:
         return [f".{secret.key}: {source} cannot be read: {error.strerror}"]
     except UnicodeDecodeError:
-        return [f".{secret.key}: {source} is no text"]
+        return [f".{secret.key}: {source} is not text"]
     if re.fullmatch(secret.form, text.strip()):
         return []
-    return [f".{secret.key}: {source} holds something else than it should ({secret.where})"]
+    return [f".{secret.key}: {source} has the wrong form; the secret is {secret.where}"]
 
 
 def _slack(
@@ -177,7 +177,7 @@ def discord_token(configuration: Configuration, part: DiscordPart) -> str:
 
 
 def _take(configuration: Configuration, part: SlackPart | DiscordPart, secret: _Secret) -> str:
-    """Return a secret that was checked, and take it out of the environment; "" if it is not given."""
+    """Return a secret that was checked, and remove it from the environment; "" if it is not given."""
     given = os.environ.pop(secret.variable, "")
     if (file := getattr(part, secret.key)) is not None:
         path = configuration.path(file)

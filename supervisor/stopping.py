@@ -1,22 +1,22 @@
-"""Run a program until a signal stops it: gracefully at first, and in a bounded time whatever agents and tools do (R8).
+"""Run a program until a signal stops it: gracefully at first, and in a bounded time even if agents and tools hang (R8).
 
-    first signal    the body is cancelled; leaving `open_supervisor` lets executing calls end, for GRACE seconds, then
-                    cancels them, withdraws nothing, and keeps all of it resumable
-    LIMIT seconds   what still holds the process is named, and the process ends
+    first signal    the body is cancelled. Closing `open_supervisor` lets executing calls end for GRACE seconds, then
+                    cancels them. It withdraws nothing, and all runs can be resumed
+    LIMIT seconds   a message names what still holds the process, and the process ends
     second signal   the process ends at once
 
-Signals are heard by a thread, since the loop may be held: by a function that blocks or computes, by a task that ignores
-its cancellation, and after the loop by threads and exit handlers that do not end. The thread gets each signal through
-`signal.set_wakeup_fd`, which needs no Python code of the main thread, and a second time from a Python handler, in case
-other code takes the wake-up descriptor.
+A thread receives the signals, since the loop may be blocked: by a function that blocks or computes, by a task that
+ignores its cancellation, and after the loop by threads and exit handlers that do not end. The thread gets each signal
+through `signal.set_wakeup_fd`, which needs no Python code in the main thread. It gets each signal a second time from a
+Python handler, in case other code takes the wake-up descriptor.
 
 Rules
-- The thread ends the process by `os._exit`. That is as safe as SIGKILL, which every commit is made for: nothing of ours
-  runs afterwards, so a commit is on disk as a whole or not at all, and a call that was cut off is reported as lost.
-- The thread waits for nobody: neither for a lock of a stream nor for a terminal that takes no more.
-- A forked child hears signals as if none of this existed.
-- Native code that never gives up the interpreter's lock (a regular expression that backtracks for ever) stops this
-  thread, too. Only SIGKILL ends it, and is as safe.
+- The thread ends the process by `os._exit`. That is as safe as SIGKILL, which commits are designed for: no code of ours
+  runs afterwards. So a commit is on disk completely or not at all, and an executing call is reported as lost.
+- The thread never waits for a lock of a stream, or for a terminal that takes no more output.
+- In a forked child, signals work as if this module did not exist.
+- Native code that never releases the interpreter's lock (a regular expression that backtracks for ever) stops this
+  thread, too. Only SIGKILL ends such a process, and is as safe.
 """
 
 import os
@@ -37,16 +37,16 @@ from supervisor.runtime.reading.unfinished import all_unfinished
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE: Final = 10
-"""Seconds for which calls that execute may go on; said to the person. `open_supervisor` keeps them."""
+"""Seconds for which executing calls may go on, for the message. `open_supervisor` enforces them."""
 LIMIT = 20.0
-"""Seconds from the first signal after which the process ends, whatever holds it."""
+"""Seconds after the first signal at which the process ends in any case."""
 STOPPED_READING: Final = 128 + signal.SIGPIPE
-"""The exit code where nobody reads any more what is said (`| head`)."""
+"""The exit code after the reader of our output has gone (`| head`)."""
 _CLOSE: Final = 0
 _FROM_PYTHON: Final = 128
-"""Added to a signal's number by the handler in Python, so that no signal is counted twice."""
+"""The Python handler adds this to a signal's number, so that no signal is counted twice."""
 _AT_MOST: Final = 5
-"""How many of those are named that hold the process."""
+"""The number of runs or threads that the message names."""
 
 
 def run_until_stopped(
@@ -54,12 +54,12 @@ def run_until_stopped(
     backend: Literal["asyncio", "trio"] = "asyncio",
     restore: Callable[[], None] = lambda: None,
 ) -> int | None:
-    """Run `body` to its end, or until SIGINT, SIGTERM or SIGHUP; return the exit code of the signal (128 and its
-    number), or None if there was none. To be called in the main thread, by a program that exits with that code.
+    """Run `body` to its end, or until SIGINT, SIGTERM or SIGHUP. Return the exit code of the signal (128 plus its
+    number), or None without a signal. Call this in the main thread of a program that then exits with that code.
 
-    The first signal cancels `body`. The process ends at once at the second one, with that one's code, and 20 s after
-    the first one if anything still holds it. What `body` raises is raised bare; where nobody reads what is said any
-    more, 141 is returned. `restore` gives the terminal back when the process ends at once.
+    The first signal cancels `body`. At the second signal the process ends at once, with the code of that signal. It
+    also ends 20 s after the first signal. An exception of `body` is raised bare; for a BrokenPipeError 141 is returned.
+    `restore` resets the terminal before the process ends at once.
     """
     failures: list[BaseException] = []
     ear = _Ear(restore)
@@ -71,7 +71,7 @@ def run_until_stopped(
             with scope:
                 try:
                     await body()
-                except Exception as error:  # noqa: BLE001 # carried out of the task group bare, and raised below
+                except Exception as error:  # noqa: BLE001 # raised bare below, outside the task group
                     failures.append(error)
             tasks.cancel_scope.cancel()
 
@@ -88,8 +88,8 @@ def run_until_stopped(
 
 
 def bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """Take the one error of a body out of the group that a task group makes of it; of several that say what to do, the
-    first."""
+    """Wrap a body so that the one error inside an exception group is raised bare. If there are several, and all of them
+    are SupervisorErrors, which say what to do, the first one is raised."""
 
     async def run() -> None:
         try:
@@ -105,7 +105,7 @@ def bare(body: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
 
 
 class _Ear:
-    """Hears signals in a thread of its own, from its making until it is closed; after a signal it is left open."""
+    """Receives signals in a thread of its own, until it is closed. After a signal it stays open."""
 
     def __init__(self, restore: Callable[[], None]) -> None:
         self.received: list[int] = []
@@ -124,7 +124,7 @@ class _Ear:
 
     async def cancel_when_told(self, scope: anyio.CancelScope) -> None:
         """Cancel a scope at the first signal."""
-        # Here, since trio takes the descriptor when its loop begins. Neither loop needs it to be woken by the thread.
+        # Set inside the loop, since trio takes the descriptor when its loop begins. Neither loop needs it for threads.
         signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
         await anyio.wait_readable(self._told)
         scope.cancel()
@@ -137,7 +137,7 @@ class _Ear:
             os.close(end)
 
     def give_back(self) -> None:
-        """Let signals do what they did before."""
+        """Restore the signal handlers of before."""
         _open.remove(self)
         if (descriptor := signal.set_wakeup_fd(-1)) != self._mouth:
             signal.set_wakeup_fd(descriptor)
@@ -159,13 +159,13 @@ class _Ear:
                 if byte == _CLOSE:
                     return
                 heard[byte > _FROM_PYTHON].append(byte % _FROM_PYTHON)
-            native, python = heard.values()  # Python's may be late, and in another order
+            native, python = heard.values()  # the Python handler may be late, and its order may differ
             self.received[:] = native if len(native) >= len(python) else python
             if len(self.received) > 1:
                 self._end()
             if self.received and ends_at is None:
                 ends_at = time.monotonic() + LIMIT
-                _say(f"Stopping: what runs now may end, for {GRACE} s at most; once more stops at once.")
+                _say(f"Stopping: executing calls have {GRACE} s to end. Repeat the signal to stop at once.")
                 os.write(self._tell, b"!")
 
     def _end(self, why: str = "") -> None:
@@ -181,7 +181,7 @@ _open: Final[list[_Ear]] = []
 
 
 def _forget() -> None:
-    """In a process that was just forked: its signals are its own."""
+    """Restore the signal handlers in a forked child."""
     for ear in _open:
         ear.give_back()
 
@@ -190,9 +190,9 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _held_by() -> str:
-    """Say what keeps this process from ending; what agents and tools are named never reaches a screen as it is."""
+    """Return what keeps this process from ending. Control characters in names of agents and tools are made visible."""
     held: list[str] = []
-    with suppress(RuntimeError):  # what is read may change meanwhile
+    with suppress(RuntimeError):  # the loop's thread may change the attempts meanwhile
         held = [visible(str(each)) for each in all_unfinished()]
     what = "Still at work"
     if not held:
@@ -200,13 +200,13 @@ def _held_by() -> str:
         held = [visible(thread.name) for thread in threading.enumerate() if not thread.daemon]
     more = f" and {len(held) - _AT_MOST} more" if len(held) > _AT_MOST else ""
     return (
-        f"{what}: {'; '.join(held[:_AT_MOST])}{more}. What was committed is safe; a call that was cut off is reported "
-        "as lost when its session goes on."
+        f"{what}: {'; '.join(held[:_AT_MOST])}{more}. All committed entries are safe. A call that was executing is "
+        "reported as lost when its session is resumed."
     )
 
 
 def _say(text: str) -> None:
-    """Write to stderr if it takes a line at once, past any lock that the main thread may hold."""
+    """Write to stderr if it takes a line at once. This takes no lock, since the main thread may hold one."""
     with suppress(OSError, ValueError):
         if select.select([], [2], [], 0.5)[1]:
             os.write(2, (text + "\n").encode(errors="backslashreplace")[: select.PIPE_BUF])
