@@ -95,7 +95,7 @@ class Context(ABC):
     @property
     @abstractmethod
     def version(self) -> str:
-        """The version of the agent with which the run began (`@agent(version=...)`). Every attempt uses that version."""
+        """The version of the agent with which the run began (`@agent(version=...)`). All its attempts use it."""
 
     @abstractmethod
     async def patched(self, name: str, /) -> bool:

@@ -72,8 +72,8 @@ async def open_supervisor(
     store may do everything (A4).
     `passivate_after`: seconds after which a run that only waits leaves memory.
     `remind_after`: seconds after which people are reminded of an approval that still waits; None: never (A10).
-    `escalate_after`, `escalate_to`: seconds after the reminder from which these people, by name, may decide the
-    approval, too. Its card names them.
+    `escalate_after`, `escalate_to`: seconds after the reminder (or after the approval was asked, without reminders)
+    from which these people, by name, may decide it, too. Its card names them.
     `tune_interpreter`: collect garbage less often while this is open, and switch threads faster while a commit runs in
     a thread. Both are settings of the whole process, so the program decides on them. Our own commands set it.
 
