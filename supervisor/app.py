@@ -67,9 +67,9 @@ async def open_supervisor(
     `channels`: where people see approvals. The first channel that takes an approval shows it (A11).
     `unattended`: "allow" or "deny" answers every approval of the trees that this process owns; deny rules still win.
     `rules`: standing decisions on calls in every tree that this process runs: allow, deny, ask (A7).
-    `adopt`: run every open tree that nobody owns, now and later, as a daemon does (R2).
-    `people`: who may do what. None: those of the channels, and where these authenticate no people, whoever can open the
-    store may do everything (A4).
+    `adopt`: run every open tree that no process owns, now and later, as a daemon does (R2).
+    `people`: people and their roles. None: the people of the channels; if no channel authenticates people, every
+    process that can open the store may do everything (A4).
     `passivate_after`: seconds after which a run that only waits leaves memory.
     `remind_after`: seconds after which people are reminded of an approval that still waits; None: never (A10).
     `escalate_after`, `escalate_to`: seconds after the reminder (or after the approval was asked, without reminders)

@@ -167,7 +167,7 @@ def make_project(folder: Path, *, only_if_gone: bool = False) -> None:
 
 
 async def start(supervisor: Supervisor) -> tuple[Run[Any], Path]:
-    """Go on with the demonstration that a store holds unfinished, or start a new one; returns it and its folder."""
+    """Resume the unfinished demonstration of a store, or start a new one. Return its run and its folder."""
     known = {view.id: view for view in await supervisor.find_sessions(limit=None) if view.parent is None}
     reference = f"{caretaker.__module__}:{caretaker.__qualname__}"
     for view in known.values():
@@ -183,7 +183,7 @@ async def start(supervisor: Supervisor) -> tuple[Run[Any], Path]:
 
 
 async def _input(supervisor: Supervisor, session: str, reference: str) -> msgspec.Raw | None:
-    """Return what a session was begun with, None if another agent did."""
+    """Return the input with which a session began; None if it is a session of another agent."""
     match [row.event for row in await supervisor.find_entries(session, limit=2)]:
         case [SessionCreated(agent=agent), RunStarted(input=given)] if agent == reference:
             return given
