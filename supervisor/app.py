@@ -116,7 +116,7 @@ def named_agents(agents: Sequence[AgentSpec[..., Any]]) -> dict[str, AgentSpec[.
 
 
 def people_of(channels: Sequence[Channel]) -> People | None:
-    """Return the people whom the channels hear; None if none of them authenticates people. Raises InvalidInput."""
+    """Return the people of the channels; None if no channel authenticates people. Raises InvalidInput."""
     known = [each.people for each in channels if each.people is not None]
     if any(each is not known[0] for each in known):
         raise InvalidInput("the channels know different people: give all of them to open_supervisor, as people=...")

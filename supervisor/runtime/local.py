@@ -1,11 +1,11 @@
-"""The Supervisor on one machine: commands go down to the journal by plans, what follows is the runner's.
+"""The Supervisor of one machine: its commands append to the journal by plans, and the runner acts on the entries.
 
 Rules
-- Opening runs and owns nothing. `start` and `resume` own trees. So do `decide` and `send`, if nobody runs the tree and
-  this program has declared its agent. Everything else is recorded, whoever runs the tree.
-- A decision and a cancel count when they are committed, and nobody is told so before (A1).
+- Opening runs and owns nothing. `start` and `resume` claim trees. So do `decide` and `send`, if no process runs the
+  tree and this program has declared its agent. All other commands are recorded for the process that runs the tree.
+- A decision and a cancel count when they are committed. Before that no caller is told that they count (A1).
 
-The module is longer than 400 lines because it is one seam: a short method for each command and each read.
+The module is longer than 400 lines because it is one interface: a short method for each command and each read.
 """
 
 from collections import Counter
@@ -163,10 +163,10 @@ class LocalSupervisor(StoreSupervisor):
             known = view.find_session(root)
             if known is not None:
                 if known.origin is not None:
-                    raise SessionConflict(f"session {root} was imported; to go on with it, send a message to it")
+                    raise SessionConflict(f"session {root} was imported; send a message to continue it")
                 self._check_same(root, known.facts, known.first_input, references, given)
                 version[:] = [known.version]
-                if known.is_open or view.store.get_owner(root) is None:  # at rest, too: a message may begin a turn
+                if known.is_open or view.store.get_owner(root) is None:  # an idle one, too: a message may begin a turn
                     view.claim(root)
                 return []
             view.claim(root)
@@ -174,7 +174,7 @@ class LocalSupervisor(StoreSupervisor):
             self._runner.expect(root)
             on_behalf_of = printable(requester) if requester else starter
             now, cwd = self._runner.clock.now(), self._runner.environment.working_directory()
-            # What this program denies and asks for, a resumed run keeps (R4); what it allows is allowed by it alone.
+            # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *spec.rules)
             facts = {"path": (spec.name,), "root": root, "requester": on_behalf_of, "cwd": cwd, "rules": rules}
             first = first_events(spec, given, attempt_started(spec.version, now), **facts)
@@ -182,7 +182,7 @@ class LocalSupervisor(StoreSupervisor):
 
         try:
             await self._runner.journal.append(plan)
-        finally:  # a cancellation that knows no shields may come with the commit
+        finally:  # a native cancellation may come with the commit
             if has_begun and root in self._runner.journal.states:
                 self._runner.begin(root, spec)
             elif has_begun:
@@ -190,7 +190,7 @@ class LocalSupervisor(StoreSupervisor):
         if not has_begun:
             await self._runner.launcher.take_up(root)
         ran = spec.at_version(version[0]) if version[0] in (spec.version, *spec.versions) else spec
-        # Turns that followed are runs of their own. What was started by name has a result of plain JSON.
+        # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if isinstance(agent, str) else ran, is_new=bool(has_begun))
 
     def _with_input(
@@ -203,13 +203,13 @@ class LocalSupervisor(StoreSupervisor):
             raise InvalidInput(f"start takes an agent, or the name of one, not {agent!r}: declare it with @agent")
         if (found := self.agents.get(agent)) is None:
             offered = ", ".join(sorted(self.agents)) or "none"
-            raise UnknownAgent(f"no agent {agent!r} is offered here; there is {offered}")
+            raise UnknownAgent(f"no agent {agent!r} is offered here; the agents are: {offered}")
         values = found.check_input(to_json(args[0], "the input") if args else found.default_input())
         return found, found.encode_input(values, {})
 
     def _references(self, root: str, agent: AgentSpec[Any, Any]) -> set[str]:
-        """Return the names under which a session may know an agent: its own, and the one that the session recorded, if
-        the agent has moved and left that name behind."""
+        """Return the references that name an agent: its own, and the one that the session recorded, if that still leads
+        to the same agent after a move."""
         references = {locate(agent)[0]}
         if (created := self.reader.find_created(root)) is not None and created.agent not in references:
             with suppress(UnknownAgent):
@@ -221,16 +221,16 @@ class LocalSupervisor(StoreSupervisor):
         self, root: str, facts: e.SessionCreated, known_input: msgspec.Raw, references: set[str], given: msgspec.Raw
     ) -> None:
         if facts.parent is not None:
-            raise SessionConflict(f"session {root} is a sub-agent's; choose another id")
+            raise SessionConflict(f"session {root} belongs to a sub-agent; choose another id")
         if facts.agent not in references:
             raise SessionConflict(
                 f"session {root} belongs to agent {facts.agent}, not {min(references)}; choose another id; if the "
-                "agent has moved, leave its old name behind where it was (from NEW import AGENT)"
+                "agent has moved, import it under its old name in the old module (from NEW import AGENT)"
             )
         if bytes(known_input) != bytes(given):
             raise SessionConflict(
                 f"session {root} was started with input {bytes(known_input).decode()}, not {bytes(given).decode()}; "
-                "choose another id, or the same input to go on"
+                "choose another id, or pass the same input to continue"
             )
 
     async def resume(self, session: str, *, by: str | None = None) -> Run[Any]:
@@ -246,7 +246,7 @@ class LocalSupervisor(StoreSupervisor):
         return [self._run(root) for root in await self._runner.claims.take(roots)]
 
     def refuse_inside(self, what: str) -> None:
-        """Raise NotEntitled if this process belongs to a supervised call: what that runs is no person's word (A4)."""
+        """Raise NotEntitled if a supervised call started this process: its commands are no person's (A4)."""
         self._inside.refuse(what)
 
     async def decide(self, approval: str, decision: Decision, *, channel: str | None = None) -> DecisionResult:
@@ -267,8 +267,8 @@ class LocalSupervisor(StoreSupervisor):
         return result
 
     async def _take_up_declared(self, root: str) -> bool:
-        """Run a tree that nobody runs, if this program has declared its agent (R2); return whether somebody runs it
-        now. What came for it is on disk already, so that a tree which cannot be taken up costs nobody an answer."""
+        """Run a tree that no process owns, if this program has declared its agent (R2). Return whether a process runs
+        it now. The command is on disk already, so if the tree cannot be claimed, the command still has its result."""
         if self.store.owns(root) or self.store.get_owner(root) is not None:
             return True
         created = self.reader.find_created(root)
@@ -279,7 +279,7 @@ class LocalSupervisor(StoreSupervisor):
         except StoreDied:
             raise
         except StoreError as error:
-            log.error("tree.not_taken_up", root=root, reason=str(error))
+            log.error("tree.not_claimed", root=root, reason=str(error))
             return False
         return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
 
@@ -292,7 +292,7 @@ class LocalSupervisor(StoreSupervisor):
         return printable(who)
 
     def _admit_program(self, by: str | None, act: str) -> str:
-        """As `_admit`; but what this program does of its own, which is to say for no person, it may."""
+        """As `_admit`; but without a person (`by=None`) the program itself gives the command, and may."""
         return printable(self._runner.environment.user()) if by is None else self._admit(by, act)
 
     async def add_rule(self, rule: Rule, *, by: str | None = None) -> Rule:
@@ -304,7 +304,7 @@ class LocalSupervisor(StoreSupervisor):
         await self._runner.journal.append(lambda view: list(add(view, new, who, self._runner.clock.now())))
         found = book(self._runner.journal.look()).find_same(new)
         if found is None:
-            raise NotFound(f"rule {new.id} was added, and revoked at once by somebody else")
+            raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
         return found
 
     async def revoke_rule(self, rule: str, *, by: str | None = None) -> Rule:
@@ -353,7 +353,7 @@ class LocalSupervisor(StoreSupervisor):
             if state.is_open:
                 is_awaited = e.MESSAGE in (state.waiting_for or self._runner.attempts.waits_of(session))
                 return [(session, received)], "delivered" if is_awaited else "kept"
-            oldest = next(iter(state.inbox.values()), received)  # of a run that was cancelled, where there is another
+            oldest = next(iter(state.inbox.values()), received)  # a cancelled run may have left older messages
             entries: list[Entry] = [(session, received), (session, turn(oldest, now))]
             return entries, "begun" if oldest is received else "kept"
 

@@ -1,1 +1,1 @@
-"""What readers of this process see: sessions, runs, streams, and what agents are doing."""
+"""Reads of this process: sessions, runs, streams, and the activity of agents."""

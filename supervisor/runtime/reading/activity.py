@@ -1,13 +1,13 @@
-"""What the sessions of trees are doing: looked at again and again, by whoever draws them.
+"""The activity of sessions: what the sessions of some trees are doing, for a caller that looks repeatedly.
 
-Theory: a session that runs here is asked itself. Of any other the journal tells, folded once and then kept up to date
-by what is new; what no journal holds (steps, model calls, budgets of another process) is said to be unknown. Nothing
-of this costs anything while nobody looks: attempts are read, never told to report.
+Theory: for a session that runs here, the attempt itself is read. For any other session the journal is replayed once,
+and new entries are applied to that state. Facts that no journal holds (steps, model calls, budgets of another process)
+are unknown. Between two looks this costs nothing: attempts are read, and do not report.
 
 Rules
-- A look is bounded: it reads what is new, and at most READ_AT_ONCE journals that were never read; sessions whose turn
-  has not come are there, doing something unknown.
-- A session whose journal cannot be read is there, too.
+- A look is bounded: it reads the new entries, and at most READ_AT_ONCE journals for the first time. Sessions that were
+  not read yet are listed with an unknown activity.
+- A session whose journal cannot be read is listed, too.
 """
 
 from collections.abc import Collection, Iterator
@@ -34,7 +34,7 @@ _UNKNOWN: Final = (Doing(kind="unknown"),)
 
 
 class _Known(msgspec.Struct):
-    """What is known of a session; `state` only of an open one that does not run here, once it was read."""
+    """The known facts of a session. `state`: only for an open session that does not run here, once it was read."""
 
     id: str
     parent: str | None
@@ -46,11 +46,11 @@ class _Known(msgspec.Struct):
     cause: str | None = None
     state: SessionState | None = None
     doing: tuple[Doing, ...] | None = None
-    """What it does by its state; None if that has to be worked out (again)."""
+    """Its activity according to `state`; None if that must be derived again."""
 
 
 class LocalActivityWatch(ActivityWatch):
-    """The tree of a session, or every tree that is open or begins while it is looked at."""
+    """Watches the tree of a session, or every tree that is open or begins during the watch."""
 
     def __init__(self, runner: "Runner", session: str | None) -> None:
         self._runner = runner
@@ -117,16 +117,16 @@ class LocalActivityWatch(ActivityWatch):
             self._fold(known, row)
 
     def _take_turn(self, session: str) -> None:
-        """A tree at rest goes on."""
+        """Watch an idle tree in which a turn has begun."""
         if (row := self._store.get_session(session)) is not None:
             self._watch(row.root)
 
     def _fold(self, known: _Known, row: JournalEntry) -> None:
-        """Follow a session that was read; one that runs here is asked itself."""
+        """Apply an entry to a session that was read. Drop the state of a session that now runs here."""
         assert known.state is not None
         try:
             known.state.apply(row.event)
-        except IllegalEvent:  # an entry between could not be read; reading the whole journal says so
+        except IllegalEvent:  # an entry in between could not be read; reading the whole journal will fail
             known.state = None
         if known.id in self._runner.attempts.live:
             known.state = None
@@ -134,7 +134,7 @@ class LocalActivityWatch(ActivityWatch):
     def _read(self, known: _Known) -> None:
         try:
             rows = [row for row in self._store.journal(known.id) if row.position <= self._cursor]
-            if rows:  # it may have begun in another process just behind the cursor
+            if rows:  # it may have begun in another process just after the cursor
                 known.state = replay(known.id, [row.event for row in rows])
                 known.heard_at = rows[-1].event.at
         except StoreError:
@@ -172,7 +172,7 @@ class LocalActivityWatch(ActivityWatch):
         )
 
     def _doing_here(self, attempt: Attempt) -> Iterator[Doing]:
-        """What an attempt in this process is at: asked of it, since not all of that is in its journal."""
+        """Yield what an attempt in this process is doing. The attempt is read, since its journal does not hold all."""
         state = attempt.state
         for key in attempt.waiting:
             if (record := state.operations.get(key)) is not None:
@@ -188,7 +188,7 @@ class LocalActivityWatch(ActivityWatch):
         yield from self._waits(state, attempt.waiting)
 
     def _doing_by_journal(self, state: SessionState) -> Iterator[Doing]:
-        """What a session is at by its journal, which knows calls, questions and timers from their start."""
+        """Yield what a session is doing by its journal, which holds calls, questions and timers from their start."""
         if state.blocked is not None:
             yield Doing(kind="blocked", name=state.blocked.cause)
         if state.back_off_until is not None:
@@ -211,7 +211,7 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="timer", since=request.at, until=request.due_at)
 
     def _waits(self, state: SessionState, keys: Collection[str]) -> Iterator[Doing]:
-        """What is waited for that is no operation with a beginning in the journal: messages, and sub-agents."""
+        """Yield the waits that have no start in the journal: for messages, and for sub-agents."""
         if e.MESSAGE in keys:
             yield Doing(kind="message")
         children = [key for key in keys if key in state.children]
@@ -230,6 +230,6 @@ def _known(row: SessionRow) -> _Known:
 
 
 def _arguments(record: Operation) -> Any:
-    """Return the arguments of a call as everybody may see them."""
+    """Return the arguments of a call with its secrets masked."""
     assert isinstance(record.request, e.ToolCallRequested)
     return mask(msgspec.json.decode(record.arguments), record.request.secret)

@@ -1,4 +1,4 @@
-"""Whether this program itself looks on: whether it reads approvals, and which outcomes it waits for (A6)."""
+"""Whether this program itself reads approvals, and which outcomes it waits for (A6)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,19 +8,19 @@ from supervisor.runtime.journal.signals import Signal
 
 
 class Audience:
-    """What the program that opened the supervisor looks at and waits for."""
+    """What the program that opened the supervisor reads and waits for."""
 
     def __init__(self) -> None:
         self.has_readers = False
-        """Whether it has looked at approvals: then somebody may answer even where no channel is."""
+        """Whether it has read approvals: then a person may answer even without a channel."""
         self.awaited: Counter[str] = Counter()
-        """Roots of the trees whose outcomes it waits for now."""
+        """The roots of the trees whose outcomes it waits for now."""
         self.began_to_wait = Signal[str]()
-        """It waits for an outcome of the tree of this root."""
+        """It has begun to wait for an outcome in the tree of this root."""
 
     @contextmanager
     def awaiting(self, root: str) -> Iterator[None]:
-        """Surround a wait for an outcome of a tree."""
+        """Enclose a wait for an outcome in a tree."""
         self.awaited[root] += 1
         self.began_to_wait.send(root)
         try:

@@ -1,9 +1,9 @@
 """Lists, page by page: sessions, approvals, entries, the audit trail.
 
 Rules
-- Each list is read in pieces of at most PIECE (runtime/reading/pieces.py). The page's cursor is the instant of the
-  first one, so that a watch that goes on from it gives whatever has changed while the others were read.
-- `next` names the last item that was looked at, whether it was one of the list or not.
+- Each list is read in pieces of at most PIECE items (runtime/reading/pieces.py). The page's cursor is the instant of
+  the first piece: so a watch that continues from it returns all changes during the later pieces.
+- `next` names the last item that was read, even if the filter left it out.
 """
 
 from collections.abc import Iterable
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AUDITED: Final = e.having("audited")
-"""Who asked, who was shown what, who decided what, and what then ran (A15)."""
+"""The events of the audit trail: approvals asked, shown and decided, and calls that ran (A15)."""
 _OF_OPEN: Final = ("active", "waiting_approval", "blocked")
 
 
 @dataclass(frozen=True)
 class SessionFilter:
-    """Which sessions a list has, and in which order; None: whatever they are."""
+    """The filter and the order of a list of sessions. None: no filter."""
 
     is_open: bool | None = None
     status: SessionStatus | None = None
@@ -48,7 +48,7 @@ class Lists:
         self._store = reader.store
 
     def whole(self, items: Iterable[T]) -> Page[T]:
-        """Return a list that is read at once."""
+        """Return a list that is complete in one page."""
         return Page(tuple(items), None, self._reader.now())
 
     def sessions(

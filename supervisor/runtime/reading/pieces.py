@@ -1,6 +1,6 @@
-"""Reads in pieces, so that a long list does not hold the loop: a generator stops wherever others may have their turn.
+"""Reads in pieces, so that a long list does not block the loop: a generator stops wherever other tasks may run.
 
-What is read between two stops is of one instant.
+The items that are read between two stops are of one instant.
 """
 
 from collections.abc import Generator
@@ -11,9 +11,9 @@ from anyio.lowlevel import checkpoint
 T = TypeVar("T")
 
 Pieces = Generator[None, None, T]
-"""A read: it stops between two pieces, and returns what was read."""
+"""A read: it stops between two pieces, and returns the whole result."""
 PIECE: Final = 100
-"""Sessions, approvals or entries of one piece."""
+"""The number of sessions, approvals or entries in one piece."""
 
 
 async def read(pieces: Pieces[T]) -> T:
@@ -28,7 +28,7 @@ async def read(pieces: Pieces[T]) -> T:
 
 
 def read_at_once(pieces: Pieces[T]) -> T:
-    """Read all pieces, and let nobody in between."""
+    """Read all pieces without a checkpoint."""
     while True:
         try:
             next(pieces)

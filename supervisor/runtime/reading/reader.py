@@ -1,7 +1,7 @@
-"""What the runtime reads for others, and for itself: synchronous, so that one read is of one instant.
+"""The reads of the runtime. They are synchronous, so that each read is of one instant.
 
-Each asynchronous read of the Supervisor is one checkpoint and then one call of this class. Streams, runs and chat
-commands below the Supervisor use it directly.
+Each asynchronous read of the Supervisor is one checkpoint and then one call of this class. Watches, runs and chat words
+use it directly.
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """Reads the store of a runner, and what only the runner's memory knows."""
+    """Reads the store of a runner, and the runner's memory."""
 
     def __init__(self, runner: "Runner") -> None:
         self._runner = runner
@@ -45,14 +45,14 @@ class Reader:
     # -- sessions ----------------------------------------------------------------------------------------------------
 
     def get_row(self, session: str) -> SessionRow:
-        """Return a session as the index knows it. Raises NotFound."""
+        """Return the index row of a session. Raises NotFound."""
         row = self.store.get_session(session)
         if row is None:
             raise NotFound(f"there is no session {session} in {self.store.name}")
         return row
 
     def root_of(self, session: str) -> str:
-        """Return the root of a session's tree, from memory where the session is in it. Raises NotFound."""
+        """Return the root of a session's tree, from memory if the session is there. Raises NotFound."""
         live = self._runner.journal.states.get(session)
         return live.facts.root if live is not None else self.get_row(session).root
 
@@ -83,13 +83,13 @@ class Reader:
         return TreeView(sessions=tuple(views), entries=tuple(shown(found)), cursor=cursor, left_out=left_out)
 
     def find_created(self, session: str) -> e.SessionCreated | None:
-        """Return how a session was created, without reading its journal; None if there is no such session."""
+        """Return a session's SessionCreated without reading its whole journal; None if the session does not exist."""
         row = self.store.get_session(session)
         entries = self.store.rows(row.position - 1, row.position) if row is not None else ()
         return next((entry.event for entry in entries if isinstance(entry.event, e.SessionCreated)), None)
 
     def find_entries(self, session: str) -> list[JournalEntry]:
-        """Return what a session's journal holds, without secrets. Raises NotFound."""
+        """Return the entries of a session's journal, with secrets masked. Raises NotFound."""
         return shown(self.store.journal(self.get_row(session).id))
 
     def find_jobs(self) -> list[JobView]:
@@ -116,13 +116,13 @@ class Reader:
         return sum(type(row.event) in e.BEGINS_RUN for row in rows)
 
     def open_run_at(self, session: str, number: int) -> int | None:
-        """Return the position after which a run's end will be, where memory says that it has not ended."""
+        """Return a position after which the end of a run will be; None unless memory shows that the run is open."""
         journal = self._runner.journal
         live = journal.states.get(session)
         return journal.position if live is not None and live.runs == number and live.is_open else None
 
     def check_running(self, session: str | None) -> None:
-        """Raise if waiting is of no use: the store has died, or the session cannot be run here."""
+        """Raise if waiting would be in vain: the store has died, or the session cannot run here."""
         if (death := self._runner.journal.death) is not None:
             raise StoreDied(str(death))
         refusals = self._runner.attempts.refusals
@@ -130,7 +130,7 @@ class Reader:
             return
         refused = refusals.get(session) or refusals.get(self.root_of(session))
         if refused is not None:
-            raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost, resume it afterwards")
+            raise SupervisorError(f"session {session} is not running: {refused}; nothing is lost: mend that, resume it")
 
     def check_not_blocked(self, session: str) -> None:
         """Raise RunBlocked if a session or one below it is blocked, and no attempt is trying it here now (R1)."""
@@ -147,18 +147,18 @@ class Reader:
     # -- approvals ---------------------------------------------------------------------------------------------------
 
     def get_approval(self, approval: str) -> Approval:
-        """Return an approval in whatever state it is. Raises NotFound."""
+        """Return an approval in any state. Raises NotFound."""
         found = self.store.get_approval(approval)
         if found is None:
             raise NotFound(f"there is no approval {approval} in {self.store.name}")
         return self.mark(found)
 
     def mark(self, approval: Approval) -> Approval:
-        """Say of an approval whether its session is blocked."""
+        """Return an approval, marked if its session is blocked."""
         return self._runner.blocked.mark(approval) if self._runner.blocked.known else approval
 
     def find_approvals(self, *, session: str) -> list[Approval]:
-        """Return what is pending in a session and below it, oldest first. Raises NotFound."""
+        """Return the pending approvals of a session and below it, oldest first. Raises NotFound."""
         root = self.get_row(session).root
         found = self.store.find_approvals(root=root)
         return [self.mark(each) for each in found if session == root or self.is_below(each.session, session)]

@@ -1,8 +1,8 @@
-"""A run as the program that started or resumed it sees it: its own outcome, whatever the session does afterwards.
+"""A run as the program that started or resumed it sees it: it gives the outcome of this run, even after later turns.
 
-A session may have gone on to its next turn in the very commit in which a run ended. So a handle counts the outcomes in
-the journal, from its own cursor, and takes the one that belongs to its run. While the run is in memory its live state
-says that it has not ended, and nothing is read.
+A session may begin its next turn in the same commit in which a run ends. So a handle counts the outcomes in the
+journal, from its own cursor, and takes the one of its run. While the run is in memory, its live state shows that it has
+not ended, and nothing is read.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class LocalRun(Run[R]):
-    """The `number`-th run of a session, counting from 1."""
+    """Run `number` of a session, counted from 1."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LocalRun(Run[R]):
         self._cancel = cancel
         self._spec = spec
         self._left = number
-        """How many outcomes of the session's journal are still to be passed, the run's own included."""
+        """The number of outcomes that are still to be read, including the run's own."""
         self._cursor = 0
         self._ended: e.RunFinished | None = None
 
@@ -64,7 +64,7 @@ class LocalRun(Run[R]):
         with self._audience.awaiting(self._reader.root_of(self.session)):
             while True:
                 if self._ended is None and self._reader.is_left:
-                    raise SupervisorError(f"the supervisor was left; open the store again and resume {self.session}")
+                    raise SupervisorError(f"the supervisor was closed; open the store again and resume {self.session}")
                 if (found := self._read()) is not None:
                     return found
                 self._reader.check_running(self.session)
@@ -91,7 +91,7 @@ class LocalRun(Run[R]):
         return None if ended is None else outcome_of(ended.kind, ended.value, ended.cause, ended.partial, self._spec)
 
     def _look(self) -> e.RunFinished | None:
-        """Read on in the journal until the run's own outcome."""
+        """Read the journal from the cursor until the run's own outcome."""
         if (position := self._reader.open_run_at(self.session, self.number)) is not None:
             self._cursor, self._left = position, 1
         elif self._ended is None:
@@ -106,7 +106,7 @@ class LocalRun(Run[R]):
 
 
 def _ending(event: e.RunFinished | e.ImportStarted) -> e.RunFinished:
-    """What was imported stands before the session's runs like one that returned nothing."""
+    """Return the outcome of a run. An import counts as a run that succeeded without a result."""
     if isinstance(event, e.RunFinished):
         return event
     return e.RunFinished(at=event.at, kind="succeeded", cause=event.cause)

@@ -1,4 +1,4 @@
-"""Sessions as their users see them, from the store's index alone: no journal is read, nothing is loaded."""
+"""Sessions as their users see them. They are read from the store's index alone, and no journal is loaded."""
 
 from typing import Any
 

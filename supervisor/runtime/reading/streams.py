@@ -1,8 +1,9 @@
-"""What people and programs watch: pending approvals, the inbox, a session's journal.
+"""Watches of people and programs: pending approvals, the inbox, a session's journal.
 
-Classes with `__anext__` rather than async generators, so that a `break` leaves nothing unfinished. Each reads the store
-from its own cursor and sleeps on the hub's news: it misses nothing, gets nothing twice, and holds nobody up. When the
-supervisor is left, all of them end; a watch of a journal first gives what stood in it by then.
+They are classes with `__anext__` and no async generators, so that a `break` leaves nothing unfinished. Each reads the
+store from its own cursor and waits for the hub's news: so it misses nothing, returns nothing twice, and delays no other
+task. When the supervisor closes, all watches end. A watch of a journal first returns the entries that it has not
+returned yet.
 """
 
 from abc import abstractmethod
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK: Final = 100
-"""Positions of the store that are read at once: whoever comes back after a year holds up nobody."""
+"""Positions of the store that are read in one step: so a watch with an old cursor does not block the loop."""
 
 
 class _LocalWatch(Watch[T]):
     """A watch that reads the store: opening it is one checkpoint, and then one read.
 
-    `session`: the one that it is about, and all below it; None: all. `after`: the cursor to go on from.
+    `session`: only this session and all below it; None: all sessions. `after`: the cursor to continue from.
     """
 
     def __init__(self, reader: "Reader", session: str | None = None, after: str | None = None) -> None:
@@ -42,7 +43,7 @@ class _LocalWatch(Watch[T]):
         self._root: str | None = None
         self._after = after
         self._position = 0
-        """Of the last one that it gave."""
+        """The position of the last item that it returned."""
         self._is_open = False
 
     @property
@@ -77,12 +78,12 @@ class _LocalWatch(Watch[T]):
 
     @abstractmethod
     async def _next(self) -> T:
-        """Return what comes next. Raises StopAsyncIteration at the end."""
+        """Return the next item. Raises StopAsyncIteration at the end."""
 
 
 class PendingApprovals(_LocalWatch[Approval]):
-    """Pending approvals, each once, those of now first. With a session: its own and those below it, until its run is
-    over; what the next turn asks is no concern of that run."""
+    """Pending approvals, each once, beginning with those that are pending now. With a session: its own and those below
+    it, until its run is over. Approvals of the next turn are not included."""
 
     def __init__(
         self, reader: "Reader", session: str | None = None, is_over: Callable[[], bool] = lambda: False
@@ -111,18 +112,18 @@ class PendingApprovals(_LocalWatch[Approval]):
 
 
 class Inbox(_LocalWatch[Approval]):
-    """A snapshot of what is pending, then every approval whose status changes, as it is by then; never ends.
+    """All pending approvals, and then every approval whose status changes, in its newest state. It never ends.
 
-    In the order of what changed them last, so that a watch that goes on from `cursor` misses nothing and gets nothing
-    twice. With an `after` there is no snapshot.
+    Approvals come in the order of their last change, so that a watch that continues from `cursor` misses nothing and
+    returns nothing twice. With an `after`, it does not begin with the pending approvals.
     """
 
     def __init__(self, reader: "Reader", session: str | None = None, after: str | None = None) -> None:
         super().__init__(reader, session, after)
         self._read = 0
-        """Up to where the store has been read."""
+        """The position up to which the store has been read."""
         self._changed: dict[str, int] = {}
-        """Approval -> position of what changed it last, in the order of those."""
+        """By approval, the position of its last change, in the order of these."""
 
     def _begin(self) -> None:
         if self._after is not None:
@@ -152,7 +153,7 @@ class Inbox(_LocalWatch[Approval]):
                 await news.wait()
 
     def _look(self, to: int) -> None:
-        """Note what has changed up to a position."""
+        """Note the approvals that have changed up to a position."""
         for row in self._reader.store.rows(self._read, to):
             if (approved := _approval_in(row)) is not None:
                 self._changed.pop(approved, None)
@@ -166,7 +167,7 @@ def _approval_in(row: JournalEntry) -> str | None:
 
 
 class SessionJournal(_LocalWatch[JournalEntry]):
-    """A session's journal after a cursor, without gaps, until its run has ended; with `stay` for ever."""
+    """A session's journal after a cursor, without gaps, until its run has ended; with `stay` it never ends."""
 
     def __init__(self, reader: "Reader", session: str, after: str | None = None, *, stay: bool = False) -> None:
         super().__init__(reader, session, after)
@@ -195,14 +196,14 @@ class SessionJournal(_LocalWatch[JournalEntry]):
                 await news.wait()
 
     def read(self) -> None:
-        """Read what stands behind the cursor. Raises StoreError."""
+        """Read the entries after the cursor. Raises StoreError."""
         self._found = shown(self._reader.store.journal(self._name, self._position))
 
 
 def end_streams(reader: "Reader") -> None:
-    """End all streams, before the store is closed: a watch of a journal may not have read its end yet, and gets it."""
+    """End all watches before the store is closed. A watch of a journal first reads the rest of it."""
     for journal in list(reader.watching):
-        with suppress(StoreError):  # who runs the tree is told
+        with suppress(StoreError):  # the process that runs the tree reports it
             journal.read()
     reader.is_left = True
     reader.hub.publish_all()

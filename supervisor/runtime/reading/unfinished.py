@@ -1,8 +1,8 @@
-"""What is still at work in this process, for whoever has waited long enough for its end.
+"""The work that is still under way in this process, for a caller that has waited long enough for its end.
 
 Rules
-- Any thread may ask, also while the loop is held: attempts in memory are read as they are, the store is not.
-- What agents and tools are named is their text: whoever shows it makes it safe for a screen.
+- Any thread may ask, even while the loop is blocked: only attempts in memory are read, and not the store.
+- Names of agents and tools are untrusted text: a caller that shows them makes them safe for a screen.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OWN_CODE: Final = "its own code"
 opened: "Final[WeakSet[Runner]]" = WeakSet()
-"""The runners of this process; one that was left has no attempts."""
+"""The runners of this process. A closed one has no attempts."""
 
 
 class Unfinished(msgspec.Struct, frozen=True):
@@ -37,12 +37,12 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 def all_unfinished() -> list[Unfinished]:
-    """Return what every open supervisor of this process has at work."""
+    """Return the unfinished work of every open supervisor of this process."""
     return [each for runner in list(opened) for each in unfinished(runner)]
 
 
 def unfinished(runner: "Runner") -> list[Unfinished]:
-    """Return what the attempts in memory are doing: calls, steps and model calls, else their own code."""
+    """Return what the attempts in memory are doing: calls, steps and model calls, or else their own code."""
     return [each for attempt in list(runner.attempts.live.values()) for each in _of_attempt(runner, attempt)]
 
 
