@@ -1,6 +1,6 @@
-"""Where people answer: the terminal, Slack, Discord, and what a channel of your own implements.
+"""Channels, where people answer: the terminal, Slack, Discord, and the interface for a channel of your own.
 
-`Slack` needs the extra `slack`, `Discord` the extra `discord`. Each is imported when it is asked for.
+`Slack` needs the extra `slack`, `Discord` the extra `discord`. Each is imported on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,12 @@
-"""From somebody's press on a chat platform to a decision, and to what they are told.
+"""Turns a press on a chat platform into a decision, and into the text that answers the person.
 
 Rules
-- Who presses is whom the platform vouches for, looked up among the people who are configured; nobody else decides.
-- Whoever is refused is in the audit trail, and the card stays as it is for those who may.
-- Whoever presses is told what became of it: it counts, it had been decided, it is not theirs to decide, it is gone or
-  unknown. What was written is never a decision, only the button's code is.
+- The platform vouches for the identity of the person who presses. Only a configured person with that identity decides.
+- A refused press is written into the audit trail. The card does not change, so that an entitled person can still
+  decide.
+- The person who presses is always told the result: the decision counts, it was made before, the person may not make
+  it, or the approval is gone or unknown.
+- The code of a button says what is decided. A text in a form only gives it arguments, a reason or an answer.
 """
 
 from datetime import datetime
@@ -31,24 +33,25 @@ RECORDED: Final = 1.0  # seconds
 
 
 class Entitled(msgspec.Struct, frozen=True):
-    """Somebody who may decide, and what."""
+    """A person who may decide, and the approval."""
 
     approval: Approval
     name: str
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of a press, in words for the one who pressed."""
+    """The result of a press, as text for the person who pressed."""
 
     text: str
     is_decision: bool = True
-    """Whether it was one at all; False: what was written does not fit, and can be corrected."""
+    """Whether the press is a decision. False: the text in the form does not fit, and the person can correct it."""
     is_stale: bool = False
-    """Whether the card looked as if it were live, and was not."""
+    """Whether the card still had its buttons although the approval had ended."""
 
 
 class Reply:
-    """What a platform is answered: at once if it is there within the platform's bound, otherwise told afterwards."""
+    """The answer to a platform's request. It is sent as the response if it is ready within the platform's time limit,
+    and otherwise in a later message."""
 
     def __init__(self) -> None:
         self.payload: dict[str, Any] | None = None
@@ -61,12 +64,13 @@ class Reply:
         self._ready.set()
 
     def drop(self) -> None:
-        """We are leaving, and what was asked for is not done."""
+        """Say that the channel is closing and does not do what was asked."""
         self._is_dropped = not self._ready.is_set()
         self._ready.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Whether it came in time; from then on it is late. Raises ClosedResourceError if it was dropped."""
+        """Return whether the answer is ready within `seconds`; otherwise it is late from now on. Raises
+        ClosedResourceError if it was dropped."""
         with anyio.move_on_after(seconds):
             await self._ready.wait()
         self.is_late = not self._ready.is_set()
@@ -76,14 +80,14 @@ class Reply:
 
 
 class Answering:
-    """Lets people decide from one platform. `channel`: by which name their identities are configured."""
+    """Lets people decide from one platform. `channel`: the name under which their identities are configured."""
 
     def __init__(self, channel: str, people: People) -> None:
         self._channel = channel
         self._people = people
 
     def find_person(self, identity: str) -> Person | str:
-        """Return whom the platform vouches for, or what to tell a stranger."""
+        """Return the person with this identity, or the text to tell a stranger."""
         person = self._people.find_by_identity(self._channel, identity)
         if person is not None:
             return person
@@ -93,7 +97,10 @@ class Answering:
         )
 
     async def note_stranger(self, supervisor: Supervisor, session: str, text: str, identity: str, why: str) -> None:
-        """Keep in the audit trail that a stranger said a chat word where approvals wait (A15). Raises StoreError."""
+        """Record in the audit trail that a stranger sent a chat command to decide a session's approvals (A15).
+
+        Raises StoreError.
+        """
         if (word := read_word(text)) is None:
             return
         for each in await supervisor.find_approvals(session=session):
@@ -102,11 +109,11 @@ class Answering:
                 await supervisor.note_refusal(each.id, by=by, reason=why, channel=self._channel)
 
     async def find_entitled(self, supervisor: Supervisor, approval_id: str, identity: str) -> Entitled | str:
-        """Return who acts on which approval, or what to tell somebody who may not. Raises StoreError."""
+        """Return the person and the approval, or the text to tell a person who may not decide it. Raises StoreError."""
         try:
             approval = await supervisor.get_approval(approval_id)
         except NotFound:
-            return "This supervisor's store holds no such approval: it was removed, or it is another store's."
+            return "This supervisor's store has no such approval: it was removed, or it belongs to another store."
         person = self.find_person(identity)
         if isinstance(person, str):
             stranger = f"{self._channel} {identity}"
@@ -116,27 +123,28 @@ class Answering:
             return f"Not counted. {person}"
         if (why := self._people.why_not_decide(person.name, approval)) is not None:
             await supervisor.note_refusal(approval.id, by=person.name, reason=why, channel=self._channel)
-            return f"Not counted: {visible(why)}. It waits for somebody who may."
+            return f"Not counted: {visible(why)}. The approval still waits for a person who may decide it."
         return Entitled(approval, person.name)
 
     def why_unseen(self, channel: Channel, approval: Approval, code: str, link: str | None) -> str | None:
-        """Return why a press decides nothing that says yes on a card which does not show all of it; None if it may.
-        Such cards have no button for it, but an older one may still have it."""
+        """Return why a press that says yes decides nothing, since the card does not show the whole request; None if it
+        may decide. Such a card has no button that says yes, but an older version of the card may still have one."""
         if not says_yes(code) or channel.shows_whole(approval):
             return None
         where = page_of(approval, link) or "supervisor approvals (on the command line)"
-        return f"Nothing was decided: the card does not show all of it. See the whole: {where}"
+        return f"Nothing was decided: this card does not show the whole request. See all of it here: {where}"
 
     async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
-        """Wait, shortly, until the store knows of the card that was pressed: its buttons may be faster than our record
-        of it, and if we died between the decision and that, nobody would retire it (R3)."""
+        """Wait up to RECORDED seconds until the store holds the card that was pressed. A person may press before the
+        card is recorded; if this process died between the decision and the record, no process would retire the card
+        (R3)."""
         with anyio.move_on_after(RECORDED):
             while approval.status == "pending" and self._channel not in approval.shown:
                 await anyio.sleep(0.02)
                 approval = await supervisor.get_approval(approval.id)
 
     async def decide(self, supervisor: Supervisor, who: Entitled, code: str, text: str | None, now: datetime) -> Result:
-        """Decide what a press means; `text`: what was written into its form. Raises StoreError."""
+        """Decide as the press says; `text`: what the person wrote into its form. Raises StoreError."""
         try:
             decision = decision_of(code, who.approval, who.name, text)
             result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
@@ -146,16 +154,16 @@ class Answering:
         return Result(f"{who.approval.id}: {told(result, now)}", is_stale=is_stale)
 
     async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:
-        """Take the buttons off a card that looked live and was not; perhaps nobody else knows of it (R3)."""
+        """Remove the buttons of a card whose approval has ended. The store may not know of this card (R3)."""
         try:
             await channel.retire(await supervisor.get_approval(approval), card)
         except (SupervisorError, OSError) as error:
             log.warning("card.not_retired", channel=self._channel, approval=approval, error=repr(error))
 
     async def say(self, supervisor: Supervisor, text: str, identity: str, now: datetime, room: int) -> str:
-        """Take a slash command, and return what to answer: pending, approve ID, deny ID REASON, answer ID TEXT.
+        """Run a slash command and return its answer: pending, approve ID, deny ID REASON, answer ID TEXT.
 
-        `room`: UTF-16 units that a list may have. Raises StoreError.
+        `room`: the most UTF-16 units that a list may have. Raises StoreError.
         """
         verb, _, rest = text.strip().partition(" ")
         approval_id, _, words = rest.strip().partition(" ")
@@ -163,7 +171,10 @@ class Answering:
             return await self._pending(supervisor, identity, now, room)
         code = _VERBS.get(verb.lower())
         if code is None or not approval_id:
-            return "Say: pending, approve ID, deny ID REASON, or answer ID TEXT. pending lists what waits, with ids."
+            return (
+                "Write: pending, approve ID, deny ID REASON, or answer ID TEXT. pending lists the waiting approvals "
+                "with their ids."
+            )
         found = await self.find_entitled(supervisor, approval_id, identity)
         if isinstance(found, str):
             return found
@@ -172,7 +183,9 @@ class Answering:
         elif code == DENY and words:
             code = EXPLAIN
         if words.strip() and code not in (EXPLAIN, REPLY):
-            return f"Nothing was decided: say {verb.lower()} and the id alone. What takes words is deny, and answer."
+            return (
+                f"Nothing was decided: write {verb.lower()} and the id, and no more. Only deny and answer take a text."
+            )
         return (await self.decide(supervisor, found, code, words.strip(), now)).text
 
     async def _pending(self, supervisor: Supervisor, identity: str, now: datetime, room: int) -> str:
@@ -185,13 +198,13 @@ class Answering:
         return fit_lines(lines, count, room) or "Nothing waits for a person."
 
     def _line(self, approval: Approval, person: Person, now: datetime) -> str:
-        may = "" if self._people.why_not_decide(person.name, approval) is None else ", for somebody else"
+        may = "" if self._people.why_not_decide(person.name, approval) is None else ", for another person"
         what = fit(f"{path_text(approval.path)}: {summary(approval)}", LINE, remark=False)
         return f"{approval.id}  {what}, {ago(approval.created_at, now)}{may}"
 
 
 LISTED: Final = 200
-"""Approvals that are looked at for a list: more than there is room for."""
+"""The most approvals that are read for a list: more than it has room for."""
 LINE: Final = 200
-"""UTF-16 units of what is said about one of many."""
+"""UTF-16 units of one line of a list, without its id and age."""
 _VERBS: Final = {"approve": APPROVE, "yes": APPROVE, "deny": DENY, "reject": DENY, "no": DENY, "answer": REPLY}

@@ -1,13 +1,13 @@
-"""How an approval is shown as text: the same words on every surface.
+"""An approval as text: every surface uses the same words.
 
-A card answers, in this order, what a tired person wants to know: what would run, where, who asks, since when, and what
-each choice will do.
+A card answers a tired person's questions in this order: what would run, where, who asks, since when, and what each
+choice does.
 
 Rules
-- Nothing that an agent or a tool wrote reaches a screen as it is, but through `visible`.
-- Text of several lines stands behind a gutter, so that arguments cannot imitate the lines of the card.
-- Ids are shown whole. What would run is never cut here; a surface with less room says how much is missing.
-- Pure: `now` is an argument, and its time zone is the one in which times are shown.
+- Text of an agent or a tool passes through `visible` before it reaches a screen.
+- Each line of a text of several lines begins with a gutter, so that arguments cannot imitate the lines of the card.
+- Ids are shown whole. This module never cuts what would run; a surface with less room says how much is missing.
+- Pure: `now` is an argument, and times are shown in its time zone.
 """
 
 import shlex
@@ -33,12 +33,13 @@ GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"
 """Keys of a question's choices."""
 ORDERED: Final = "in order"
-"""Label of text that has letters written from right to left, with those escaped: what the fact before it says."""
+"""Label of a fact that repeats the one before it in the order in which it was written, with the letters that are
+written from right to left escaped."""
 PATH_SEPARATOR: Final = " > "
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A key, the word for it, and what it will do."""
+    """A key, its word, and its effect."""
 
     key: str
     word: str
@@ -46,18 +47,18 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """An approval, ready to be shown: every text in it is safe for a screen. Fact texts may have several lines."""
+    """An approval, ready to be shown. Each text is safe for a screen. The text of a fact may have several lines."""
 
     approval: str
     headline: str
     facts: tuple[tuple[str, str], ...]
     choices: tuple[Choice, ...]
     wider: tuple[Grant, ...] = ()
-    """What could be granted for longer than once."""
+    """What the person may allow for longer than once."""
 
 
 def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
-    """Return what to show for a pending approval; `edited`: the arguments that the person would approve instead."""
+    """Return the card of a pending approval; `edited`: the arguments that the person would approve instead."""
     if approval.kind == "question":
         return _question_card(approval, now)
     arguments = approval.arguments if edited is None else mask(edited, approval.secret)
@@ -86,7 +87,8 @@ def make_card(approval: Approval, now: datetime, *, edited: Any = None) -> Card:
 
 
 def asked_facts(approval: Approval) -> list[tuple[str, str]]:
-    """Return (label, text) of what is asked: a call's arguments; a question's words, and what may be answered."""
+    """Return (label, text) of each fact that is asked: the arguments of a call; the text and the possible answers of a
+    question."""
     if approval.kind == "call":
         return arguments_facts(approval.tool, approval.arguments)
     facts = [("question", _text(approval.question or ""))]
@@ -98,22 +100,22 @@ def asked_facts(approval: Approval) -> list[tuple[str, str]]:
 
 
 def _question_card(approval: Approval, now: datetime) -> Card:
-    """Return what to show for a question: its words, and how it is answered."""
+    """Return the card of a question: its text, and how to answer it."""
     facts = asked_facts(approval)
     choices: list[Choice] = []
     if approval.choices is not None:
         if len(approval.choices) > len(NUMBERS):
-            choices.append(Choice("a", "answer", "type one of the choices, as it is written"))
+            choices.append(Choice("a", "answer", "type one of the choices exactly as it is written"))
         else:
             facts.pop()  # each has its key
             choices += [Choice(key, quoted(choice), "") for key, choice in zip(NUMBERS, approval.choices, strict=False)]
     elif is_yes_or_no(approval.schema):
         choices += [Choice("y", "yes", ""), Choice("n", "no", "")]
     elif approval.schema is not None:
-        choices.append(Choice("a", "answer", "type it, as JSON that fits what it wants"))
+        choices.append(Choice("a", "answer", "type JSON that fits the schema under wants"))
     else:
-        choices.append(Choice("a", "answer", "type it, in your own words"))
-    unanswered = f"{visible(approval.path[-1])} is told that nobody answers, with your reason"
+        choices.append(Choice("a", "answer", "type it in your own words"))
+    unanswered = f"{visible(approval.path[-1])} gets no answer; it is told so, with your reason"
     return Card(
         approval=approval.id,
         headline=headline(approval),
@@ -131,19 +133,20 @@ def with_choices(facts: tuple[tuple[str, str], ...], approval: Approval, room: i
 
 
 def remark(approval: Approval, unseen: int, presses: int, link: str | None) -> str:
-    """Return what a card says that lacks something: `unseen` characters of what is asked, or `presses`.
+    """Return the remark of a card that leaves something out; "" if it leaves out nothing.
 
-    `link`: where the web inbox is.
+    `unseen`: characters of the request that the card does not show; `presses`: buttons that it lacks; `link`: the
+    address of the web inbox.
     """
     where = page_of(approval, link) or "supervisor approvals (on the command line)"
     if unseen:
         done = "answered" if approval.kind == "question" else "approved"
-        return f"{unseen} characters of it are not shown here, so it cannot be {done} here. See the whole: {where}"
-    return f"More can be decided here: {where}" if presses else ""
+        return f"{unseen} characters are not shown here, so it cannot be {done} here. See all of it: {where}"
+    return f"More choices are here: {where}" if presses else ""
 
 
 def page_of(approval: Approval, link: str | None) -> str | None:
-    """Return where the web inbox shows an approval whole, if there is one."""
+    """Return the address of an approval's page in the web inbox; None without a web inbox."""
     return None if link is None else f"{link.rstrip('/')}/approvals/{approval.id}"
 
 
@@ -154,25 +157,25 @@ def headline(approval: Approval) -> str:
 
 
 def quoted(choice: str) -> str:
-    """Return a choice so that no text of an agent's can be taken for a word of ours."""
+    """Return a choice in quotation marks, so that an agent's text cannot be taken for a word of ours."""
     return f"“{visible(choice)}”"
 
 
 def origin(approval: Approval, now: datetime) -> list[tuple[str, str]]:
-    """Return for whom it is asked, since when and until when, and by which names it is known."""
+    """Return the facts of who asks: requester, times, persons asked as well, and the ids."""
     facts = [("for", visible(approval.requester))]
     facts.append(("since", f"{at(approval.created_at, now)} ({ago(approval.created_at, now)})"))
     if approval.expires_at is not None:
         facts.append(("expires", at(approval.expires_at, now)))
     if approval.blocked and approval.status == "pending":
-        facts.append(("blocked", "its code cannot follow what it has done; a decision is acted upon when code can"))
+        facts.append(("blocked", "the agent's code no longer fits its journal; a decision takes effect once it does"))
     if approval.escalated_to:
         facts.append(("also asks", ", ".join(visible(name) for name in approval.escalated_to)))
     return [*facts, ("session", visible(approval.session)), ("approval", visible(approval.id))]
 
 
 _LONGER: Final = Choice("s w", "longer", "choose what to allow, for this session (s) or always (w)")
-"""Two keys in one line: a screen has few. Neither decides anything before its pattern was shown."""
+"""Two keys share a line, since a screen has few. Each opens a list of patterns, and decides nothing by itself."""
 
 
 def path_text(path: tuple[str, ...]) -> str:
@@ -180,9 +183,9 @@ def path_text(path: tuple[str, ...]) -> str:
 
 
 def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
-    """Return (label, text) of each argument that is set, then the names of those that are not.
+    """Return (label, text) of each argument that is set, then the names of the others.
 
-    What a screen may draw in another order than it runs is followed by itself, escaped.
+    A text that a screen may draw in another order than it runs is repeated, escaped.
     """
     if not isinstance(arguments, dict):
         return [*_both_ways("arguments", _value_text(arguments))]
@@ -204,7 +207,7 @@ def arguments_facts(tool: str, arguments: Any) -> list[tuple[str, str]]:
 
 
 def _both_ways(label: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield a fact, and after it its text in the order in which it was written if a screen may draw it in another."""
+    """Yield a fact, then its text in the order in which it was written if a screen may draw it in another order."""
     yield label, text
     if is_reordered(text):
         yield ORDERED, visible(text, lines=True, ordered=True)
@@ -215,7 +218,7 @@ def _is_words(value: Any) -> bool:
 
 
 def _value_text(value: Any) -> str:
-    """Return a string as it is where that is unmistakable, and any other value as JSON."""
+    """Return an unmistakable string as it is, and any other value as JSON."""
     if isinstance(value, str) and ("\n" in value or _is_plain(value)):
         return _text(value)
     body = msgspec.json.encode(value)
@@ -239,7 +242,7 @@ def _is_plain(text: str) -> bool:
 
 
 def place(approval: Approval, arguments: Any) -> str:
-    """Return where it would run."""
+    """Return the folder in which the call would run."""
     own = arguments.get("cwd") if isinstance(arguments, dict) else None
     return visible(folder_of_call(approval.cwd, own if isinstance(own, str) else None), ordered=True)
 
@@ -250,7 +253,7 @@ def question_text(approval: Approval) -> str:
 
 
 def summary(approval: Approval, width: int = 60) -> str:
-    """Return one line for lists. It may be cut in the middle, visibly: nobody decides from a list without an id."""
+    """Return one line for lists. A long one is visibly cut in the middle; a decision from a list needs the id."""
     is_question = approval.kind == "question"
     text = question_text(approval) if is_question else call_text(approval.tool, approval.arguments)
     if len(text) <= width:
@@ -267,7 +270,7 @@ def call_text(tool: str, arguments: Any) -> str:
 
 
 def plain(card: Card, commands: dict[str, str]) -> str:
-    """Return a card as lines for a log or a pipe; `commands` says how to make each choice, by its word."""
+    """Return a card as lines for a log or a pipe; `commands`: the command of each choice, by its word."""
     lines = [card.headline]
     for label, text in card.facts:
         first, *more = text.split("\n")
@@ -275,11 +278,11 @@ def plain(card: Card, commands: dict[str, str]) -> str:
         lines += [f"  {'':<9} {GUTTER}{line}" for line in more]
     for choice in card.choices:
         if choice.word in commands:
-            effect = "runs it once, with the whole arguments object that you give"
+            effect = "runs it once, with the JSON object of all arguments that you give"
             effect = effect if choice.word == "edit" else choice.effect
             lines += [f"  to {choice.word}: {commands[choice.word]}", *([f"    ({effect})"] if effect else [])]
     if card.wider and "wider" in commands:
-        lines.append(f"  to be asked no more, for the first of these or with --pattern another: {commands['wider']}")
+        lines.append(f"  to allow it for longer (the first pattern, or another by --pattern): {commands['wider']}")
         for grant in card.wider:
             lines += [f"    {GUTTER}{line}" for line in grant.pattern.split("\n")]
             lines.append(f"    ({grant.covers})")
@@ -287,13 +290,13 @@ def plain(card: Card, commands: dict[str, str]) -> str:
 
 
 def at(when: datetime, now: datetime) -> str:
-    """Return an instant in the time zone of `now`, with its date only if that is another one."""
+    """Return an instant in the time zone of `now`, with its date only if it is on another day."""
     local = when.astimezone(now.tzinfo)
     return f"{local:%H:%M:%S}" if local.date() == now.date() else f"{local:%Y-%m-%d %H:%M}"
 
 
 def ago(when: datetime, now: datetime) -> str:
-    """Return how long ago, in the largest unit that says enough."""
+    """Return how long ago it was, in whole days, hours, minutes or seconds."""
     seconds = max(0, int((now - when).total_seconds()))
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= size * (2 if unit == "days" else 1):
@@ -302,7 +305,7 @@ def ago(when: datetime, now: datetime) -> str:
 
 
 def decided(approval: Approval, now: datetime) -> str:
-    """Say what became of an approval, in the words that replace its choices."""
+    """Return how an approval ended, as the text that replaces its choices."""
     when = f" at {at(approval.decided_at, now)}" if approval.decided_at else ""
     by = f" by {visible(approval.by)}" if approval.by else ""
     because = f": {visible(approval.reason)}" if approval.reason else ""
@@ -318,7 +321,7 @@ def decided(approval: Approval, now: datetime) -> str:
         case "pending":
             return "pending"
         case status:
-            return f"{status}{when}{because}; {'nobody has answered' if is_question else 'nothing runs'}"
+            return f"{status}{when}{because}; {'it has no answer' if is_question else 'nothing runs'}"
 
 
 def answer_text(answer: Any) -> str:
@@ -327,7 +330,7 @@ def answer_text(answer: Any) -> str:
 
 
 def _standing(approval: Approval) -> str:
-    """Say what a decision allows beyond its call."""
+    """Return what a decision allows beyond its call."""
     if approval.rule is None or approval.scope is None:
         return ""
     pattern = visible(approval.pattern or "", ordered=True)
@@ -335,7 +338,7 @@ def _standing(approval: Approval) -> str:
 
 
 def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
-    """Say to a person what became of the word that they just said; nothing for what was sent (A12)."""
+    """Return what a chat command has done, for the person who sent it; no lines for a message (A12)."""
     lines: list[str] = []
     for approval, result in zip(heard.approvals, heard.results, strict=False):
         if heard.kind == "decided":
@@ -345,31 +348,31 @@ def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
         for rule in heard.rules:
             lines.append(f"from now on {visible(rule.tool)} runs without asking {where(rule.session)} [{rule.id}]")
         for approval in heard.not_shown:
-            lines.append(f"not decided, since it was not shown to you before: {summary(approval)}  (yes {approval.id})")
+            lines.append(f"not decided, you had not been shown it: {summary(approval)}  (yes {approval.id})")
         if heard.may_not_allow:
             lines.append("no tool is allowed for the session: you may not grant that here")
         return lines or ["nothing waits for you here"]
     if heard.kind == "listed":
-        lines.append("nothing was decided; this waits for you:" if heard.approvals else "nothing waits for you here")
+        lines.append("nothing was decided; waiting for you:" if heard.approvals else "nothing waits for you here")
         for approval in heard.approvals:
-            how = f"answer it by its id, {approval.id}" if is_open_question(approval) else f"yes {approval.id}"
+            how = f"answer by its id, {approval.id}" if is_open_question(approval) else f"yes {approval.id}"
             lines.append(f"  {headline(approval)}: {summary(approval)}  ({how})")
     return lines
 
 
 def is_open_question(approval: Approval) -> bool:
-    """Whether it wants another answer than yes or no."""
+    """Whether it is a question that wants another answer than yes or no."""
     return approval.kind == "question" and not is_yes_or_no(approval.schema)
 
 
 def told(result: DecisionResult, now: datetime) -> str:
-    """Say to a person what became of the decision that they just made (A3)."""
+    """Return the result of a decision, for the person who made it (A3)."""
     by = f" by {visible(result.by)}" if result.by else ""
     when = f" at {at(result.decided_at, now)}" if result.decided_at else ""
     match result.kind:
         case "accepted" | "recorded":
             rule = f"; rule {result.rule} holds from now on" if result.rule else ""
-            waits = "; the session is blocked, and acts on it when its code can follow" if result.blocked else ""
+            waits = "; the session is blocked, and acts on it once its code fits its journal" if result.blocked else ""
             return f"{result.status or 'decided'}{by}{rule}{waits}"
         case "already":
             return f"already {result.status}{by}{when}; nothing changes"

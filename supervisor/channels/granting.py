@@ -1,10 +1,10 @@
-"""What can be granted for longer than one call, in words: the same on every surface.
+"""The texts of rules that a person may grant: every surface uses the same words.
 
-    a pattern > what it covers > how far that reaches: where, for whom, until when
+    a pattern > what it covers > its reach: where, for whom, until when
 
 Rules
-- A pattern is shown whole before it is granted (A7), with what it covers beyond this call.
-- Where a rule holds is said with the id of its session: what asks may be a sub-agent, of another one.
+- A pattern is shown whole before a person grants it (A7), with what it covers beyond this call.
+- A text names the session in which a rule holds: the root session, which may be another one than the asking session.
 - Pure.
 """
 
@@ -22,8 +22,8 @@ WIDER: Final[tuple[Scope, ...]] = ("session", "always")
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A way to allow more than this one call: its pattern, safe for a screen and to be shown whole (it may have several
-    lines), and in words what that covers."""
+    """A way to allow more than this one call. `pattern`: safe for a screen, shown whole, perhaps of several lines;
+    `covers`: a text that says what it covers."""
 
     option: Option
     pattern: str
@@ -31,7 +31,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
-    """Return what may be granted for the session, or always: the exact pattern first; none if only once is offered."""
+    """Return what may be granted in a scope, the exact pattern first; nothing if only "once" is offered."""
     return tuple(
         Grant(option, visible(option.pattern, lines=True, ordered=True), _covers(approval.tool, option.pattern))
         for option in approval.options
@@ -42,13 +42,13 @@ def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
 def _covers(tool: str, pattern: str) -> str:
     if is_prefix(tool, pattern):
         shows = what_prefix_shows(pattern)
-        more = "also with other operands in this folder, and with options known to be harmless"
+        more = "also with other operands in this folder and with options known to be harmless"
         return more if shows is None else f"{more}: it shows {shows}, and where links there lead"
     return "exactly this command" if tool == SHELL else f"{visible(tool)} with exactly these arguments"
 
 
 def grant_text(approval: Approval, option: Option) -> str:
-    """Return in one line the rule that a decision makes; "" if it decides this call alone."""
+    """Return the rule that a decision makes, in one line; "" if it decides only this call."""
     if option.scope == "once":
         return ""
     pattern = visible(option.pattern or "exactly this call", ordered=True)
@@ -56,11 +56,11 @@ def grant_text(approval: Approval, option: Option) -> str:
 
 
 def reach(approval: Approval, scope: Scope) -> str:
-    """Say where, for whom and until when a scope wider than once holds."""
+    """Return where, for whom and until when a scope wider than once holds."""
     whom = "for all of its agents" if scope == "session" else "for every agent"
-    return f"{where(approval.root_session if scope == 'session' else None)}, {whom}, until somebody revokes it"
+    return f"{where(approval.root_session if scope == 'session' else None)}, {whom}, until it is revoked"
 
 
 def where(session: str | None) -> str:
-    """Say where a rule holds: in the tree of one root session, or everywhere."""
+    """Return where a rule holds: in the tree of one root session, or everywhere."""
     return "in every session" if session is None else f"in session {visible(session)}"

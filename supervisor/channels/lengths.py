@@ -1,9 +1,9 @@
-"""Texts that must fit: other people's platforms bound what a message may hold, and refuse what is longer.
+"""Cuts texts to length: chat platforms limit the length of a message and refuse longer ones.
 
 Rules
-- Lengths are UTF-16 code units, the largest of the ways in which platforms count, so that what fits here fits there.
-- What is cut says so, and how much is missing. Ids are never cut: whoever places one leaves room for it.
-- Of what somebody decides upon, both ends are kept: what a command does may stand at its end.
+- Lengths are in UTF-16 code units. No platform counts more units for a text, so a text that fits here fits everywhere.
+- A cut text says how much is missing. Ids are never cut: the caller leaves room for them.
+- A text that a person decides upon keeps both ends: the effect of a command may stand at its end.
 """
 
 from collections.abc import Iterable
@@ -13,22 +13,22 @@ Facts = tuple[tuple[str, str], ...]
 
 _ROOM_FOR_REMARK: Final = 40
 _LABEL: Final = 60
-_AROUND: Final = 12  # what a surface puts around a fact, at most
-_LEAST: Final = 100  # of a fact less than this says nothing any more
+_AROUND: Final = 12  # the most that a surface puts around a fact
+_LEAST: Final = 100  # a shorter piece of a fact is of no use
 _NEVER_CUT: Final = ("approval", "session", "since", "expires")
 _ID: Final = 100  # an argument may have the same name, and be longer
-_ROOM_FOR_ID: Final = 64  # whatever the time is, it takes the same: what is cut does not depend on the clock
+_ROOM_FOR_ID: Final = 64  # fixed, so that the cut does not depend on the length of a time
 
 
 def length(text: str) -> int:
-    """Return how long a text is for a platform, in UTF-16 code units."""
+    """Return the length of a text in UTF-16 code units."""
     return len(text) + sum(char > "\uffff" for char in text)
 
 
 def fit(text: str, limit: int, *, remark: bool = True) -> str:
-    """Return the text, or as much of its beginning as fits with a remark on how much is missing.
+    """Return the text, or as much of its beginning as fits, with a remark that says how much is missing.
 
-    `remark=False`: with an ellipsis alone, for labels. `limit` is in UTF-16 code units.
+    `remark=False`: with an ellipsis only, for labels. `limit` is in UTF-16 code units.
     """
     if length(text) <= limit:
         return text
@@ -39,12 +39,12 @@ def fit(text: str, limit: int, *, remark: bool = True) -> str:
 
 
 def fit_ends(text: str, limit: int) -> str:
-    """Return the text, or as much of its beginning and its end as fits, with how much is missing in between."""
+    """Return the text, or as much of its beginning and end as fits, with a remark that says how much is missing."""
     return _ends(text, limit)[0]
 
 
 def _ends(text: str, limit: int) -> tuple[str, int]:
-    """Return what `fit_ends` does, and how many characters are missing from it."""
+    """Return the text as `fit_ends` does, and the number of characters that are missing from it."""
     if length(text) <= limit:
         return text, 0
     if limit <= 3 * _ROOM_FOR_REMARK:
@@ -59,10 +59,10 @@ def _ends(text: str, limit: int) -> tuple[str, int]:
 
 
 def fit_facts(facts: Facts, room: int) -> tuple[Facts, int]:
-    """Return as much of a card's facts as fits into `room`, and how many of their characters are missing.
+    """Return as much of a card's facts as fits into `room`, and the number of characters that are missing.
 
-    What comes first has most of the room, but never all of it: a long command leaves some for where and for whom it
-    runs. Ids are always there, whole.
+    The first facts get most of the room, but not all of it: a long command leaves room for the folder and the
+    requester. Ids are always shown whole.
     """
     sizes = [0 if _is_id(fact) else min(_LEAST, _size(fact)) for fact in facts]
     room -= sum(max(_ROOM_FOR_ID, _size(fact)) for fact in facts if _is_id(fact))
@@ -96,8 +96,8 @@ def _size(fact: tuple[str, str]) -> int:
 
 
 def fit_lines(lines: Iterable[str], count: int, room: int) -> str:
-    """Return as many of `count` lines as fit, each whole, and how many do not: a list is cut between two ids, never
-    within one. No more lines are made than that."""
+    """Return as many of `count` lines as fit, each whole, and a last line with the number of the others. `lines` is
+    read only as far as lines fit."""
     shown: list[str] = []
     room -= _ROOM_FOR_REMARK
     for line in lines:

@@ -1,13 +1,13 @@
-"""Buttons: what can be pressed for an approval or a question, and what pressing it decides.
+"""Buttons: which buttons an approval or a question has, and what each decides.
 
-A button lies in a message for days, on a platform that gives back nothing of it but a short code. So a code names a
-place among what the store's approval offers (`options`, `choices`), never a pattern or a value of its own: what was
-never offered cannot be pressed, whoever forges the code, and what is granted is what the journal says was offered.
+A button stays in a message for days, and the platform returns only a short code when it is pressed. So a code is the
+index of an option or a choice of the approval in the store, never a pattern or a value. A forged code can therefore
+grant only what the journal says was offered.
 
 Rules
-- A press that needs words (`edit`, `explain`, `reply`) opens a form; the words come back with the same code.
-- Nothing says yes to what was not seen: where a card does not show all of it, `unseen_buttons` are its buttons.
-- `decision_of` is the only way from a code to a decision, and raises InvalidInput for whatever does not fit.
+- A press that needs a text (`edit`, `explain`, `reply`) opens a form. The text comes back with the same code.
+- A person says yes only to what they have seen: a card that does not show the whole request has `unseen_buttons`.
+- `decision_of` is the only way from a code to a decision. It raises InvalidInput for a code that does not fit.
 """
 
 from typing import Any, Final
@@ -21,30 +21,30 @@ from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 from supervisor.core.visible import json_text, visible
 
 APPROVE: Final = "approve"
-"""Said rather than pressed: this call, once. A button names the place of an option behind a dot."""
+"""This call, once, as a slash command says it. A button adds a dot and the index of an option."""
 EDIT: Final = "edit"
 DENY: Final = "deny"
 EXPLAIN: Final = "explain"
 REPLY: Final = "reply"
 _TOLD_APART: Final = 60
-"""Characters of choices by which their buttons can be told apart; platforms cut the rest."""
+"""Characters of a choice that a button shows on every platform. Choices that are equal in them are numbered."""
 FORMS: Final = (EDIT, EXPLAIN, REPLY)
-"""Codes of presses that ask for words before anything is decided."""
+"""Codes of presses that ask for a text before they decide."""
 
 
 class Button(msgspec.Struct, frozen=True, kw_only=True):
-    """One button: its code, what stands on it, and what will be allowed by it beyond this call, if anything."""
+    """One button: its code, its label, and the rule that it grants, if any."""
 
     code: str
     label: str
     tone: str = ""
-    """"yes" for the plainest way to go on, "no" for the way to refuse; otherwise neither."""
+    """"yes" for the simplest approval, "no" for a refusal, "" for the other buttons."""
     grants: str = ""
-    """The rule that pressing it makes, in words; "" if it decides this one alone."""
+    """The rule that a press makes, as text; "" if it decides only this approval."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """What a press asks for before it decides: one field of text."""
+    """A form with one field of text, which a press opens before it decides."""
 
     title: str
     label: str
@@ -54,7 +54,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def buttons_of(approval: Approval) -> list[Button]:
-    """Return the buttons of a pending approval or question, the plainest first."""
+    """Return the buttons of a pending approval or question, the simplest first."""
     if approval.kind == "question":
         return [*_answers(approval), Button(code=EXPLAIN, label="Do not answer…", tone="no")]
     granting = [
@@ -75,12 +75,12 @@ def buttons_of(approval: Approval) -> list[Button]:
 
 
 def unseen_buttons(buttons: list[Button]) -> list[Button]:
-    """Return the buttons of a card that does not show all of what is asked."""
+    """Return the buttons of a card that does not show the whole request."""
     return [button for button in buttons if not says_yes(button.code)]
 
 
 def says_yes(code: str) -> bool:
-    """Whether a button says yes to what is asked, by itself."""
+    """Whether a press of this button approves or answers without a form."""
     return code.partition(".")[0] in ("approve", "yes", "choose")
 
 
@@ -96,25 +96,25 @@ def _answers(approval: Approval) -> list[Button]:
 
 
 def form_of(code: str, approval: Approval) -> Form:
-    """Return what a press asks for; raises InvalidInput for a code that asks for nothing."""
+    """Return the form that a press opens; raises InvalidInput for a code without a form."""
     match code:
         case "edit":
             text = json_text(approval.arguments, indent=2)
             return Form(title="Edit the arguments", label="Arguments, as JSON", submit="Approve once", text=text)
         case "explain" if approval.kind == "question":
-            return Form(title="Do not answer", label="The agent is told why", submit="Send", is_required=False)
+            return Form(title="Do not answer", label="Reason, for the agent", submit="Send", is_required=False)
         case "explain":
-            return Form(title="Deny with a reason", label="The agent is told so", submit="Deny", is_required=False)
+            return Form(title="Deny with a reason", label="Reason, for the agent", submit="Deny", is_required=False)
         case "reply" if approval.kind == "question":
             label = "Your answer" if approval.schema is None else "Your answer, as JSON"
             return Form(title="Answer", label=label, submit="Answer")
         case _:
-            raise InvalidInput("this button is none of this question's")
+            raise InvalidInput("this approval has no such button; look at it again")
 
 
 def decision_of(code: str, approval: Approval, by: str, text: str | None = None) -> Decision:
-    """Return what a press decides; `text`: what was written into its form. Raises InvalidInput if it decides nothing:
-    an unknown code, a place that nothing was offered at, text that is not what the form asks for."""
+    """Return the decision of a press; `text`: what the person wrote into its form. Raises InvalidInput for an unknown
+    code, an index that was not offered, and a text that does not fit the form."""
     verb, _, place = code.partition(".")
     match verb:
         case "approve" if code == APPROVE and any(option.scope == "once" for option in approval.options):
@@ -136,12 +136,12 @@ def decision_of(code: str, approval: Approval, by: str, text: str | None = None)
         case "explain":
             return Deny(by=by, reason=(text or "").strip() or None)
         case _:
-            raise InvalidInput("this button is none of this question's")
+            raise InvalidInput("this approval has no such button; look at it again")
 
 
 def _place(written: str, count: int) -> int:
     if not written.isascii() or not written.isdigit() or int(written[:9]) >= count:
-        raise InvalidInput("what this button grants was not offered; look at the question again")
+        raise InvalidInput("this button was not offered for this approval; look at it again")
     return int(written)
 
 

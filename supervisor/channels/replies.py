@@ -1,4 +1,4 @@
-"""What a person is told who has just said something to a session. Pure."""
+"""The text that tells a person what happened to a message of theirs. Pure."""
 
 from typing import Final
 
@@ -7,12 +7,12 @@ from supervisor.core.values import SendResult
 _BECAME: Final = {
     "delivered": "was waiting for it",
     "begun": "begins a turn with it",
-    "kept": "gets it when it asks for a message, or as its next turn",
+    "kept": "gets it when it asks for a message, or else as its next turn",
 }
 
 
 def send_text(receipt: SendResult, *, is_sub_agent: bool = False) -> str:
-    """Say what became of a message, behind the name of its session (R7)."""
+    """Return what happened to a message, as text that follows the name of its session (R7)."""
     if is_sub_agent and receipt.kind == "kept":
-        return "gets it if it asks for a message before it ends; if not, that is said in its story"
+        return "gets it if it asks for a message before it ends; if it does not, its story says so"
     return _BECAME[receipt.kind]
