@@ -57,8 +57,8 @@ def test_the_keys_are_on_every_screen_and_the_card_comes_before_the_list(size, k
     text = "".join(line.rstrip() + " " for line in lines)
     assert len(lines) < size[1]
     assert ("Esc" if key in ("d", "t") else "stop for now") in text
-    assert ("view whole" in text) <= ("more lines of it" in text)
-    assert not ("more lines of it" in text and any(line.startswith("   ") for line in lines))
+    assert ("view whole" in text) <= ("more lines: " in text)
+    assert not ("more lines: " in text and any(line.startswith("   ") for line in lines))
 
 
 def test_a_denial_takes_a_reason_or_none():

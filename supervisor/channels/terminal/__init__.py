@@ -1,4 +1,4 @@
-"""The terminal as a channel: cards with keys where somebody can type, plain lines where nobody can."""
+"""The terminal as a channel: cards with keys at an interactive terminal, plain lines elsewhere."""
 
 from supervisor.channels.terminal.channel import Terminal, login_name
 

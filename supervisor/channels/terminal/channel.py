@@ -1,15 +1,16 @@
-"""The terminal channel: posts approvals where somebody can press a key, as plain lines where nobody can.
+"""The terminal channel: posts approvals as cards with keys, or as plain lines where a person cannot press a key.
 
-Theory: `Desk` knows what is pending and what a key means, `screen` draws it; this module owns the terminal. Cards live
-in one region at the bottom of the screen, on stderr, below the tree of runs where there is one, and only while there is
-something to show. What is settled scrolls away above it as one line that says who decided what.
+Theory: `Desk` knows the pending approvals and the meaning of each key, `screen` draws them, and this module owns the
+terminal. The cards have one region at the bottom of the screen, on stderr, below the tree of runs if one is shown. The
+region exists only while it has something to show. A decided approval becomes one line above the region, which says who
+decided what.
 
 Rules
-- Keys are read only if stdin and stderr are a terminal, and this process is in its foreground.
-- stdout is the program's; nothing is ever written to it.
-- The region is painted only when it has changed; what moves by itself, ages and budgets, about once a second.
+- The channel reads keys only if stdin and stderr are a terminal and this process is in its foreground.
+- stdout belongs to the program; the channel never writes to it.
+- The region is painted only when it has changed. Ages and budgets are updated about once a second.
 - The terminal's mode is restored on every exit (see `keys`).
-- A decision is made with the id of the card that was shown, through the Supervisor that `serve` was given.
+- A decision carries the id of the card that was shown and goes through the Supervisor that `serve` was given.
 """
 
 import getpass
@@ -42,15 +43,16 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
 SETTLE: Final = 0.4
-"""Seconds that a card must have been selected before a key approves it: a finger on its way to the last one stops."""
+"""Seconds that a card must be selected before a key approves it, so that a key for the previous card does not count."""
 LOOK_AGAIN: Final = 1.0
-"""Seconds between two looks at the tree of runs, and more where a look takes long."""
+"""Seconds between two reads of the tree of runs; more if a read takes long."""
 FRESH_CARDS: Final = 10.0
-"""Seconds after which cards are drawn again: they say how long they have been waiting."""
+"""Seconds after which cards are drawn again, since they show their age."""
 
 
 def pause_after(took: float) -> float:
-    """Return how long to wait after a look that took so long: it may take a twentieth of the time, no more."""
+    """Return how many seconds to wait after a read of the tree that `took` seconds: reads take at most a twentieth of
+    the time."""
     return max(LOOK_AGAIN, 20 * took)
 
 
@@ -65,7 +67,7 @@ def login_name() -> str:
 class Terminal(Channel):
     """Ask the person at this terminal.
 
-    `by`: the name for the audit trail; default: the login name. `store`: named in the commands that plain lines offer.
+    `by`: the name for the audit trail; default: the login name. `store`: the path in the commands of plain lines.
     `settle`: see SETTLE. `interactive=False`: plain lines even at a terminal.
     """
 
@@ -85,7 +87,8 @@ class Terminal(Channel):
         self._may_ask = interactive
         self._is_open = False
         self._aside = 0
-        """How often the terminal is to be taken again: somebody else has it, or a shell may yet set its mode."""
+        """How many more times to set the terminal's mode: another process has the terminal, or the shell may still
+        change the mode."""
         self._mode: KeyMode | None = None
         self._live: Live | None = None
         self._screen: Console | None = None
@@ -96,7 +99,7 @@ class Terminal(Channel):
 
     @property
     def is_interactive(self) -> bool:
-        """Whether somebody can press keys here, now."""
+        """Whether a person can press keys here now."""
         return (
             self._may_ask
             and sys.stdin is not None
@@ -108,20 +111,20 @@ class Terminal(Channel):
 
     @property
     def asks(self) -> bool:
-        """Whether somebody can answer here: plain lines only say how it can be answered elsewhere."""
+        """Whether a person can answer here. Plain lines only name the commands that answer elsewhere."""
         return self._mode is not None or self.is_interactive
 
     @property
     def can_show_tree(self) -> bool:
-        """Whether there is a screen to show a tree of runs on; where stdout is read by a program, there is none."""
+        """Whether the tree of runs can be shown: not where a program reads stdout."""
         return self.is_interactive and sys.stdout.isatty()
 
     def show_tree(self, activities: ActivityWatch, roots: Collection[str]) -> None:
-        """Show what the trees of these sessions are doing, above the cards, from now on."""
+        """Show the trees of these root sessions above the cards, from now on."""
         self._activities, self._roots = activities, roots
 
     def say(self, text: str, style: str = "") -> None:
-        """Write a line of the program's own on stderr, above the cards."""
+        """Write a line of the program itself to stderr, above the cards."""
         if self._live is not None or sys.stderr.isatty():
             from rich.text import Text
 
@@ -130,7 +133,7 @@ class Terminal(Channel):
             print(text, file=sys.stderr, flush=True)
 
     def restore(self) -> None:
-        """Give the terminal back at once, for a process that is about to end without unwinding."""
+        """Restore the terminal at once, for a process that is about to end without unwinding."""
         if self._mode is not None:
             self._mode.leave()
             sys.stderr.write("\x1b[?25h")
@@ -174,7 +177,7 @@ class Terminal(Channel):
             self._is_open = False
             self._erase()
             if (talk := self._desk.talk) is not None and talk.text.strip():
-                self.say(f"! not said any more: {visible(talk.text)}", "bold red")
+                self.say(f"! not sent: {visible(talk.text)}", "bold red")
 
     async def _listen(self, fd: int, supervisor: Supervisor) -> None:
         decoder = KeyDecoder()
@@ -209,15 +212,15 @@ class Terminal(Channel):
             self.say(f"! {told(result, _now())} [{action.approval}]", "bold red")
 
     async def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:
-        """Begin to say something: to the tree of the card that is shown, or to the one that runs."""
+        """Begin a message to the tree of the selected card, or to the tree that runs here."""
         here = f"process {os.getpid()} on {os.uname().nodename} "
         if (found := session or await find_tree(supervisor, self._seen, here)) is None:
-            self.say("Nothing runs here that could be talked to.", "bold red")
+            self.say("No session runs here that could get a message.", "bold red")
         else:
             self._desk.talk = Talk(found, "", anyio.current_time())
 
     async def _say(self, supervisor: Supervisor, said: Say) -> None:
-        """Decide, or send, and print what became of it; what is refused can be said again (A12)."""
+        """Send a message or run a chat command, and print the result. A refused text goes back to its line (A12)."""
         began_at = _now() - timedelta(seconds=anyio.current_time() - said.began)
         self._draw()
         try:
@@ -233,9 +236,9 @@ class Terminal(Channel):
         self.say("\n".join(reply_lines(said, heard, _now())))
 
     async def _edit(self, action: OpenEditor) -> None:
-        """Let the person's editor have the terminal, with the arguments in a file that nobody else can read."""
+        """Give the terminal to the person's editor, with the arguments in a file that only this user can read."""
         assert self._mode is not None
-        self._is_open = False  # cards that come meanwhile wait for the editor's end
+        self._is_open = False  # cards that come now are drawn when the editor has ended
         self._erase()
         self._mode.leave()
         try:
@@ -249,7 +252,7 @@ class Terminal(Channel):
             self._is_open = True
         if action.approval not in self._desk.pending:
             self.say(
-                f"! decided elsewhere while you were editing; your text was dropped [{action.approval}]", "bold red"
+                f"! it was decided elsewhere while you edited; your text is dropped [{action.approval}]", "bold red"
             )
         elif failure:
             self._desk.message = f"{visible(shlex.join(self._editor))} {failure}, so nothing changed."
@@ -263,11 +266,11 @@ class Terminal(Channel):
         self._desk.whole.add(self._desk.face)
 
     async def _keep_fresh(self) -> None:
-        """Redraw when what the runs do has changed, and now and then: cards and runs say how long it has been so."""
+        """Redraw when the activity of the runs has changed, and from time to time, since cards and runs show ages."""
         due = 0.0
         while True:
             began = anyio.current_time()
-            if self._aside:  # a shell tells nobody that it has brought them to the foreground
+            if self._aside:  # a shell sends no signal when it brings a running process to the foreground
                 self._come_back()
             await self._look()
             if self._activities is not None or began >= due:
@@ -279,12 +282,12 @@ class Terminal(Channel):
         if self._activities is not None and self._is_open:
             try:
                 self._seen = [each for each in await self._activities.look() if each.root in self._roots]
-            except StoreError:  # whoever runs the tree says so
+            except StoreError:  # the runner of the tree reports it
                 self._activities, self._seen = None, []
 
     async def _watch_screen(self) -> None:
-        """Redraw when the window changes its size; give the terminal back while the process is stopped (Ctrl-Z), or
-        goes on in the background."""
+        """Redraw when the window changes its size. Restore the terminal while the process is stopped (Ctrl-Z) or runs
+        in the background."""
         numbers = [signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP]
         is_free = all(signal.getsignal(number) is signal.SIG_DFL for number in numbers)
         if threading.current_thread() is not threading.main_thread() or not is_free:
@@ -294,7 +297,7 @@ class Terminal(Channel):
                 if number == signal.SIGTSTP:
                     self._step_aside()
                     taken = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-                    os.kill(os.getpid(), signal.SIGTSTP)  # stops here; not where no shell could let it go on
+                    os.kill(os.getpid(), signal.SIGTSTP)  # stops here, unless no shell could continue the process
                     signal.signal(signal.SIGTSTP, taken)
                 if number != signal.SIGWINCH:
                     self._come_back()
@@ -302,14 +305,14 @@ class Terminal(Channel):
                 self._draw()
 
     def _step_aside(self) -> None:
-        """Leave the terminal to somebody else."""
+        """Leave the terminal to another process."""
         if self._is_open and self._mode is not None:
             self._is_open, self._aside = False, 2
             self._erase()
             self._mode.leave()
 
     def _come_back(self) -> None:
-        """Take the terminal again, unless it is the background in which the process goes on."""
+        """Take the terminal again, unless the process runs in the background."""
         if not is_in_foreground(sys.stdin.fileno()):
             self._step_aside()
         elif (self._is_open or self._aside) and self._mode is not None:
@@ -338,7 +341,7 @@ class Terminal(Channel):
             self._painted = lines
 
     def _erase_rewrapped(self) -> None:
-        """Erase the rows that the region takes beyond its lines since the window has become narrower."""
+        """Erase the additional rows that the region's lines take since the window has become narrower."""
         if self._painted is None:
             return
         from rich.control import Control
@@ -360,7 +363,7 @@ class Terminal(Channel):
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
-                redirect_stdout=sys.stdout.isatty(),  # a pipe gets what the program prints; a screen, above the cards
+                redirect_stdout=sys.stdout.isatty(),  # on a screen, the program's output appears above the cards
                 redirect_stderr=True,
                 vertical_overflow="crop",
             )
@@ -378,7 +381,7 @@ def _now() -> datetime:
 
 
 async def _run_editor(editor: list[str], file: anyio.Path) -> str:
-    """Run it with the terminal; returns what went wrong, in words, or nothing."""
+    """Run the editor in the terminal; return the failure as text, or "" on success."""
     try:
         process = await anyio.open_process([*editor, file], stdin=None, stdout=None, stderr=None)
     except OSError as error:

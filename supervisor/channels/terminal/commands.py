@@ -1,4 +1,4 @@
-"""The commands that do what the keys do, for plain lines where nobody can press a key. Pure."""
+"""The commands for plain lines: each does what a key does on a card. Pure."""
 
 import shlex
 from typing import Any
@@ -9,7 +9,7 @@ from supervisor.core.visible import json_text, visible
 
 
 def commands(approval: Approval, store: str | None) -> dict[str, Any]:
-    """Return a command for each word on an approval's card; `store`: where it is, if it has to be named."""
+    """Return a command for each word on an approval's card; `store`: the store's path, if a command must name it."""
     end = "" if store is None else f" --store {shlex.quote(store)}"
     if approval.kind == "question":
         answer = f"supervisor answer {approval.id}"
@@ -29,5 +29,6 @@ def commands(approval: Approval, store: str | None) -> dict[str, Any]:
 
 
 def _typed(choice: str) -> str:
-    """Return what to type for a choice: a JSON string where nobody can type it, or it would be taken for an option."""
+    """Return the argument for a choice: a JSON string if it has characters that a person cannot type, or begins with
+    "-" as an option does."""
     return json_text(choice) if choice.startswith("-") or choice != visible(choice) else choice

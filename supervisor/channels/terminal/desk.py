@@ -1,16 +1,17 @@
-"""What lies before the person at the terminal: the pending approvals, the selected one, and what a key press means.
+"""The desk of the person at the terminal: the pending approvals, the selected one, and the meaning of each key.
 
-A key becomes an action, or changes what is shown; drawing and deciding are the channel's. Pure: `now` is an argument.
+A key becomes an action or changes what is shown. The channel draws the desk and carries out the actions. Pure: `now` is
+an argument.
 
 Rules
-- A key decides the selected card and no other, and only one that the person could have read: it was selected for
-  `settle` seconds, and it was shown whole. A key meant for a card that has just gone never hits the next one.
-- Several keys in one read are a paste or type-ahead, never a decision.
-- A word that is said and would decide is held to the same: what the person could not have read by then is not decided.
-- A key that selects a card on one answers nothing on another: no letter and no number walks over the cards.
-- Edited arguments are shown on the card before they can be approved.
-- What is granted for longer than once is shown on a card of its own first, and chosen there by its number; edited
-  arguments are approved once.
+- A key decides only the selected card, and only if the person could read it: the card was selected for `settle` seconds
+  and was shown whole. So a key for a card that has just gone never decides the next one.
+- Several keys in one read are a paste or type-ahead, and never a decision.
+- The same holds for chat commands: they do not decide an approval that the person could not have read before.
+- Letters and numbers never select another card, so that a key to move cannot answer a question.
+- Edited arguments are shown on the card before the person can approve them.
+- A pattern for longer than once is shown on a card of its own, and chosen there by its number. Edited arguments are
+  approved only once.
 """
 
 from typing import Any, Literal
@@ -37,7 +38,7 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class OpenEditor(msgspec.Struct, frozen=True):
-    """The person wants to edit this approval's arguments in a program of their own, starting from `text`."""
+    """The person wants to edit this approval's arguments in their editor; `text` is its first content."""
 
     approval: str
     text: str
@@ -48,7 +49,7 @@ class ShowWhole(msgspec.Struct, frozen=True):
 
 
 class OpenTalk(msgspec.Struct, frozen=True):
-    """The person wants to say something, to this session; None: to whatever runs here."""
+    """The person wants to write to this session; None: to the tree that runs here."""
 
     session: str | None
 
@@ -68,15 +69,15 @@ class Desk:
         self.edited: dict[str, Any] = {}
         self.drafts: dict[str, str] = {}
         self.granting: Wider | None = None
-        """How far the person wants to allow the selected one; then its card shows what can be granted."""
+        """The scope that the person wants to allow; while it is set, the card lists the patterns of that scope."""
         self.whole: set[tuple[str, Wider | None]] = set()
-        """Faces that were shown whole."""
+        """Faces that were shown whole. A face is an approval with its card, or with its list of patterns."""
         self.message = ""
         self.line: Line | None = None
-        """What the person is typing for the selected card, if they are."""
+        """The line that the person types for the selected card, if any."""
         self.typing: Literal["arguments", "reason", "answer"] = "reason"
         self.talk: Talk | None = None
-        """What the person is saying to a session, if they are; cards come and go meanwhile."""
+        """The message that the person types to a session, if any. Cards come and go in the meantime."""
         self._selected_at = 0.0
 
     @property
@@ -85,12 +86,12 @@ class Desk:
 
     @property
     def face(self) -> tuple[str, Wider | None]:
-        """What is shown of the selected approval: its card, or what can be granted."""
+        """What is shown of the selected approval: its card, or the patterns of a scope."""
         return self.selected or "", self.granting
 
     @property
     def wider(self) -> tuple[Grant, ...]:
-        """What the person may choose from, by its number."""
+        """The patterns that the person may choose by number."""
         approval = self.approval
         return () if approval is None or self.granting is None else grants(approval, self.granting)
 
@@ -100,7 +101,7 @@ class Desk:
             self._select(approval.id, now)
 
     def remove(self, approval: str, now: float) -> None:
-        """Take an approval away that is decided or withdrawn, and select the one in its place."""
+        """Remove an approval that has ended, and select the next one."""
         if approval not in self.pending:
             return
         place = list(self.pending).index(approval)
@@ -113,7 +114,7 @@ class Desk:
             self._select(rest[min(place, len(rest) - 1)] if rest else None, now)
 
     def press(self, keys: list[str], now: float) -> Action | None:
-        """Take the keys of one read; returns what the channel is to do about them."""
+        """Take the keys of one read; return the action that the channel is to carry out."""
         if self.talk is not None:
             return self._talk(self.talk, keys, now)
         if self.selected is None:
@@ -122,7 +123,7 @@ class Desk:
         if self.line is not None:
             return self._type(self.selected, self.line, keys, now)
         if len(keys) != 1:
-            self.message = "Several keys came at once, so none of them counts. Press one."
+            self.message = "Several keys came at once, so none of them counts. Press one key."
             return None
         self.message = ""
         if self.granting is not None:
@@ -156,7 +157,7 @@ class Desk:
         return None
 
     def _move(self, selected: str, key: str, now: float) -> None:
-        """Select another card, or say which keys there are."""
+        """Select another card, or say that the key does nothing."""
         match key:
             case "tab" | "right" | "down":
                 self._step(selected, 1, now)
@@ -164,7 +165,7 @@ class Desk:
                 self._step(selected, -1, now)
             case other:
                 name = visible(other) if len(other) == 1 else "That key"
-                self.message = f"{name} does nothing here; what each key does stands below."
+                self.message = f"{name} does nothing here. The keys are listed below."
 
     def _type(self, selected: str, line: Line, keys: list[str], now: float) -> Action | None:
         for key in keys:
@@ -185,7 +186,7 @@ class Desk:
         return None
 
     def _talk(self, talk: Talk, keys: list[str], now: float) -> Say | None:
-        """Take keys of what is being said; a paste in it stays in it."""
+        """Take keys of a message that is being typed; a paste becomes part of its text."""
         self.message = ""
         if not talk.text:
             talk.shown = self._read_by(now)
@@ -196,17 +197,18 @@ class Desk:
         return Say(talk.session, talk.text, talk.began, talk.shown) if done == "accept" and talk.text.strip() else None
 
     def _is_read(self, talk: Talk, now: float) -> bool:
-        """Whether what is said decides nothing that the person could not have read when they began to say it."""
+        """Whether a text may be sent: it is no bare chat command, or the person could read the selected card before
+        they began to type."""
         word, approval = read_word(talk.text), self.approval
         is_bare = word is not None and word.approval is None
         if not is_bare or approval is None or approval.root_session != talk.session or self._may_decide(talk.began):
             return True
-        talk.began = now  # they have been told, so Enter says it once more
+        talk.began = now  # the message on the screen says why, so a second Enter counts
         talk.shown = self._read_by(now + self.settle)
         return False
 
     def edit(self, approval: str, text: str, now: float) -> None:
-        """Take edited arguments; what cannot be arguments is said, and kept as a draft."""
+        """Take edited arguments. A text that cannot be arguments is kept as a draft, and a message says why."""
         self.drafts[approval] = text
         try:
             arguments = from_json(text, Any, "it")
@@ -215,7 +217,7 @@ class Desk:
             return
         original = self.pending[approval].arguments
         if isinstance(original, dict) and not isinstance(arguments, dict):
-            self.message = "That is JSON, but no object of arguments, so nothing changed."
+            self.message = "That is JSON, but not an object of arguments, so nothing changed."
             return
         del self.drafts[approval]
         self.edited.pop(approval, None)
@@ -232,41 +234,41 @@ class Desk:
         return Decide(selected, Approve(by=self.by, arguments=edited))
 
     def _answer(self, asked: Approval, key: str, now: float) -> Decide | None:
-        """Take a key of a question's: one of its choices, yes or no, or the beginning of a typed answer."""
+        """Take a key on a question's card: a choice, yes or no, or `a`, which begins a typed answer."""
         keys = _answers(asked)
         if key in keys:
             return Decide(asked.id, Answer(value=keys[key], by=self.by)) if self._may_decide(now) else None
         if key == "a" and not keys:
             self.line, self.typing = Line(self.drafts.get(asked.id, "")), "answer"
         else:
-            self.message = f"{key} is no answer to this one; the keys stand on its card."
+            self.message = f"{key} does not answer this question. Its card lists the keys."
         return None
 
     def _answer_with(self, asked: Approval, text: str) -> Decide | None:
-        """Take a typed answer; what is none is said, and kept as a draft."""
+        """Take a typed answer. A text that is no valid answer is kept as a draft, and a message says why."""
         self.line, self.drafts[asked.id] = None, text
         try:
             value = read_answer(asked, text)
             check_answer(asked, value)
         except InvalidInput as error:
-            self.message = f"{visible(str(error))}. a takes it up again."
+            self.message = f"{visible(str(error))}. Press a to go on with it."
             return None
         if isinstance(value, str) and not value.strip():
-            self.message = "That is no answer yet. a takes one, d declines."
+            self.message = "The answer is empty. Press a to answer, d to decline."
             return None
         return Decide(asked.id, Answer(value=value, by=self.by))
 
     def _open_grants(self, selected: str, scope: Wider, now: float) -> None:
-        """Show what can be granted for longer than once; nothing is decided by it."""
+        """Show the patterns that the person may allow for longer than once; this decides nothing."""
         if selected in self.edited:
-            self.message = "Edited arguments are approved once. r restores what was asked."
+            self.message = "Edited arguments can only be approved once. r restores the original arguments."
         elif not grants(self.pending[selected], scope):
-            self.message = "This one can only be approved once: what it would cover cannot be told safely."
+            self.message = "This can only be approved once: no safe pattern describes it."
         elif self._may_decide(now):
             self.granting, self._selected_at = scope, now
 
     def _grant(self, selected: str, scope: Wider, key: str, now: float) -> Action | None:
-        """A key pressed before what can be granted."""
+        """Take a key while the patterns are shown."""
         if key == "v":
             return ShowWhole(selected)
         if key in ("esc", "backspace", "left"):
@@ -276,22 +278,22 @@ class Desk:
                 option = self.wider[int(key) - 1].option
                 return Decide(selected, Approve(by=self.by, scope=scope, pattern=option.pattern))
         else:
-            self.message = "Press the number of what you allow, or Esc to go back; nothing is decided yet."
+            self.message = "Press the number of a pattern to allow it, or Esc to go back. Nothing is decided yet."
         return None
 
     def _may_decide(self, now: float) -> bool:
-        """Whether the person could have read what is shown."""
+        """Whether the person could have read the selected card."""
         if now - self._selected_at < self.settle:
-            self.message = "This was shown only just now, so that key did not count. Read it, then press again."
+            self.message = "This card has just appeared, so the key did not count. Read it, then press again."
         elif self.face not in self.whole:
-            self.message = "There is more of it than fits here: v shows it whole, then press again."
+            self.message = "Not all of it fits here. Press v to see all of it, then press again."
         else:
             return True
         return False
 
     def _read_by(self, now: float) -> frozenset[str]:
-        """Return the ids of what the person could have read by then: shown whole, as it was asked, and not only just
-        now."""
+        """Return the ids of the approvals that the person could have read at `now`: shown whole, not edited, and not
+        selected only just before."""
         left_out = {*self.edited, self.selected if now - self._selected_at < self.settle else None}
         return frozenset(each for each, granting in self.whole if granting is None) - left_out
 

@@ -1,12 +1,12 @@
-"""Keys: from the bytes of a terminal to names, and the mode of the terminal in which single keys arrive.
+"""Keys: decodes a terminal's bytes into names of keys, and sets the mode of the terminal in which single keys arrive.
 
 Rules
-- What one read brings stays together: several keys at once are a paste or type-ahead, and whoever listens can tell.
-- What the terminal brackets as a paste is one key, however many reads it takes: nothing in it is a key press.
-- A lone ESC is told from the beginning of a sequence by a short silence.
-- The terminal gets its old mode back on every way out that a process has: leaving the block, an exception, and the
-  signals whose default action would end the process. A handler of somebody else's is never replaced.
-- In the background nothing is read: the keys are the shell's, and whoever reads them is stopped.
+- Keys that arrive in one read stay together: several keys at once are a paste or type-ahead, and the reader can tell.
+- A bracketed paste is one key, however many reads it takes. None of its characters is a key press.
+- A short silence tells a lone ESC from the beginning of a sequence.
+- The terminal gets its old mode back on every exit: the end of the block, an exception, and each signal whose default
+  action would end the process. A signal handler of other code is never replaced.
+- A process in the background does not read: the keys belong to the shell, and the kernel stops a reader.
 """
 
 import codecs
@@ -26,8 +26,8 @@ import anyio
 
 from supervisor.channels.terminal.line import PASTED
 
-BEHIND: Final = 0.2
-"""Seconds between two looks whether a process in the background has the terminal again, while keys lie there."""
+IN_BACKGROUND: Final = 0.2
+"""Seconds between two checks whether this process is in the foreground again, while keys wait to be read."""
 ESCAPE_SILENCE: Final = 0.03
 """Seconds after which a lone ESC is the key, not the beginning of a sequence."""
 
@@ -63,11 +63,11 @@ class KeyDecoder:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._rest = ""
         self._paste: str | None = None
-        """What has come of a paste that has not ended."""
+        """The part of an unfinished paste that has arrived."""
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether more bytes may belong to what was fed."""
+        """Whether the last bytes may be the beginning of a longer sequence."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
@@ -95,7 +95,7 @@ class KeyDecoder:
         return keys
 
     def flush(self) -> list[str]:
-        """Nothing more came: what is left is the ESC key, and what was typed after it."""
+        """Return the keys of an unfinished sequence to which no more bytes came: ESC, and the characters after it."""
         rest, self._rest = self._rest, ""
         return ["esc", *(_name(char) for char in rest[1:])] if rest else []
 
@@ -111,7 +111,7 @@ async def read_keys(fd: int, decoder: KeyDecoder) -> list[str]:
     while True:
         await anyio.wait_readable(fd)
         if os.isatty(fd) and not is_in_foreground(fd):
-            await anyio.sleep(BEHIND)
+            await anyio.sleep(IN_BACKGROUND)
             continue
         keys = decoder.feed(_read(fd))
         if decoder.is_unfinished:
@@ -134,7 +134,7 @@ def _read(fd: int) -> bytes:
 
 
 def is_in_foreground(fd: int) -> bool:
-    """Whether this process may change the terminal's mode without being suspended for it."""
+    """Whether this process may change the terminal's mode without being stopped by the kernel."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:
@@ -166,7 +166,7 @@ class KeyMode:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Read single keys inside the block; see the module's last rule."""
+        """Read single keys inside the block, and restore the terminal on every exit from it."""
         ending = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
         with _in_place_of_default(ending, self._end):
             self.enter()
@@ -176,7 +176,7 @@ class KeyMode:
                 self.leave()
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        """Give the terminal back, then let the signal do what it would have done."""
+        """Restore the terminal, then raise the signal again with its default action."""
         self.leave()
         sys.stderr.write("\x1b[?25h")
         sys.stderr.flush()
@@ -185,7 +185,7 @@ class KeyMode:
 
 
 def _tell(sequence: bytes) -> None:
-    """Tell the terminal itself, past every buffer; one that is gone needs no telling."""
+    """Write to the terminal without a buffer; do nothing if the terminal is gone."""
     with suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), sequence)
 

@@ -1,13 +1,13 @@
-"""A line that a person types: text, a cursor, and the keys that everybody's fingers know. Pure.
+"""A line that a person types: its text, its cursor, and the usual editing keys. Pure.
 
-What is pasted into it is text, line ends too; only Enter, pressed, is the end of it.
+Everything in a paste is text, also its line ends. Only a pressed Enter ends the line.
 """
 
 from collections.abc import Callable
 from typing import Final, Literal
 
 PASTED: Final = "paste:"
-"""How the key begins that stands for a whole paste; what was pasted follows."""
+"""Prefix of the key that stands for a whole paste; the pasted text follows."""
 _CHANGES: Final[dict[str, Callable[[str, str], tuple[str, str]]]] = {
     "backspace": lambda before, after: (before[:-1], after),
     "delete": lambda before, after: (before, after[1:]),
@@ -24,11 +24,11 @@ _CHANGES: Final[dict[str, Callable[[str, str], tuple[str, str]]]] = {
     "end": lambda before, after: (before + after, ""),
     "ctrl-e": lambda before, after: (before + after, ""),
 }
-"""What a key makes of the text before and after the cursor."""
+"""How each key changes the text before and after the cursor."""
 
 
 class Line:
-    """One line of input. `press` takes a key and says when the person is done."""
+    """One line of input. `press` takes a key, and returns "accept" or "back" when the person is done."""
 
     def __init__(self, text: str = "") -> None:
         self.text = text

@@ -1,10 +1,11 @@
-"""What the terminal shows: the tree of runs, the selected card, a line for each other one, and the keys. Pure but for
-the console's size.
+"""Draws the terminal's region: the tree of runs, the selected card, a line for each other card, and the keys. Pure,
+except that it reads the console's size.
 
 Rules
-- Texts come from `cards`, safe for a screen; nothing here reads markup out of them.
-- A card comes first, with its keys or what is typed below it; the other ones and the tree have the room that it leaves.
-- The region never grows beyond the screen. What does not fit is counted, and the desk is told that the card was not
+- Texts come from `cards` and are safe for a screen. This module interprets no markup in them.
+- The selected card comes first, with its keys or the typed line below it. The other cards and the tree get the
+  remaining room.
+- The region never grows beyond the screen. A line counts what does not fit, and the desk learns that the card was not
   shown whole.
 """
 
@@ -31,16 +32,16 @@ from supervisor.core.visible import visible
 
 CALM: Final = "yellow"
 _ROWS_OF_LIST: Final = 5
-"""Other pending approvals that are listed; more of them are counted."""
+"""Rows for other pending approvals; one more row counts the rest."""
 _ROWS_OF_LINE: Final = 4
-"""Of what is typed."""
+"""Rows for the line that a person types."""
 _STOP: Final = ("Ctrl-C", "stop for now")
 _LABELS: Final = {
     "answer": ("Answer: ", "Enter answers   Esc goes back"),
     "reason": ("Why not? ", "Enter denies (the reason may be empty)   Esc goes back"),
     "arguments": ("Arguments: ", "Enter shows the card with them; nothing runs yet   Esc goes back"),
 }
-"""What stands before each line that is typed for a card, and below it: what Enter will do."""
+"""The text before each line that a person types for a card, and the text below it: the effect of its keys."""
 
 
 def open_console() -> Console:
@@ -52,7 +53,7 @@ Lines = list[list[Segment]]
 
 
 def draw_region(desk: Desk, activities: Sequence[Activity], console: Console, now: datetime) -> Lines:
-    """Return the lines of the region: what waits for the person, and above it the tree of runs."""
+    """Return the lines of the region: the cards that wait for the person, and the tree of runs above them."""
     cards = console.render_lines(draw(desk, console, now) if desk.pending else _alone(desk, console), pad=False)
     room = console.height - 1 - len(cards)
     tree = draw_tree(activities, console.width, room, now, has_cards=bool(desk.pending))
@@ -60,7 +61,7 @@ def draw_region(desk: Desk, activities: Sequence[Activity], console: Console, no
 
 
 def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
-    """Return the region for the desk as it is; marks the selected card as shown whole if it was."""
+    """Return the region of a desk with pending approvals; note in the desk whether the card is shown whole."""
     approval = desk.approval
     if approval is None:
         return Text()
@@ -71,37 +72,35 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     room = console.height - 1 - len(keys)
     if len(lines) <= room and desk.face not in desk.whole:
         desk.whole.add(desk.face)
-        return draw(desk, console, now)  # without the key that shows it whole
+        return draw(desk, console, now)  # without the key `v`
     if len(lines) <= room:
         return Group(as_renderable(lines), *_others(desk, console.width, room - len(lines), now), as_renderable(keys))
     kept = max(1, room - 1)
-    where = "above" if desk.face in desk.whole else "v shows them all"
-    note = Text(
-        f" … {len(lines) - kept} more lines of it: {where}", style="bold red", no_wrap=True, overflow="ellipsis"
-    )
+    where = "see above" if desk.face in desk.whole else "v shows them all"
+    note = Text(f" … {len(lines) - kept} more lines: {where}", style="bold red", no_wrap=True, overflow="ellipsis")
     return Group(as_renderable(lines[:kept]), note, as_renderable(keys))
 
 
 def _alone(desk: Desk, console: Console) -> RenderableType:
-    """Return what stands below the tree where no card does: the keys that are left."""
+    """Return the lines below the tree if no card is shown: the typed line, or the keys."""
     if desk.talk is not None:
         return _below(desk, console.width)
     return _key_line([("t", "talk"), _STOP])
 
 
 def _below(desk: Desk, width: int, keys: RenderableType | None = None) -> RenderableType:
-    """Return what there is to say, then what is typed, or else the keys."""
+    """Return the desk's message, then the typed line, or else the keys."""
     rows = [Text(desk.message, style="bold red")] if desk.message else []
     if desk.talk is not None:
         label = f"To {visible(desk.talk.session)}: "
-        return Group(*rows, _typing(desk.talk.line, label, "Enter says it   Esc gives it up", width))
+        return Group(*rows, _typing(desk.talk.line, label, "Enter sends it   Esc drops it", width))
     if desk.line is not None:
         return Group(*rows, _typing(desk.line, *_LABELS[desk.typing], width))
     return Group(*rows) if keys is None else Group(*rows, keys)
 
 
 def draw_face(desk: Desk, approval: Approval, now: datetime, title: str = "") -> RenderableType:
-    """Return what is shown of the selected approval: its card, or what can be granted for longer than once."""
+    """Return what is shown of the selected approval: its card, or the patterns of a scope wider than once."""
     if desk.granting is not None:
         return _draw_grants(desk, approval, desk.granting)
     return draw_card(make_card(approval, now, edited=desk.edited.get(approval.id)), title)
@@ -116,7 +115,7 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
         found.add_row("", Text(grant.covers, style="dim"))
     head = Text(f"{path_text(approval.path)} asks to call {visible(approval.tool)}: what may run without asking?")
     head.stylize(f"bold {CALM}")
-    held = Text(f"This call runs now. What you choose is not asked again {reach(approval, scope)}.")
+    held = Text(f"This call runs now. Later calls that fit run without asking {reach(approval, scope)}.")
     return Panel(
         Group(head, Text(), found, Text(), held),
         title=Text(f"allow {HOW_LONG[scope]}"),
@@ -127,7 +126,7 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
 
 
 def draw_card(card: Card, title: str = "") -> RenderableType:
-    """Return a card with its facts and what each choice will do."""
+    """Return a card with its facts and the effect of each choice."""
     facts = Table.grid(padding=(0, 1))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
@@ -161,7 +160,7 @@ def _title(desk: Desk) -> str:
 
 
 def _others(desk: Desk, width: int, room: int, now: datetime) -> list[RenderableType]:
-    """Return a line for each of the other ones, as far as there is room; the title counts them all."""
+    """Return a line for each of the other approvals, as far as there is room; a last line counts the rest."""
     rows: list[RenderableType] = []
     others = [other for other in desk.pending.values() if other.id != desk.selected]
     shown = max(0, min(_ROWS_OF_LIST, room - (len(others) > room)))
@@ -200,7 +199,7 @@ def _key_line(keys: Sequence[tuple[str, str]]) -> Text:
 
 
 def _typing(line: Line, label: str, hint: str, width: int) -> RenderableType:
-    """Return the line being typed, with its cursor, and what Enter will do; of a long one, what is near the cursor."""
+    """Return the typed line with its cursor, and the effect of its keys. A long line shows the part near the cursor."""
     before, after = visible(line.text[: line.cursor]), visible(line.text[line.cursor + 1 :])
     room = _ROWS_OF_LINE * width - cell_len(label) - 2
     if cell_len(before) > room:

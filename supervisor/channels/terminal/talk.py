@@ -1,11 +1,12 @@
-"""Saying something to a session at the terminal: the line that is typed, and what is answered.
+"""A message to a session from the terminal: the line that a person types, and the reply to it.
 
 Rules
-- What is said goes to the session that its line names, from the first key on, whatever is selected meanwhile.
-- A word decides what was shown before it was begun (A12): a card that came while somebody typed is not what they meant.
-- Keys that arrive together are a paste or type-ahead: an Enter among them ends a line of the text, not the text. The
-  last of them may be the person's.
-- What could not be said is given back to be said again.
+- A message goes to the session that its line names, even if the person selects another card while they type.
+- A chat command decides only approvals that were shown before its first key (A12): the person does not mean a card that
+  came while they typed.
+- Keys that arrive together are a paste or type-ahead: an Enter among them ends a line of the text, and not the text. If
+  the Enter is the last of them, the person may have pressed it, so it counts.
+- A text that could not be sent goes back to the line, so that the person can send it again.
 """
 
 from collections.abc import Iterable
@@ -29,17 +30,17 @@ NOTING: Final = 5.0
 
 
 class Say(msgspec.Struct, frozen=True):
-    """The person says something to a session; `began`: when they began to type it."""
+    """The person sends a text to a session; `began`: when they typed its first key."""
 
     session: str
     text: str
     began: float
     shown: frozenset[str] = frozenset()
-    """Ids of the approvals whose cards they had been shown whole by then."""
+    """Ids of the approvals whose cards the person had seen whole by then."""
 
 
 class Talk:
-    """What a person is about to say to one session."""
+    """A text that a person is typing to one session."""
 
     def __init__(self, session: str, text: str, now: float) -> None:
         self.session = session
@@ -62,9 +63,9 @@ class Talk:
 
 
 async def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str) -> str | None:
-    """Return the session to talk to where no card names one: the first tree that is shown, or else that runs here.
+    """Return the session to write to if no card names one: the first tree that is shown, or else one that runs here.
 
-    `here`: how an owner's description begins that is this process.
+    `here`: the beginning of the owner's name of this process.
     """
     shown = [each for each in seen if each.parent is None]
     if shown:
@@ -74,9 +75,9 @@ async def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str)
 
 
 async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: str) -> None:
-    """Wait until it is on disk that a channel has shown an approval: a word may be faster than a busy disk (A12).
+    """Wait until the journal says that a channel has shown an approval: a person may be faster than the disk (A12).
 
-    Given up after NOTING seconds; then the word decides nothing, and the reply says how to.
+    Gives up after NOTING seconds. Then the chat command decides nothing, and the reply says how to decide.
     """
     if channel in (await supervisor.get_approval(approval.id)).shown:
         return
@@ -91,15 +92,15 @@ async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: 
 
 
 def reply_lines(said: Say, heard: ChatResult, now: datetime) -> list[str]:
-    """Return what was said, and what became of it."""
+    """Return the text that a person sent, and its result, as lines."""
     first, *more = visible(said.text.strip(), lines=True).split("\n")
     lines = [f"> {first}", *(f"  {GUTTER}{line}" for line in more)]
     if heard.sent is None:
         return lines + [f"  {line}" for line in heard_lines(heard, now)]
     lines.append(f"  {visible(said.session)} {send_text(heard.sent)}")
     if heard.sent.waiting_for:
-        lines.append("  It waits for a person first:")
+        lines.append("  First it waits for a person:")
         lines += [f"    {each.id}  {headline(each)}: {summary(each)}" for each in heard.sent.waiting_for]
     if not heard.sent.running:
-        lines.append("  The message is kept until it is run again, which a daemon does by itself.")
+        lines.append("  The message is kept until the session runs again. A daemon runs it by itself.")
     return lines

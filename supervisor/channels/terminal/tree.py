@@ -1,16 +1,16 @@
-"""The tree of runs as lines: what each session is doing, since when, and how much of its budget is left.
+"""Draws the tree of runs as lines: the activity of each session, its age, and the rest of its budget.
 
-Theory: whoever looks is tired and has one question, "does anything need me?". So the first line answers it, and what
-does not fit is given up from the harmless end: first what is done goes into a line of counts, then what goes well; what
-waits for a person is shown before all else, then what is in trouble, then what ended badly.
+Theory: a tired person looks at the tree with one question, "does anything need me?". The first line answers it. If the
+lines do not fit, the least urgent sessions become counts first: those that are done, then those that run well. Sessions
+that wait for a person are shown first, then those in trouble, then those that ended badly.
 
 Rules
-- Pure: activities, room and `now` come in, lines go out; never more than `height`, none wider than `width`.
+- Pure: activities, room and `now` come in, lines go out, at most `height` lines of at most `width` cells.
 - Text of agents is escaped (`visible`) and cut by the cells that it takes on a screen, never by characters.
-- A state is a sign and a word; colour only repeats it (NO_COLOR, and eyes that do not tell red from green).
-- What is not known is a "?", never a guess.
+- A sign and a word show a state. Colour only repeats it (NO_COLOR, and people who cannot tell red from green).
+- A "?" stands for an unknown fact. The tree shows no guesses.
 
-The module is longer than 400 lines because each line that it draws has to fit beside all others.
+The module has more than 400 lines because all its lines share one layout.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from supervisor.core.visible import visible
 
 State = Literal["asks", "trouble", "failed", "works", "waits", "done"]
 LITTLE: Final = 0.2
-"""The part of its budget from which on a run is in trouble."""
+"""A run with at most this part of its budget left is in trouble."""
 
 _SIGNS: Final[dict[State, tuple[str, str]]] = {
     "asks": ("?", "bold yellow"),
@@ -38,9 +38,9 @@ _SIGNS: Final[dict[State, tuple[str, str]]] = {
     "waits": (".", "dim"),
     "done": ("+", "dim"),
 }
-"""In the order in which they need somebody."""
+"""Sign and style of each state, the most urgent state first."""
 _IN_FULL: Final = ("asks", "trouble", "failed")
-"""What is shown one by one as far as there is room; of the others all, or a count."""
+"""States whose sessions are shown one by one as far as there is room. Of each other state, all are shown or counted."""
 _KINDS: Final = (
     "blocked",
     "approval",
@@ -53,7 +53,7 @@ _KINDS: Final = (
     "message",
     "children",
 )
-"""Of several things that a run is at, the first of these stands for it."""
+"""If a run does several things, the first kind in this order is shown."""
 _PAUSES: Final = {"approval": "you", "call": "call", "timer": "timer", "message": "message", "children": "child"}
 _WORDS: Final = {
     "approval": "waiting for you",
@@ -73,9 +73,9 @@ _AT: Final = {
 _AGE: Final = 7
 _BUDGET: Final = 16
 _COUNTS: Final = 3
-"""Lines that counts may take."""
+"""The most lines of counts."""
 _LONGEST: Final = 400
-"""Characters of an argument that are looked at for a line."""
+"""Characters of an argument that are read for a line."""
 
 
 def draw_tree(
@@ -83,7 +83,7 @@ def draw_tree(
 ) -> list[Text]:
     """Return at most `height` lines, none of them wider than `width` cells.
 
-    `has_cards`: cards are shown beside it, so that what is in trouble needs the room more than what is asked.
+    `has_cards`: cards are shown next to the tree, so that sessions in trouble get the room before those that ask.
     """
     if height < 1 or not activities:
         return []
@@ -120,12 +120,12 @@ def _state(each: Activity) -> State:
 
 
 def _is_short(each: Activity) -> bool:
-    """Whether little is left of its budget."""
+    """Whether little of its budget is left."""
     return each.budget is not None and each.budget_left is not None and each.budget_left <= LITTLE * each.budget
 
 
 def _is_failing(each: Activity) -> bool:
-    """Whether it has failed and is run again, or its code cannot follow it."""
+    """Whether it waits for a restart after a failure, or is blocked."""
     return any(doing.kind in ("back_off", "blocked") for doing in each.doing)
 
 
@@ -134,7 +134,7 @@ def _waits(doing: Doing) -> bool:
 
 
 def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
-    """Answer the one question first."""
+    """Return the first line: how many sessions are in which state."""
     roots = dict.fromkeys(each.root for each in activities)
     counts = Counter(states.values())
     subject = visible(next(iter(roots))) if len(roots) == 1 else f"{len(roots)} trees"
@@ -154,7 +154,7 @@ def _title(activities: Sequence[Activity], states: dict[str, State]) -> Text:
 
 
 def _as_tree(activities: Sequence[Activity]) -> list[Activity]:
-    """Return the sessions with each one's sub-agents right below it."""
+    """Return the sessions in order, each followed by its sub-agents."""
     known = {each.session for each in activities}
     below: dict[str | None, list[Activity]] = {}
     for each in activities:
@@ -168,7 +168,7 @@ def _as_tree(activities: Sequence[Activity]) -> list[Activity]:
 
 
 def _with_parents(ordered: Sequence[Activity], wanted: set[str]) -> list[Activity]:
-    """Return the wanted ones, and those above them; children come behind their parents."""
+    """Return the wanted sessions and all their parents; each child comes after its parent."""
     kept = set(wanted)
     for each in reversed(ordered):
         if each.session in kept and each.parent is not None:
@@ -184,7 +184,7 @@ def _most_urgent(
     room: int,
     now: datetime,
 ) -> list[Text]:
-    """Give the room to those who need somebody, and count the rest."""
+    """Show the sessions that need a person, and count the rest."""
     counted = _counts(ordered, states, width, min(_COUNTS, max(1, room // 3)))
     room -= len(counted)
     shown: list[Activity] = []
@@ -202,7 +202,8 @@ def _most_urgent(
 
 
 def _urgency(each: Activity, now: datetime) -> tuple[float, float]:
-    """Order within one state: who has the least left of its budget, then who has waited longest; ends, latest first."""
+    """Return the order within one state: the least budget left first, then the longest wait; of ended sessions, the
+    latest end first."""
     age = (now - _since(each)).total_seconds()
     if each.outcome is not None:
         return (0.0, age)
@@ -213,7 +214,7 @@ def _urgency(each: Activity, now: datetime) -> tuple[float, float]:
 def _rows(
     shown: Sequence[Activity], states: dict[str, State], width: int, now: datetime, *, is_flat: bool = False
 ) -> list[Text]:
-    """Return one line for each: sign, name, what it does, since when, and its budget."""
+    """Return one line for each session: sign, name, activity, age, and budget."""
     depths = {each.session: len(each.path) - 1 for each in shown}
     top = min(depths.values(), default=0)
     has_many = len({each.root for each in shown}) > 1
@@ -252,7 +253,7 @@ def _name(each: Activity) -> str:
 
 
 def _path(each: Activity, *, has_many: bool) -> str:
-    """Say where it is, where its parents are not shown: in which of many trees, and in which sub-agents."""
+    """Return the path of a session whose parents are not shown; with the root session if there are many trees."""
     if each.parent is None:
         return _name(each)
     return path_text((each.root, *each.path[1:]) if has_many else each.path[1:])
@@ -268,7 +269,7 @@ def _first(each: Activity) -> Doing | None:
 
 
 def _doing(each: Activity, now: datetime) -> str:
-    """Say in plain words what a session is at, or how it ended."""
+    """Return what a session does, or how it ended, in words."""
     if each.outcome is not None:
         cause = visible((each.cause or "")[:_LONGEST])
         word = "completed" if each.outcome == "succeeded" else each.outcome
@@ -279,7 +280,7 @@ def _doing(each: Activity, now: datetime) -> str:
         text += f" (+{len(each.doing) - 1} more)"
     if not each.is_unrun or each.asks:
         return text
-    return "nobody runs it" if first is None or first.kind == "unknown" else f"nobody runs it; last: {text}"
+    return "no process runs it" if first is None or first.kind == "unknown" else f"no process runs it; last: {text}"
 
 
 def _told(doing: Doing, now: datetime) -> str:
@@ -306,7 +307,7 @@ def _many(count: int) -> str:
 
 
 def _budget(each: Activity, now: datetime) -> str:
-    """Say how much of its budget is left, or why the clock stands."""
+    """Return how much of its budget is left, or why the watchdog is paused."""
     if each.outcome is not None:
         return ""
     if each.clock == "asleep":
@@ -324,7 +325,7 @@ def _budget(each: Activity, now: datetime) -> str:
 def _counts(
     rest: Iterable[Activity], states: dict[str, State], width: int, room: int, *, more: bool = False
 ) -> list[Text]:
-    """Count what is not shown, in lines; what needs somebody first."""
+    """Return lines that count the sessions that are not shown, the most urgent states first."""
     found: dict[State, Counter[str]] = {state: Counter() for state in _SIGNS}
     for each in rest:
         found[states[each.session]][_kind(each, states[each.session])] += 1
@@ -347,13 +348,13 @@ def _counts(
 
 
 def _kind(each: Activity, state: State) -> str:
-    """Say in a word or two what many are doing."""
+    """Return in a few words what a session does, so that equal ones are counted together."""
     first = _first(each)
     match state:
         case "asks":
             return "waiting for you"
         case "trouble":
-            return "not run by anybody" if each.is_unrun else "failing" if _is_failing(each) else "short of budget"
+            return "run by no process" if each.is_unrun else "failing" if _is_failing(each) else "short of budget"
         case "failed":
             return str(each.outcome)
         case "done":
@@ -370,7 +371,7 @@ def _age(since: datetime, now: datetime) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """Return a duration in its largest unit: what is long ago does not move."""
+    """Return a duration in its largest unit, so that a long one seldom changes on the screen."""
     whole = int(seconds)
     for size, unit in ((172_800, "d"), (7_200, "h"), (120, "min")):
         if whole >= size:
@@ -379,12 +380,12 @@ def _seconds(seconds: float) -> str:
 
 
 def _cut(text: str, cells: int) -> str:
-    """Cut a text to so many cells, and show that it was cut."""
+    """Return a text cut to at most `cells`, with an ellipsis if it was cut."""
     return text if cell_len(text) <= cells else set_cell_size(text, max(0, cells - 1)).rstrip() + "…"
 
 
 def _cut_left(text: str, cells: int) -> str:
-    """The same from the left: of a path its end tells more."""
+    """Return a text cut from the left to at most `cells`: the end of a path tells more than its beginning."""
     if cell_len(text) <= cells:
         return text
     kept = text
@@ -398,7 +399,7 @@ def _padded(text: str, cells: int) -> str:
 
 
 def _shortened(value: Any, depth: int = 3) -> Any:
-    """Leave out what no line could show, so that a huge argument costs nothing."""
+    """Return a value without the parts that no line can show, so that a huge argument costs little."""
     if isinstance(value, str):
         return value[:_LONGEST]
     if isinstance(value, list | tuple):
