@@ -1,16 +1,16 @@
 """Discord as a channel: cards whose buttons work for as long as the approval does.
 
-Theory: a button gives back the approval's id and which button it was, nothing else; the click finds the approval in the
-store, whichever process posted the card, however long ago. Cards are edited with the bot's token and the message's id:
-an interaction's own token is dead after 15 minutes.
+Theory: a button returns only the approval's id and its own code. So the age of the card and the process that posted it
+do not matter: the press finds the approval in the store. Cards are edited with the bot's token and the message's id,
+since the token of an interaction expires after 15 minutes.
 
-    interaction -> signature -> who is it? -> may they? -> decide -> tell the one who acted -> the card says so
+    interaction -> signature -> who is it? -> may they? -> decide -> tell the person -> update the card
 
 Rules
-- Discord wants an answer within 3 s: what is not done by ACK seconds is answered as deferred, and told afterwards.
-- Whoever acts is told what became of it, and nobody else is; a refusal leaves the card as it is.
-- A card that may be there although nobody came to note it is looked for in the minutes in which it was posted: before a
-  second one is posted, and when nobody needs to decide any more.
+- Discord wants an answer within 3 s. After ACK seconds the channel defers the answer and sends it later.
+- Only the person who acts is told the result. A refused press leaves the card as it is.
+- A process may die after it posted a card and before it recorded the card. So the channel searches for such a card
+  around the time of the post: before it posts a second card, and when the approval has ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,13 +40,13 @@ from supervisor.logs import FactLog
 
 log = FactLog(__name__)
 
-ACK: Final = 1.5  # seconds until Discord gets its answer, whatever is still to be done
+ACK: Final = 1.5  # seconds within which Discord gets an answer, even if work remains
 CONTENT: Final = 2000
 CLOCKS_DIFFER: Final = timedelta(seconds=60)  # between our clock and Discord's, at most
-UNKNOWN_WEBHOOK: Final = 10015  # Discord has not yet taken in that we deferred
+UNKNOWN_WEBHOOK: Final = 10015  # Discord has not processed the deferred answer yet
 
 COMMANDS: Final = (
-    {"name": "pending", "description": "What waits for a person, for whom, and since when", "type": 1},
+    {"name": "pending", "description": "List the approvals that wait for a person", "type": 1},
     {
         "name": "approve",
         "description": "Approve one call, once",
@@ -55,37 +55,38 @@ COMMANDS: Final = (
     },
     {
         "name": "deny",
-        "description": "Deny one call; the agent is told so and goes on",
+        "description": "Deny one call; the agent is told and goes on",
         "type": 1,
         "options": [
             {"name": "id", "description": "The approval's id", "type": 3, "required": True},
-            {"name": "reason", "description": "What the agent is told", "type": 3, "required": False},
+            {"name": "reason", "description": "The reason, for the agent", "type": 3, "required": False},
         ],
     },
     {
         "name": "answer",
-        "description": "Answer a question of an agent's",
+        "description": "Answer an agent's question",
         "type": 1,
         "options": [
             {"name": "id", "description": "The question's id", "type": 3, "required": True},
             {
                 "name": "text",
-                "description": "The answer, as the question wants it",
+                "description": "The answer, in the form that the question asks for",
                 "type": 3,
                 "required": True,
             },
         ],
     },
 )
-"""The slash commands that `supervisor discord register` makes known."""
+"""The slash commands that `supervisor discord register` registers."""
 
 
 class Discord(Channel):
     """Ask people in Discord.
 
-    `token`: the bot's. `application`: the application's id. `public_key`: the application's, hexadecimal; it verifies
-    what Discord sends. `conversation`: the id of the channel where cards go. `people`: who is who (identity "discord":
-    the user's id) and who may decide. `link`: the web inbox, for what is too long here.
+    `token`: the bot's token. `application`: the application's id. `public_key`: the application's public key,
+    hexadecimal; it verifies Discord's requests. `conversation`: the id of the channel for cards. `people`: the
+    configured people (identity "discord": the user's id) and their rights. `link`: the address of the web inbox, for
+    requests that are too long for a card.
     """
 
     name = "discord"
@@ -129,14 +130,15 @@ class Discord(Channel):
         message = card_message(approval, began, self._link)
         if card is not None and await self._renew(approval, card, message):
             return card
-        # For minutes, a request that is made again makes no second message. A nonce has 25 characters: the random ones.
+        # For some minutes, a repeated request with the same nonce posts no second message. A nonce has at most 25
+        # characters: the last ones of an id are random.
         once = {"nonce": approval.id[-25:], "enforce_nonce": True}
         path = f"/channels/{self._conversation}/messages"
         try:
             posted = await self._rest.call("POST", path, {**message, **once})
         except ConnectionRefusedError:
             raise
-        except OSError:  # it may be there, although we were not told
+        except OSError:  # Discord may have posted the card before its answer was lost
             found = await self.find_card(approval, began, _now())
             if found is None:
                 raise
@@ -150,7 +152,7 @@ class Discord(Channel):
         return shows_whole(approval)
 
     async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
-        """Show an approval on its old card; False if that cannot be: it is gone, or where we may not write any more."""
+        """Show an approval on its old card; False if the card is gone, or the bot may no longer change it."""
         try:
             return await self._update(card, message)
         except DiscordRefused as error:
@@ -158,7 +160,7 @@ class Discord(Channel):
             return False
 
     async def _update(self, card: str, message: Payload) -> bool:
-        """Show something else on a card; False if it is not there any more."""
+        """Replace the content of a card; False if the card is gone."""
         conversation, _, id_ = card.partition(":")
         try:
             await self._rest.call("PATCH", f"/channels/{conversation}/messages/{id_}", message)
@@ -179,7 +181,7 @@ class Discord(Channel):
                         (embed.get("footer") or {}).get("text") == approval.id for embed in message["embeds"]
                     ):
                         return f"{self._conversation}:{message['id']}"
-        except DiscordRefused as error:  # rather two cards than none
+        except DiscordRefused as error:  # then a second card may be posted, which is better than none
             log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
         return None
 
@@ -215,16 +217,16 @@ class Discord(Channel):
             return WebhookReply(503, b'{"error": "the supervisor is starting or stopping; try again"}')
 
     async def take(self, payload: Payload) -> Payload:
-        """Take what somebody did, and return what Discord is answered: within ACK seconds, whatever is to be done.
+        """Take an interaction and return its answer within ACK seconds, even if work remains.
 
-        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2), and InvalidInput
-        for what Discord would not send to us.
+        Raises ClosedResourceError if the channel is not serving, so that it does nothing with the interaction (R2), and
+        InvalidInput for an interaction that Discord would not send to this application.
         """
         if self._tasks is None:
             raise anyio.ClosedResourceError
         act = interactions.read(payload, self._application)
         if act is None:
-            return interactions.told("This is nothing that this supervisor knows.")
+            return interactions.told("This supervisor does not know that command or button.")
         reply = Reply()
         self._tasks.start_soon(self._take_one, act, reply)
         in_time = await reply.wait(ACK)
@@ -239,7 +241,7 @@ class Discord(Channel):
                 if not isinstance(found, str) and not reply.is_late:
                     reply.give(interactions.modal(found))
                     return
-                text = found if isinstance(found, str) else "That took too long for a form to open; press it again."
+                text = found if isinstance(found, str) else "The form did not open in time; press the button again."
             else:
                 text = await self._pressed(act)
         except anyio.get_cancelled_exc_class():
@@ -248,20 +250,20 @@ class Discord(Channel):
         except StoreError as error:
             log.error("act.refused", channel=self.name, reason=str(error))
             text = f"Nothing was decided: {error}"
-        except Exception as error:  # noqa: BLE001 # one press that we cannot take ends no other
+        except Exception as error:  # noqa: BLE001 # an interaction that fails must not end the others
             log.error("act.failed", channel=self.name, error=repr(error))
-            text = "That failed here; what was decided stands. See: supervisor approvals."
-        text = code_block(visible(text, lines=True), CONTENT)  # Discord would make links of what an agent wrote
+            text = "That failed here. A decision that was made stands. See: supervisor approvals."
+        text = code_block(visible(text, lines=True), CONTENT)  # outside a block, an agent's text could make links
         if not reply.is_late:
             reply.give(interactions.told(text))
         else:
             try:
                 await self._tell_later(act.token, text)
-            except (DiscordRefused, OSError) as error:  # what was decided stands; only the telling failed
+            except (DiscordRefused, OSError) as error:  # the decision stands; only the answer failed
                 log.warning("answer.not_told", channel=self.name, error=repr(error))
 
     async def _tell_later(self, token: str, text: str) -> None:
-        """Put an answer where Discord shows that we are thinking."""
+        """Replace the deferred answer, where Discord shows that the bot is thinking."""
         path = f"/webhooks/{self._application}/{token}/messages/@original"
         for pause in (0.2, 1.0, 3.0):
             try:
@@ -273,7 +275,7 @@ class Discord(Channel):
             await anyio.sleep(pause)
 
     async def _open_form(self, press: Press) -> Payload | str:
-        """Return the form that a press opens, or why none does."""
+        """Return the form that a press opens, or the text that says why no form opens."""
         assert self._supervisor is not None
         assert self._tasks is not None
         found = await self._answering.find_entitled(self._supervisor, press.approval, press.user)
@@ -281,7 +283,7 @@ class Discord(Channel):
             return found
         if found.approval.status != "pending":
             self._tasks.start_soon(self._answering.retire_pressed, self._supervisor, self, press.approval, press.card)
-            return f"Nothing is to be decided any more: {decided(found.approval, _now())}."
+            return f"This is over: {decided(found.approval, _now())}."
         try:
             return form_modal(press.code, found.approval)
         except InvalidInput as error:
@@ -308,7 +310,7 @@ class Discord(Channel):
 
 
 async def register(rest: DiscordRest, application: str) -> int:
-    """Make the slash commands known to Discord; returns how many there are. Raises DiscordRefused, OSError."""
+    """Register the slash commands with Discord; return their number. Raises DiscordRefused, OSError."""
     return len(await rest.call("PUT", f"/applications/{application}/commands", list(COMMANDS)))
 
 

@@ -1,12 +1,12 @@
 """An approval as a Discord message: an embed, rows of buttons, and the forms (modals).
 
 Rules
-- What agents and tools wrote stands in code blocks, out of which nothing can break: Discord interprets marks, links and
-  mentions everywhere else. Mentions are switched off for the whole message as well.
-- Every limit of Discord's is held here, before anything is sent. What does not fit is cut visibly, with a link to the
-  approval's own page, and a card that is cut has no button that says yes. Ids and patterns are never cut: what could
-  not be shown whole is not offered.
-- A button's id is the press and the approval, 100 characters at most: that is all that comes back.
+- Texts of agents and tools appear only in code blocks, which such a text cannot end: everywhere else Discord interprets
+  marks, links and mentions. Mentions are switched off for the whole message as well.
+- This module keeps every limit of Discord's. A text that does not fit is visibly cut, with a link to the approval's
+  page, and a cut card has no button that says yes. Ids and patterns are never cut: an option that cannot be shown whole
+  gets no button.
+- A button's id is its code and the approval's id, at most 100 characters. Discord returns nothing else.
 - Pure: `now` is an argument.
 """
 
@@ -30,10 +30,10 @@ MODAL_TITLE: Final = 45
 MODAL_LABEL: Final = 45
 MODAL_TEXT: Final = 4000
 BODY: Final = 2800
-"""UTF-16 units of facts in one card, as they stand there."""
+"""UTF-16 units of all facts in one card."""
 FIELD: Final = 1024
 GRANTS: Final = 2000
-"""UTF-16 units of all rules that are offered in one card: an embed may have 6,000 in all."""
+"""UTF-16 units of all rules that one card offers: an embed may have 6,000 in all."""
 
 _ROW, _BUTTON, _TEXT_INPUT = 1, 2, 4
 _STYLES: Final = {"yes": 3, "no": 4, "": 2}
@@ -44,7 +44,7 @@ Message = dict[str, Any]
 
 
 def card_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
-    """Return what to post for a pending approval. `link`: where the web inbox is."""
+    """Return the message of a pending approval. `link`: the address of the web inbox."""
     card = make_card(approval, now)
     facts, unseen = _fit(approval, now)
     buttons, missing = _that_fit(approval)
@@ -66,21 +66,21 @@ def card_message(approval: Approval, now: datetime, link: str | None = None) -> 
 
 
 def shows_whole(approval: Approval) -> bool:
-    """Whether a card of it shows all of what is asked."""
+    """Whether a card shows the whole request."""
     return not _fit(approval, approval.created_at)[1]
 
 
 def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
-    """Return the facts as they stand on the card, and how many characters of what is asked are not there."""
+    """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
     shown = with_choices(card.facts, approval, LABEL)
-    facts, unseen = fit_facts(tuple((_unended(label), _behind_gutter(text)) for label, text in shown), BODY)
+    facts, unseen = fit_facts(tuple((_unended(label), _with_gutter(text)) for label, text in shown), BODY)
     unseen += max(0, length(_inert(card.headline)) - TITLE)
     return facts, unseen + max(0, length(_lines(facts)) - (ALL_FACTS - 8))
 
 
 def retired_message(approval: Approval, now: datetime, link: str | None = None) -> Message:
-    """Return what stands there when nobody needs to decide any more: nothing on it can be pressed."""
+    """Return the message of an approval that has ended: a card without buttons."""
     page = page_of(approval, link)
     became = code_block(f"{summary(approval, 200)}\n{decided(approval, now)}", ALL_FACTS)
     embed = {
@@ -93,7 +93,7 @@ def retired_message(approval: Approval, now: datetime, link: str | None = None) 
 
 
 def form_modal(code: str, approval: Approval) -> Message:
-    """Return the modal that a press opens. Raises InvalidInput for other presses."""
+    """Return the modal that a press opens. Raises InvalidInput for a press without a form."""
     form = form_of(code, approval)
     field = {
         "type": _TEXT_INPUT,
@@ -112,18 +112,18 @@ def form_modal(code: str, approval: Approval) -> Message:
 
 
 def custom_id(code: str, approval: str) -> str:
-    """Return what a button gives back."""
+    """Return the id of a button, which Discord returns when it is pressed."""
     return f"{code}:{approval}"
 
 
 def read_custom_id(text: str) -> tuple[str, str] | None:
-    """Return press and approval; None for what is no button of ours."""
+    """Return the code and the approval's id of a button; None for a button that is not ours."""
     code, _, approval = text.partition(":")
     return (code, approval) if code and approval else None
 
 
 def _that_fit(approval: Approval) -> tuple[list[Button], int]:
-    """Return what can be offered here, and how many buttons cannot."""
+    """Return the buttons that fit, and the number of the others."""
     buttons = buttons_of(approval)
     if len(buttons) > IN_A_ROW * ROWS:
         return [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
@@ -154,8 +154,8 @@ def _row(buttons: list[Button], approval: Approval) -> Message:
     return {"type": _ROW, "components": elements}
 
 
-def _behind_gutter(text: str) -> str:
-    """Return a fact's text; several lines stand behind a gutter, so that they cannot imitate other facts."""
+def _with_gutter(text: str) -> str:
+    """Return a fact's text; several lines each begin with a gutter, so that they cannot imitate other facts."""
     inert = _unended(text)
     return inert if "\n" not in inert else "\n".join(f"│ {line}" for line in inert.split("\n"))
 
@@ -165,17 +165,17 @@ def _lines(facts: Facts) -> str:
 
 
 def code_block(text: str, limit: int) -> str:
-    """Return a code block of at most `limit`."""
+    """Return a code block of at most `limit` UTF-16 units."""
     return f"```\n{fit(_unended(text), limit - 8)}\n```"
 
 
 def _unended(text: str) -> str:
-    """Return text without what could end a code block: runs of backticks are broken by what nobody sees."""
+    """Return text that cannot end a code block: an invisible character breaks each run of backticks."""
     return text.replace("``", f"`{_JOINER}`{_JOINER}")
 
 
 def _inert(text: str) -> str:
-    """Return text in which Discord finds no marks: each is escaped."""
+    """Return text with every mark of Discord's escaped."""
     return "".join("\\" + char if char in "\\*_~`|>#[]()@<:-" else char for char in text)
 
 

@@ -1,11 +1,11 @@
-"""What people do in Discord, as values, and what Discord is answered at once.
+"""Discord's interactions as values, and the immediate answers to them.
 
 Rules
-- Nothing is parsed before the Ed25519 signature over the time and the body is verified; Discord sends forged requests
-  on purpose, and drops an endpoint that takes them. What is not of the last five minutes is refused, too: anybody may
-  have recorded it, and Discord gives up after three seconds.
-- What is none of ours is None. What has a value of another type where Discord has a text is refused, and what comes
-  from another application than the configured one.
+- The Ed25519 signature over the time and the body is verified before anything is parsed: Discord sends forged requests
+  on purpose, and drops an endpoint that accepts them. A request that is not of the last five minutes is refused, since
+  another person may have recorded it; Discord itself gives up after three seconds.
+- An interaction of another kind is None. One with a value of another type where Discord has a text is refused, and so
+  is one from another application than the configured one.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ PING: Final = 1
 PONG: Final[Payload] = {"type": 1}
 EPHEMERAL: Final = 64
 DEFERRED_REPLY: Final[Payload] = {"type": 5, "data": {"flags": EPHEMERAL}}
-"""We answer later, and only the one who acted sees it; the message with the buttons stays as it is."""
+"""The answer comes later, and only the person who acted sees it. The message with the buttons does not change."""
 
 
 class Press(msgspec.Struct, frozen=True, kw_only=True):
-    """A button was pressed, or the form that it opened was sent with `text`. `card`: which message it was on."""
+    """A button was pressed, or the form that it opened was sent with `text`. `card`: the message with the button."""
 
     code: str
     approval: str
@@ -50,7 +50,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
-    """Whether Discord signed the request, within the last five minutes. Never raises for what a stranger sent."""
+    """Whether Discord signed the request within the last five minutes. Raises for no request of a stranger."""
     named = {name.lower(): value for name, value in headers.items()}
     try:
         signature, stamp = bytes.fromhex(named["x-signature-ed25519"]), named["x-signature-timestamp"]
@@ -61,13 +61,13 @@ def is_genuine(key: Ed25519PublicKey, headers: Mapping[str, str], body: bytes, n
 
 
 def read(payload: Payload, application: str | None = None) -> Press | Command | None:
-    """Return what an interaction says; None for what is none of ours. `application`: the id that it must come from.
+    """Return an interaction as a value; None for other kinds. `application`: the id that it must come from.
 
-    Raises InvalidInput for what Discord would not send, or not to us.
+    Raises InvalidInput for an interaction that Discord would not send, or not to this application.
     """
     act = _read(payload)
     if act is not None and application is not None and payload.get("application_id") != application:
-        raise InvalidInput(f"this comes from another application than the configured {application}")
+        raise InvalidInput(f"this request comes from another application than the configured {application}")
     return act
 
 
@@ -92,7 +92,7 @@ def _read(payload: Payload) -> Press | Command | None:
     except (KeyError, IndexError):
         return None
     except (TypeError, AttributeError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"this is no interaction of Discord's: {error}") from None
+        raise InvalidInput(f"this is not an interaction of Discord's: {error}") from None
 
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def _card(payload: Payload) -> str:
 
 
 def told(text: str) -> Payload:
-    """Return an answer that only the one who acted sees."""
+    """Return an answer that only the person who acted sees."""
     return {"type": 4, "data": {"content": text, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}}}
 
 

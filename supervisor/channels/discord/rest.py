@@ -1,6 +1,6 @@
 """Discord's REST interface, with the bot's token.
 
-A request that is limited (429) waits as long as Discord says, and is made again; what Discord refuses raises.
+A request that is limited (429) is repeated after the time that Discord says. A refused request raises.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -14,14 +14,14 @@ import httpx
 from supervisor.core.errors import SupervisorError
 
 REQUEST_TIMEOUT: Final = 10.0  # seconds that one request may take
-EPOCH: Final = 1_420_070_400_000  # the millisecond from which ids count
+EPOCH: Final = 1_420_070_400_000  # UNIX time in milliseconds from which ids count
 PAGE: Final = 100  # messages in one answer
 AGENT: Final = "DiscordBot (subagent-supervisor, 0.1)"  # Discord asks for this form
 GONE: Final = (10003, 10008)  # the channel, the message
 
 
 class DiscordRefused(SupervisorError):
-    """Discord answered a request with an error; `code` is its own, `status` that of HTTP."""
+    """Discord answered a request with an error; `code` is Discord's code, `status` the HTTP status."""
 
     def __init__(self, what: str, status: int, code: int, text: str) -> None:
         super().__init__(f"Discord refused {what}: {status} {text}{_ADVICE.get(code, _ADVICE.get(status, ''))}")
@@ -38,7 +38,7 @@ _ADVICE: Final = {
 
 
 class DiscordRest:
-    """Makes requests by method and path; returns what Discord answers, decoded."""
+    """Makes requests by method and path, and returns the decoded answers."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class DiscordRest:
             await self._client.aclose()
 
     async def messages(self, channel: str, until: datetime) -> AsyncGenerator[dict[str, Any], None]:
-        """Iterate over a channel's messages of an instant and before, the newest first."""
-        before = str(int(until.timestamp() * 1000 - EPOCH) << 22)  # ids say when they were made
+        """Iterate over a channel's messages up to an instant, the newest first."""
+        before = str(int(until.timestamp() * 1000 - EPOCH) << 22)  # an id contains its time
         while True:
             page = await self.call("GET", f"/channels/{channel}/messages", params={"limit": PAGE, "before": before})
             for message in page:
@@ -76,8 +76,8 @@ class DiscordRest:
     async def call(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, str | int] | None = None
     ) -> Any:
-        """Make a request. Raises DiscordRefused, ConnectionRefusedError if Discord cannot be reached, or OSError if it
-        is not well: then nobody knows whether it has done what it was asked."""
+        """Make a request. Raises DiscordRefused; ConnectionRefusedError if Discord cannot be reached; OSError if the
+        request failed in between: then Discord may or may not have carried it out."""
         while True:
             try:
                 response = await self._client.request(method, path, json=body, params=params)

@@ -1,12 +1,12 @@
-"""An approval as Slack's Block Kit: the card, what stands there when it is decided, and the forms.
+"""An approval as Slack's Block Kit: the pending card, the card of an ended approval, and the forms.
 
 Rules
-- What agents and tools wrote stands in plain and preformatted text only: Slack interprets neither marks, links nor
-  mentions there.
-- Every limit of Slack's is held here, before anything is sent. What does not fit is cut visibly, with a link to the
-  approval's own page, and a card that is cut has no button that says yes. Ids and patterns are never cut: what could
-  not be shown whole is not offered.
-- The card is found again by its block's id, also by a process that does not know that it posted it.
+- Texts of agents and tools appear only as plain or preformatted text: there Slack interprets no marks, links or
+  mentions.
+- This module keeps every limit of Slack's. A text that does not fit is visibly cut, with a link to the approval's page,
+  and a cut card has no button that says yes. Ids and patterns are never cut: an option that cannot be shown whole gets
+  no button.
+- A process finds a card by the id of its block, even if it does not know that it posted the card.
 - Pure: `now` is an argument.
 """
 
@@ -31,13 +31,13 @@ CONFIRM: Final = 300
 FORM_TEXT: Final = 3000
 TITLE: Final = 24
 BODY: Final = 2600
-"""UTF-16 units of arguments and other facts in one card, so that it stays readable on a phone."""
+"""UTF-16 units of all facts in one card, so that it stays readable on a phone."""
 
 Block = dict[str, Any]
 
 
 def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> list[Block]:
-    """Return the blocks of a pending approval. `link`: where the web inbox is."""
+    """Return the blocks of a pending approval. `link`: the address of the web inbox."""
     card = make_card(approval, now)
     facts, unseen = _fit(approval, now)
     buttons, missing = _that_fit(approval)
@@ -66,19 +66,19 @@ def card_blocks(approval: Approval, now: datetime, link: str | None = None) -> l
 
 
 def shows_whole(approval: Approval) -> bool:
-    """Whether a card of it shows all of what is asked."""
+    """Whether a card shows the whole request."""
     return not _fit(approval, approval.created_at)[1]
 
 
 def _fit(approval: Approval, now: datetime) -> tuple[Facts, int]:
-    """Return the facts as they stand on the card, and how many characters of what is asked are not there."""
+    """Return the facts as the card shows them, and the number of characters of the request that are missing."""
     card = make_card(approval, now)
     facts, unseen = fit_facts(with_choices(card.facts, approval, BUTTON), BODY)
     return facts, unseen + max(0, length(card.headline) - SECTION)
 
 
 def retired_blocks(approval: Approval, now: datetime, link: str | None = None) -> list[Block]:
-    """Return the blocks of an approval that nobody needs to decide any more: nothing on it can be pressed."""
+    """Return the blocks of an approval that has ended: a card without buttons."""
     block = _section(f"{fit(headline(approval), 500)}\n{summary(approval, 200)}")
     block["block_id"] = block_id(approval.id)
     page = page_of(approval, link)
@@ -86,12 +86,12 @@ def retired_blocks(approval: Approval, now: datetime, link: str | None = None) -
 
 
 def card_text(approval: Approval) -> str:
-    """Return the line for notifications: Slack would obey <, > and & in it."""
+    """Return the line for notifications, with <, > and & escaped, since Slack interprets them."""
     return inert(f"{path_text(approval.path)} asks: {summary(approval, 200)}")
 
 
 def inert(text: str) -> str:
-    """Return text in which Slack finds no links or mentions of its own."""
+    """Return text with <, > and & escaped, so that Slack finds no links or mentions in it."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -100,7 +100,8 @@ def block_id(approval: str) -> str:
 
 
 def form_view(code: str, approval: Approval, place: dict[str, str]) -> Block:
-    """Return the modal that a press opens; `place` is given back with it. Raises InvalidInput for other presses."""
+    """Return the modal that a press opens; Slack returns `place` with it. Raises InvalidInput for a press without a
+    form."""
     form = form_of(code, approval)
     field: Block = {
         "type": "plain_text_input",
@@ -130,7 +131,7 @@ def form_view(code: str, approval: Approval, place: dict[str, str]) -> Block:
 
 
 def _that_fit(approval: Approval) -> tuple[list[Button], int]:
-    """Return what can be offered here, and how many buttons cannot: too long to be shown whole."""
+    """Return the buttons that fit, and the number of the others, which are too long to be shown whole."""
     buttons = buttons_of(approval)
     if len(buttons) > BUTTONS * ROWS:
         return [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
@@ -162,7 +163,7 @@ def _button(button: Button, approval: str) -> Block:
 
 
 def _facts(facts: Facts) -> Block:
-    """Facts of one line stand in lines, commands and longer ones in boxes."""
+    """Return the facts: commands and facts of several lines in boxes, the others as lines."""
     elements: list[Block] = []
     for label, text in facts:
         if "\n" in text or label == "command":

@@ -1,16 +1,17 @@
 """Slack as a channel: cards whose buttons work for as long as the approval does.
 
-Theory: a button gives back the approval's id and which button it was, nothing else. So it does not matter which process
-posted the card, or how long ago: the click finds the approval in the store, and the decision wakes what waits for it.
+Theory: a button returns only the approval's id and its own code. So the age of the card and the process that posted it
+do not matter: the press finds the approval in the store, and the decision wakes the run that waits for it.
 
-    press, form, words, command -> who is it? -> may they? -> decide -> tell the one who acted -> the card says so
+    press, form, text, command -> who is it? -> may they? -> decide -> tell the person -> update the card
 
 Rules
-- Slack wants an answer within 3 s: what is not done by ACK seconds goes on behind the answer. If we die before a
-  decision is on disk, Slack was not told that all is well, or the card still has its buttons.
-- Whoever acts is told what became of it, whatever that is; only a refusal is told to nobody else, and the card stays.
-- A card that may be there although nobody came to note it is looked for in its conversation, in the minutes in which
-  it was posted: before a second one is posted, and when nobody needs to decide any more.
+- Slack wants an answer within 3 s. The channel acknowledges within ACK seconds and finishes in the background. If the
+  process dies before a decision is on disk, Slack has got no acknowledgement, or the card still has its buttons.
+- The person who acts is always told the result. Other people see a decision on the card, but no refusal: a refused
+  press leaves the card as it is.
+- A process may die after it posted a card and before it recorded the card. So the channel searches the conversation for
+  such a card, around the time of the post: before it posts a second card, and when the approval has ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +50,7 @@ from supervisor.logs import FactLog
 
 log = FactLog(__name__)
 
-ACK: Final = 2.0  # seconds until Slack gets its answer, whatever is still to be done
+ACK: Final = 2.0  # seconds within which Slack gets an answer, even if work remains
 WHISPER: Final = 20_000  # UTF-16 units in one answer
 LIST: Final = 3000  # before <, > and & are written as entities
 CLOCKS_DIFFER: Final = 60.0  # seconds between our clock and Slack's, at most
@@ -60,17 +61,18 @@ GONE: Final = (
     "cant_update_message",
     "edit_window_closed",
 )
-"""Why a card needs no retiring, or cannot be changed any more."""
+"""Slack's error codes for a card that is gone or can no longer be changed."""
 
 
 class Slack(Channel):
     """Ask people in Slack.
 
-    `token`: the bot's (xoxb-). `conversation`: the id of the channel where cards go whose session has no thread.
-    `people`: who is who (identity "slack": the member id) and who may decide. `signing_secret`: verifies what comes
-    over HTTP; without it nothing is taken that way. `app_token`: (xapp-) for Socket Mode, which needs no public
-    address. `talk`: how sessions begin and go on in threads; None: cards only. `link`: the web inbox, for what is too
-    long here. `app` (A...), `team` (T...): the ids of the app and the workspace; what comes from others is refused.
+    `token`: the bot's token (xoxb-). `conversation`: the id of the channel for the cards of sessions without a thread.
+    `people`: the configured people (identity "slack": the member id) and their rights. `signing_secret`: verifies
+    requests over HTTP; without it the channel takes none. `app_token`: (xapp-) for Socket Mode, which needs no public
+    address. `talk`: lets sessions begin and go on in threads; None: cards only. `link`: the address of the web inbox,
+    for requests that are too long for a card. `app` (A...), `team` (T...): the ids of the app and the workspace;
+    requests from other ones are refused.
     """
 
     name = "slack"
@@ -121,7 +123,7 @@ class Slack(Channel):
             posted = await self._web.write("chat.postMessage", **where, **message, **quiet)
         except ConnectionRefusedError:
             raise
-        except OSError:  # it may be there, although we were not told
+        except OSError:  # Slack may have posted the card before its answer was lost
             found = await self.find_card(approval, began, _now())
             if found is None:
                 raise
@@ -135,7 +137,7 @@ class Slack(Channel):
         return shows_whole(approval)
 
     async def _renew(self, approval: Approval, card: str, message: Payload) -> bool:
-        """Show an approval on its old card; False if that cannot be: it is gone, or where we may not write any more."""
+        """Show an approval on its old card; False if the card is gone, or the app may no longer change it."""
         try:
             return await self._update(card, message)
         except SlackRefused as error:
@@ -143,7 +145,7 @@ class Slack(Channel):
             return False
 
     async def _update(self, card: str, message: Payload) -> bool:
-        """Show something else on a card; False if it is not there any more."""
+        """Replace the content of a card; False if the card is gone."""
         conversation, _, ts = card.partition(":")
         try:
             await self._web.write("chat.update", channel=conversation, ts=ts, **message)
@@ -161,7 +163,7 @@ class Slack(Channel):
                 async for message in messages:
                     if any(block.get("block_id") == block_id(approval.id) for block in message.get("blocks") or ()):
                         return f"{conversation}:{message['ts']}"
-        except SlackRefused as error:  # rather two cards than none
+        except SlackRefused as error:  # then a second card may be posted, which is better than none
             log.warning("card.not_looked_for", channel=self.name, approval=approval.id, error=str(error))
         return None
 
@@ -209,10 +211,10 @@ class Slack(Channel):
         return WebhookReply(body=b"" if answer is None else msgspec.json.encode(answer))
 
     async def take(self, payload: Payload) -> Payload | None:
-        """Take what somebody did, and return what Slack is answered: within ACK seconds, whatever is to be done.
+        """Take a request from Slack and return its answer within ACK seconds, even if work remains.
 
-        Raises ClosedResourceError if nothing is done with it, because we are starting or leaving (R2), and InvalidInput
-        for what Slack would not send to us.
+        Raises ClosedResourceError if the channel is not serving, so that it does nothing with the request (R2), and
+        InvalidInput for a request that Slack would not send to this app.
         """
         if self._tasks is None:
             raise anyio.ClosedResourceError
@@ -230,7 +232,7 @@ class Slack(Channel):
                     refusal = await self._pressed(act)
                     if refusal is not None and reply.is_late:
                         await self._whisper(act, refusal)
-                    elif refusal is not None:  # in the form, where it can be corrected
+                    elif refusal is not None:  # shown in the form, where the person can correct it
                         reply.give({"response_action": "errors", "errors": {"field": fit(refusal, 2000)}})
                 case Words():
                     await self._said(act)
@@ -247,14 +249,14 @@ class Slack(Channel):
             log.error("act.refused", channel=self.name, reason=str(error))
             what = "Nothing was decided" if isinstance(act, Press) else "Not all of that was done"
             await self._whisper(act, f"{what}: {error}")
-        except Exception as error:  # noqa: BLE001 # one act that we cannot take ends no other
+        except Exception as error:  # noqa: BLE001 # a request that fails must not end the others
             log.error("act.failed", channel=self.name, error=repr(error))
-            await self._whisper(act, "That failed here; what was decided stands. See: supervisor approvals.")
+            await self._whisper(act, "That failed here. A decision that was made stands. See: supervisor approvals.")
         finally:
             reply.give(reply.payload)
 
     async def _pressed(self, press: Press) -> str | None:
-        """Decide, or open the form that the press needs; returns what is wrong with a form that was sent."""
+        """Decide, or open the form that the press needs; return the error of a form that was sent."""
         assert self._supervisor is not None
         found = await self._answering.find_entitled(self._supervisor, press.approval, press.user)
         if isinstance(found, str):
@@ -264,7 +266,7 @@ class Slack(Channel):
             if found.approval.status == "pending":
                 await self._open_form(press, found.approval)
             else:
-                await self._whisper(press, f"Nothing is to be decided any more: {decided(found.approval, _now())}.")
+                await self._whisper(press, f"This is over: {decided(found.approval, _now())}.")
                 await self._retire_pressed(press)
             return None
         if (unseen := self._answering.why_unseen(self, found.approval, press.code, self._link)) is not None:
@@ -292,12 +294,14 @@ class Slack(Channel):
         else:
             try:
                 await self._web.write("views.open", trigger_id=press.trigger, view=view)
-            except (SlackRefused, OSError) as error:  # Slack lets a form be opened for 3 s only
+            except (SlackRefused, OSError) as error:  # Slack lets an app open a form within 3 s only
                 log.warning("form.not_opened", channel=self.name, approval=approval.id, error=repr(error))
-                await self._whisper(press, "The form did not open in time, and nothing was decided: press it again.")
+                await self._whisper(
+                    press, "The form did not open in time. Nothing was decided; press the button again."
+                )
 
     async def _whisper(self, act: Press | Words | Command, text: str) -> None:
-        """Tell the one who acted, and nobody else; what was decided stands also where they cannot be told."""
+        """Tell only the person who acted. If Slack refuses that, the decision still stands."""
         text = fit(inert(text), WHISPER)
         where = {"channel": act.conversation or self._conversation, "user": act.user}
         if isinstance(act, Words) and act.thread != act.message:
@@ -320,8 +324,8 @@ class Slack(Channel):
                 await self._whisper(words, visible(answer, lines=True))
         elif words.is_mention:
             person = self._answering.find_person(words.user)
-            nobody = "This supervisor has no agent for Slack; cards can be decided here."
-            await self._whisper(words, person if isinstance(person, str) else nobody)
+            no_agent = "This supervisor has no agent to talk to in Slack. You can decide its cards here."
+            await self._whisper(words, person if isinstance(person, str) else no_agent)
 
     async def _commanded(self, command: Command) -> str:
         assert self._supervisor is not None

@@ -1,13 +1,13 @@
-"""What people do in Slack, as values: a press, perhaps with words, something said, a slash command.
+"""Requests from Slack as values: a press, perhaps with a form's text, a message, a slash command.
 
 Rules
-- Whatever Slack sends, and whatever it adds one day: what is not one of these is None, and acknowledged.
-- What is one of these, and has a value of another type where Slack has a text, is refused: nothing but text of the
-  right form leaves this module. So is what comes from another app or workspace than the configured one: ids of people
-  are unique in a workspace only.
-- Bots' own messages, edits in threads and joins are nobody's words.
-- Only a mention of this app is not part of what was said: "@bob yes" is said to bob, and decides nothing (A12).
-- Files cannot be read here: the words that came with them say that there were some, and are no chat word any more.
+- A payload of another kind, also one that Slack adds later, is None. The channel acknowledges it.
+- A payload with a value of another type where Slack has a text is refused, so that only text of the right form leaves
+  this module. A payload from another app or workspace than the configured one is refused, too: ids of people are unique
+  only within a workspace.
+- Messages of bots, edits in threads and joins do not count as messages of a person.
+- Only a leading mention of this app is removed from a message: "@bob yes" is meant for bob, and decides nothing (A12).
+- The agent cannot read files here. A message with files names them, so its text is no chat command any more.
 """
 
 import re
@@ -19,13 +19,13 @@ from supervisor.core.errors import InvalidInput
 
 Payload = dict[str, Any]
 Time = Annotated[str, msgspec.Meta(pattern=r"^\d{1,12}\.\d{1,12}$")]
-"""When a message was written, which is its id in its conversation."""
+"""The time of a message, which is its id in its conversation."""
 
 AGAIN: Final = "delivered_again"
-"""Set in a payload by those who know it from around the payload: a header, an envelope."""
+"""Key that the transport adds to a payload which a header or an envelope says is delivered again."""
 _MENTION: Final = re.compile(r"\s*<@([A-Z0-9]+)(?:\|[^>]*)?>:?")
 _SPOKEN: Final = (None, "file_share", "thread_broadcast")
-"""Subtypes of messages that somebody wrote: plain, with files, in a thread and shown outside it, too."""
+"""Subtypes of messages that a person wrote: plain, with files, and in a thread but also shown outside it."""
 _LINK: Final = re.compile(r"<((?:https?://|mailto:)[^|>]+)(?:\|[^>]*)?>")
 
 
@@ -40,12 +40,12 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     trigger: str = ""
     text: str | None = None
     reply_to: str = ""
-    """Where an answer for this person alone can be sent, also from conversations that the app is not in."""
+    """The address for an answer that only this person sees, also in conversations that the app is not in."""
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody said something: to the app (`is_mention`), or in a thread; `text` is without the mention that it begins
-    with. `is_again`: Slack has delivered it before, and was not told that it came."""
+    """A person's message to the app (`is_mention`), or in a thread; `text` is without a leading mention of the app.
+    `is_again`: Slack delivers it again, since no acknowledgement came in time."""
 
     user: str
     text: str
@@ -57,7 +57,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command, with what stood behind it."""
+    """A slash command, with the text that followed it."""
 
     user: str
     text: str
@@ -66,15 +66,15 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(payload: Payload, *, app: str | None = None, team: str | None = None) -> Press | Words | Command | None:
-    """Return what a payload says; None for what is none of ours. `app`, `team`: the ids that it must come from.
+    """Return a payload as a value; None for other kinds. `app`, `team`: the ids that it must come from.
 
-    Raises InvalidInput for what Slack would not send, or not to us.
+    Raises InvalidInput for a payload that Slack would not send, or not to this app.
     """
     act = _read(payload)
     if act is not None:
         for name, ours, theirs in (("app", app, payload.get("api_app_id")), ("workspace", team, _team_of(payload))):
             if ours is not None and theirs != ours:
-                raise InvalidInput(f"this comes from another {name} than the configured {ours}")
+                raise InvalidInput(f"this request comes from another {name} than the configured {ours}")
     return act
 
 
@@ -111,7 +111,7 @@ def _read(payload: Payload) -> Press | Words | Command | None:
     except KeyError:
         return None
     except (TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"this is no request of Slack's: {error}") from None
+        raise InvalidInput(f"this is not a request of Slack's: {error}") from None
 
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ def _sent(payload: Payload, view: Payload) -> Press | None:
 
 
 def _words(payload: Payload, event: Payload) -> Words | None:
-    is_edited = "edited" in event and "thread_ts" in event  # a mention that is added later may begin a session
+    is_edited = "edited" in event and "thread_ts" in event  # outside threads, an edit may add the mention that begins
     if event.get("bot_id") or event.get("subtype") not in _SPOKEN or "user" not in event or is_edited:
         return None
     is_mention = event["type"] == "app_mention"
@@ -176,6 +176,6 @@ def _words(payload: Payload, event: Payload) -> Words | None:
 
 
 def plain_text(text: str) -> str:
-    """Return what somebody typed: Slack writes links as <URL|LABEL>, and &, < and > as entities."""
+    """Return the text as the person typed it: Slack writes links as <URL|LABEL>, and &, < and > as entities."""
     typed = _LINK.sub(r"\1", text)
     return typed.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

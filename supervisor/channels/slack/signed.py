@@ -1,8 +1,8 @@
-"""What came over HTTP, once it is proved to come from Slack, as the payload that Socket Mode would have brought.
+"""Requests over HTTP: verifies that Slack sent them, and returns the payload that Socket Mode would bring.
 
 Rules
-- Nothing is parsed before the signature over the time and the body is verified; what is older than five minutes is
-  refused, too, since anybody may have recorded it.
+- The signature over the time and the body is verified before anything is parsed. A request older than five minutes is
+  refused, since another person may have recorded it and sent it again.
 - Interactions and slash commands are forms (an interaction's JSON is the field `payload`), events are JSON.
 """
 
@@ -18,7 +18,7 @@ from supervisor.core.errors import InvalidInput
 
 
 def is_genuine(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether Slack signed the request, within the last five minutes. Never raises for what a stranger sent."""
+    """Whether Slack signed the request within the last five minutes. Raises for no request of a stranger."""
     try:
         return verifier.is_valid_request(body, dict(headers))
     except (ValueError, TypeError, OverflowError):  # no number, or no time; no text; a signature that is not ASCII
@@ -26,7 +26,7 @@ def is_genuine(verifier: SignatureVerifier, headers: Mapping[str, str], body: by
 
 
 def payload_of(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """Return a verified request's payload; raises InvalidInput for what is none."""
+    """Return the payload of a verified request; raises InvalidInput for a request without one."""
     named = {name.lower(): value for name, value in headers.items()}
     try:
         if named.get("content-type", "").startswith("application/json"):
@@ -34,4 +34,4 @@ def payload_of(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
         return msgspec.json.decode(fields["payload"], type=dict[str, Any]) if "payload" in fields else fields
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"this is no request of Slack's: {error}") from None
+        raise InvalidInput(f"this is not a request of Slack's: {error}") from None

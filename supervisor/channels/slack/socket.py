@@ -1,8 +1,8 @@
-"""Socket Mode: Slack reaches those who have no public address through a connection that they opened.
+"""Socket Mode: Slack sends its requests over a connection that the app has opened, so the app needs no public address.
 
-The SDK's client lives in threads of its own, and reconnects by itself. Each payload crosses into the event loop, and
-its answer back, so that Slack is answered only when we have taken it. That the connection is gone is said: a token that
-was revoked looks like that, and nobody's press arrives.
+The SDK's client runs in its own threads and reconnects by itself. Each payload crosses into the event loop, and its
+answer comes back, so that Slack gets an answer only after the channel has taken the payload. A lost connection is
+logged: it is the only sign of a revoked token, and without a connection no press arrives.
 """
 
 import logging
@@ -26,25 +26,25 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 CLOSING: Final = 5.0  # seconds that closing the connection may take
-LOOK: Final = 30.0  # seconds between two looks at the connection
-AGAIN: Final = 10.0  # seconds between two attempts to connect at all
+LOOK: Final = 30.0  # seconds between two checks of the connection
+AGAIN: Final = 10.0  # seconds between two attempts to make the first connection
 
 Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
 
 
 async def listen(app_token: str, web: WebClient, take: Take) -> None:
-    """Take what comes until cancelled."""
+    """Take requests until cancelled."""
     async with BlockingPortal() as portal:
         client = SocketModeClient(app_token=app_token, web_client=web, logger=_silent())
 
         def receive(connection: BaseSocketModeClient, request: SocketModeRequest) -> None:
             try:
                 answer = portal.call(take, {**request.payload, DELIVERED_AGAIN: bool(request.retry_attempt)})
-            except (CancelledError, RuntimeError, anyio.ClosedResourceError):  # we are leaving: Slack is not told that
-                return  # it was taken
+            except (CancelledError, RuntimeError, anyio.ClosedResourceError):
+                return  # the channel is closing: Slack gets no acknowledgement, and delivers it again
             except InvalidInput as error:
                 log.warning("request.refused", channel="slack", reason=str(error))
-                answer = None  # delivered again it would be no better
+                answer = None  # acknowledged: a second delivery would be refused as well
             connection.send_socket_mode_response(
                 SocketModeResponse(envelope_id=request.envelope_id, payload=answer or None)
             )
@@ -55,7 +55,7 @@ async def listen(app_token: str, web: WebClient, take: Take) -> None:
                 try:
                     await anyio.to_thread.run_sync(client.connect)
                     break
-                except Exception as error:  # noqa: BLE001 # the SDK raises whatever its layers do
+                except Exception as error:  # noqa: BLE001 # the SDK lets the exceptions of all its layers pass
                     log.error("slack.not_connected", error=repr(error), again_in=AGAIN)
                 await anyio.sleep(AGAIN)
             await say_when_gone(client.is_connected)
@@ -66,7 +66,7 @@ async def listen(app_token: str, web: WebClient, take: Take) -> None:
 
 
 async def say_when_gone(is_connected: Callable[[], bool]) -> None:
-    """Say that there is no connection, at each look at which there is none, and when there is one again."""
+    """Log at each check that there is no connection, and once that it is back."""
     was_gone = False
     while True:
         await anyio.sleep(LOOK)
@@ -77,7 +77,7 @@ async def say_when_gone(is_connected: Callable[[], bool]) -> None:
 
 
 def _silent() -> logging.Logger:
-    """The SDK logs what it sends and receives, tokens included: none of it is heard."""
+    """Return a logger that drops everything: the SDK logs all it sends and receives, with tokens."""
     logger = logging.getLogger("supervisor.slack.socket")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())

@@ -1,19 +1,20 @@
-"""Conversations in Slack: a mention begins a session, its thread is the session's, and what the session says is told
-there.
+"""Conversations in Slack: a mention begins a session, and its thread belongs to that session. The channel posts the
+session's messages there.
 
-Theory: a session's id names its thread, so nothing about Slack needs to be stored: "slack-c012ab-1712345678.000100".
-What has been told is known from the thread itself: each message of ours carries the place in the journal that it tells.
-So a process that died between telling and noting it tells nothing twice, and leaves out nothing (R9).
+Theory: a session's id names its thread ("slack-c012ab-1712345678.000100"), so nothing about Slack needs to be stored.
+Each post carries the journal position of its message, so the thread itself says which messages are posted. A process
+that dies at any point therefore causes neither a second post nor a missing one (R9).
 
 Rules
-- Slack delivers a message again if it is not acknowledged in time, and says so; one that was heard is not heard again,
-  neither by this process nor by a later one, which finds in the journal what it said or decided.
-- Only operators start the agent, and speak to it; chat words in a thread are decisions, of whoever may make them (A12).
-  Whoever may not is told, alone.
-- A thread that no session was begun in is none of our business.
-- Open sessions are followed, and of those at rest the RESTING that came to it last, since somebody elsewhere may wake
-  them. An older one is followed again when somebody speaks in its thread.
-- What died untold is looked for from the session that came to rest last backwards, until RESTING in a row were told.
+- Slack delivers a message again if it is not acknowledged in time, and marks it. A message that was taken is not taken
+  again, neither by this process nor by a later one: the later one finds the message or its decision in the journal.
+- Only operators start the agent and write to it. Chat commands in a thread are decisions of each person who may decide
+  (A12). A refusal is shown only to the person who is refused.
+- Messages in a thread without a session are ignored.
+- The channel follows all open sessions and the last RESTING sessions that became idle, since another surface may wake
+  them. It follows an older one again when a person writes in its thread.
+- At its start, the channel posts what an earlier process did not: it reads the idle sessions, the last one first, until
+  RESTING in a row have no unposted message.
 """
 
 import heapq
@@ -47,43 +48,43 @@ log = FactLog(__name__)
 
 R = TypeVar("R")
 
-REMEMBERED: Final = 10_000  # messages that were heard
-RESTING: Final = 1000  # sessions at rest that are followed
-PAGE: Final = 500  # sessions that are looked at in one go
+REMEMBERED: Final = 10_000  # messages that this process has taken
+RESTING: Final = 1000  # idle sessions that are followed
+PAGE: Final = 500  # sessions that are read at once
 TEXT: Final = 3000  # UTF-16 units in one block
 CLOCKS_DIFFER: Final = timedelta(seconds=2)  # how far our clock may be behind Slack's
 _ELSEWHERE: Final = (
-    "No session began in this thread. Mention me in a message of its own: its thread will be the session."
+    "This thread has no session. Mention me in a new message outside threads: its thread becomes the session."
 )
 _SESSION: Final = re.compile(r"slack-([a-z0-9]+)-(\d+\.\d+)")
 
 
 _Rested = list[tuple[datetime, str]]
-"""When sessions came to rest, and their ids."""
+"""When each session became idle, and its id."""
 
 
 class _Following:
-    """That a session is followed. `is_old`: it was at rest when this process began, with something untold, perhaps."""
+    """A session that is followed. `is_old`: it was idle when this process began, and may have unposted messages."""
 
     def __init__(self, *, is_old: bool) -> None:
         self.is_old = is_old
         self.scope = anyio.CancelScope()
         self.is_told = anyio.Event()
-        """All that it had said when it came to rest is told."""
+        """Set once all messages are posted that the session had sent when it became idle."""
         self.had_to_tell = False
 
 
 class Talk:
-    """How people talk with one agent in Slack's threads. `agent`: what a mention starts; it takes a text."""
+    """Lets people talk with one agent in Slack's threads. `agent`: a mention starts it; its input is a text."""
 
     def __init__(self, agent: AgentSpec[..., Any]) -> None:
         if not agent.takes_text:
-            raise InvalidInput(f"agent {agent.name} takes no text, so nobody can talk with it in Slack")
+            raise InvalidInput(f"agent {agent.name} takes no text, so people cannot talk with it in Slack")
         self._agent = agent
         self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._followed: dict[str, _Following] = {}
         self._resting: OrderedDict[str, None] = OrderedDict()
-        """Of those that are followed, the ones at rest, the longest first."""
+        """The idle ones among the followed sessions, the one that has been idle longest first."""
         self._looking = anyio.Lock()
         self._tasks: TaskGroup | None = None
 
@@ -98,9 +99,9 @@ class Talk:
     # -- what people say ---------------------------------------------------------------------------------------------
 
     async def hear(self, supervisor: Supervisor, web: SlackWeb, words: Words, answering: Answering) -> str | None:
-        """Take what somebody said: a mention begins a session, a reply in its thread goes to it.
+        """Take a person's message: a mention begins a session, a reply in the session's thread goes to the session.
 
-        Returns what to tell them alone; also that they may not do either. Raises StoreError, TreeOwned.
+        Returns the text to show only to this person, such as a refusal. Raises StoreError, TreeOwned.
         """
         session = self.session_of(words.conversation, words.thread)
         is_known = await self.knows(supervisor, words)
@@ -113,10 +114,10 @@ class Talk:
             and isinstance(person, Person)
             and await _was_heard(supervisor, session, words, person.name)
         )
-        # From here on nothing is awaited until it is noted: the same message may be delivered twice at once.
+        # No await from here until the message is noted: Slack may deliver the same message twice at once.
         if key in self._heard or is_known == is_beginning or not (is_known or words.is_mention):
             is_lost = words.is_mention and not is_known and not is_beginning
-            return _ELSEWHERE if is_lost else None  # delivered again, or as a mention, too; or not said to us
+            return _ELSEWHERE if is_lost else None  # a second delivery, the same as a mention, or not for this app
         if was_heard:
             return None
         self._heard[key] = None
@@ -151,7 +152,7 @@ class Talk:
         return f"Kept; first it waits for: {'; '.join(waits)}" if waits else None
 
     async def knows(self, supervisor: Supervisor, words: Words) -> bool:
-        """Whether something was said in the thread of a session."""
+        """Whether the thread of a message belongs to a session."""
         try:
             await supervisor.get_session(self.session_of(words.conversation, words.thread))
         except NotFound:
@@ -161,7 +162,7 @@ class Talk:
     # -- what the session says ---------------------------------------------------------------------------------------
 
     async def tell_all(self, supervisor: Supervisor, web: SlackWeb) -> None:
-        """Tell in its thread what each session says, until cancelled."""
+        """Post the messages of each session in its thread, until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             try:
                 async for views in _pages(supervisor):
@@ -176,7 +177,7 @@ class Talk:
                 self._resting.clear()
 
     async def _catch_up(self, supervisor: Supervisor, web: SlackWeb) -> None:
-        """Tell what died untold, from what rested last backwards, until RESTING in a row were told."""
+        """Post what an earlier process did not, the last idle session first, until RESTING in a row miss nothing."""
         told, before = 0, None
         while told < RESTING and (rested := await self._find_rested(supervisor, before)):
             before = rested[-1]
@@ -187,7 +188,7 @@ class Talk:
                     told = 0 if following.had_to_tell else told + 1
 
     async def _find_rested(self, supervisor: Supervisor, before: tuple[datetime, str] | None) -> _Rested:
-        """Return the sessions that came to rest last, or `before` another one, the last one first."""
+        """Return the last sessions that became idle, or the last ones `before` another; the latest first."""
         rested: _Rested = []
         async for views in _pages(supervisor):
             found = [(view.ended_at, view.id) for view in views if view.ended_at and self.place_of(view.id) is not None]
@@ -197,7 +198,7 @@ class Talk:
     def follow(
         self, supervisor: Supervisor, web: SlackWeb, session: str, told: set[str] | None = None, *, is_old: bool = False
     ) -> _Following | None:
-        """From now on tell what a session says, if it began in Slack. `told`: what was told, where that is known."""
+        """Post a session's messages from now on, if it began in Slack. `told`: the marks of its posts, if known."""
         if self._tasks is None or self.place_of(session) is None:
             return None
         if (following := self._followed.get(session)) is None:
@@ -213,7 +214,7 @@ class Talk:
         try:
             with following.scope:
                 await self._tell_on(supervisor, web, session, following, told)
-        except NotFound:  # it is at rest, and was pruned
+        except NotFound:  # the session was idle, and was pruned
             pass
         except StoreError as error:
             log.error("session.not_followed", channel="slack", session=session, reason=str(error))
@@ -229,7 +230,7 @@ class Talk:
         after: str | None = None
         while True:
             async with supervisor.watch_session(session, after=after) as watch:
-                async for row in watch:  # until it is at rest, and all is told
+                async for row in watch:  # until the session is idle and all its messages are posted
                     told = await self._tell_one(web, session, row, told, following)
                 after = watch.cursor
             self._rest(session, following)
@@ -243,7 +244,7 @@ class Talk:
             self._resting.pop(session, None)
 
     def _rest(self, session: str, following: _Following) -> None:
-        """A session has come to rest; whichever has rested longest is followed no more, if they are too many."""
+        """Note that a session has become idle. If too many are, stop following the one that has been idle longest."""
         self._resting[session] = None
         if following.is_old and not following.is_told.is_set():
             self._resting.move_to_end(session, last=False)
@@ -255,12 +256,12 @@ class Talk:
     async def _tell_one(
         self, web: SlackWeb, session: str, row: JournalEntry, told: set[str] | None, following: _Following
     ) -> set[str] | None:
-        """Tell what an entry says, unless it was told; returns what was told before, if it had to be looked for."""
+        """Post the message of an entry, unless it is posted; return the marks of the thread's posts, once read."""
         if (text := words_of(row)) is None:
             return told
         try:
             if told is None:
-                async with self._looking:  # one after the other: Slack counts how often it is read
+                async with self._looking:  # one thread at a time: Slack limits how often an app reads
                     told = await self._once(lambda: self._told_in(web, session))
             if (mark := f"said:{row.position}") not in told:
                 following.had_to_tell = True
@@ -270,7 +271,7 @@ class Talk:
         return told
 
     async def _once(self, request: Callable[[], Awaitable[R]]) -> R:
-        """Make a request, as often as it takes to reach Slack."""
+        """Make a request, and repeat it until Slack can be reached."""
         wait = 1.0
         while True:
             try:
@@ -281,7 +282,7 @@ class Talk:
             wait = min(60.0, 2 * wait)
 
     async def say(self, web: SlackWeb, session: str, text: str, mark: str) -> None:
-        """Write into a session's thread; `mark` is how it is known again."""
+        """Post in a session's thread; `mark`: the block id by which the post is found again."""
         place = self.place_of(session)
         assert place is not None
         conversation, thread = place
@@ -297,7 +298,7 @@ class Talk:
         )
 
     async def _told_in(self, web: SlackWeb, session: str) -> set[str]:
-        """Return the marks of what was said in a session's thread before."""
+        """Return the marks of the posts in a session's thread."""
         place = self.place_of(session)
         assert place is not None
         return {
@@ -306,8 +307,8 @@ class Talk:
 
 
 async def _shown_before(supervisor: Supervisor, session: str, words: Words) -> datetime:
-    """Return before when, by our clock, the cards were shown that stood above a message. By Slack's clock alone it can
-    be said which did: a card's id says when it was posted, and ours may be another (A12)."""
+    """Return the time, by our clock, before which the cards above a message were shown (A12). Only Slack's clock orders
+    cards and messages, since our clock may differ: a card's id is the time at which Slack posted it."""
     now = datetime.now(UTC)
     if read_word(words.text) is None:
         return now
@@ -331,7 +332,8 @@ async def _pages(supervisor: Supervisor) -> AsyncGenerator[Page[SessionView], No
 
 
 async def _was_heard(supervisor: Supervisor, session: str, words: Words, by: str) -> bool:
-    """Whether a process that is gone heard what Slack delivers again: it was said, or it decided something (A12)."""
+    """Whether an earlier process took a message that Slack delivers again: the journal has the message, or a decision
+    of the person since then (A12)."""
     said_at, said = said_at_of(words) - CLOCKS_DIFFER, words.text
     for row in await supervisor.find_entries(session, limit=None):
         match row.event:
@@ -351,7 +353,7 @@ def said_at_of(words: Words) -> datetime:
 
 
 def words_of(row: JournalEntry) -> str | None:
-    """Return what an entry of a journal says to people, None for the others."""
+    """Return the text that an entry says to people, None if it says nothing to them."""
     match row.event:
         case e.MessageSent(text=text):
             return visible(text, lines=True)

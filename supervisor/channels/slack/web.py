@@ -4,11 +4,10 @@ The SDK's asynchronous client needs aiohttp and fails on trio; its synchronous o
 time.
 
 Rules
-- Somebody waits in front of the screen for a form, and for an answer: these have threads of their own, and never wait
-  for cards that hang.
-- Slack says how fast is too fast, method by method: when a call is limited (429), the method pauses for as long as
-  Slack says. Its calls are made one after the other then, no faster than one in PACE seconds, until there was no limit
-  for LIMITED seconds.
+- A person at the screen waits for a form and for an answer. These requests have their own threads, so that they never
+  wait for cards that hang.
+- Slack limits the rate of each method. When a call is limited (429), its method pauses for as long as Slack says. Then
+  its calls are made one after the other, at most one in PACE seconds, until no call was limited for LIMITED seconds.
 """
 
 import re
@@ -30,12 +29,12 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT: Final = 10  # seconds that one request may take
 AT_ONCE: Final = 4
-"""Requests under way at the same time: Slack allows about one message a second and conversation, and short bursts. As
-many again for what somebody waits for."""
+"""The most requests at the same time: Slack allows about one message a second in each conversation, and short bursts.
+Requests for which a person waits have as many of their own."""
 PACE: Final = 1.0  # seconds from one call to the next of a method that was limited
 LIMITED: Final = 30.0
 AWAITED: Final = ("views.open", "chat.postEphemeral")
-"""Methods that somebody waits for in front of the screen."""
+"""Methods for which a person at the screen waits."""
 
 
 class SlackRefused(SupervisorError):
@@ -53,11 +52,11 @@ _ADVICE: Final = {
     "missing_scope": "; give the app the scopes of docs/slack-manifest.yaml, and install it again",
 }
 _BROKEN: Final = (HTTPException, ValueError)
-"""Answers that end too soon, or are in no alphabet that they name."""
+"""Raised for answers that end too soon, or that their declared encoding cannot decode."""
 _CODE: Final = re.compile(r"[a-z0-9_]+")
-"""What Slack's own errors look like."""
+"""The form of Slack's own error codes."""
 _PASSING: Final = ("internal_error", "fatal_error", "service_unavailable", "request_timeout")
-"""What Slack's servers say of themselves, not of the request."""
+"""Error codes by which Slack reports a failure of its own, not of the request."""
 
 
 class _Pace:
@@ -65,9 +64,9 @@ class _Pace:
 
     def __init__(self) -> None:
         self.resumes_at = 0.0
-        """When it may be called next."""
+        """The time of the next allowed call."""
         self.limited_until = 0.0
-        """Until when its calls are made one after the other."""
+        """Its calls are made one after the other until this time."""
         self.door = anyio.Lock()
 
 
@@ -77,21 +76,21 @@ class SlackWeb:
     def __init__(self, token: str, base_url: str = "https://slack.com/api/") -> None:
         self.client = WebClient(token=token, base_url=base_url, timeout=REQUEST_TIMEOUT, retry_handlers=[])
         self._turns = {True: anyio.Semaphore(AT_ONCE), False: anyio.Semaphore(AT_ONCE)}
-        """Of what somebody waits for, and of all else."""
+        """True: for requests for which a person waits; False: for all others."""
         self._threads: anyio.CapacityLimiter | None = None
         self._paces: dict[str, _Pace] = {}
 
     async def write(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """Call a method that takes JSON. Raises SlackRefused, ConnectionRefusedError if Slack cannot be reached, or
-        OSError if it is not well: then nobody knows whether it has done what it was asked."""
+        """Call a method that takes JSON. Raises SlackRefused; ConnectionRefusedError if Slack cannot be reached;
+        OSError if it failed in between: then Slack may or may not have carried out the request."""
         return await self._call(method, json=arguments)
 
     async def read(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """Call a method that only reads: these take no JSON. Raises as `write` does."""
+        """Call a method that only reads; these methods take no JSON. Raises as `write` does."""
         return await self._call(method, params=arguments)
 
     async def respond(self, url: str, text: str) -> None:
-        """Tell one person alone, by the address that came with what they did. Raises as `write` does."""
+        """Show a text to one person, by the address that came with their request. Raises as `write` does."""
         answer = WebhookClient(url, timeout=REQUEST_TIMEOUT)
         send = partial(answer.send, text=text, response_type="ephemeral", replace_original=False)
         try:
@@ -121,7 +120,7 @@ class SlackWeb:
                 return
 
     async def _in_thread(self, request: Callable[[], T]) -> T:
-        """Make a request. What was sent cannot be taken back: it is waited for, and a request is bounded."""
+        """Make a request in a thread and wait for its end, which REQUEST_TIMEOUT bounds: it cannot be taken back."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(2 * AT_ONCE)
         return await anyio.to_thread.run_sync(request, limiter=self._threads)
@@ -140,11 +139,11 @@ class SlackWeb:
                 return answer
 
     async def _request(self, method: str, pace: _Pace, how: dict[str, Any]) -> dict[str, Any] | None:
-        """Make a request; returns None if the method is limited, and has to pause."""
+        """Make a request; return None if the method is limited and has to pause."""
         call = partial(self.client.api_call, method, **how)
         try:
             async with self._turns[method in AWAITED]:
-                if anyio.current_time() < pace.resumes_at:  # it was limited while this call waited for its turn
+                if anyio.current_time() < pace.resumes_at:  # the method was limited while this call waited
                     return None
                 response = await self._in_thread(call)
         except SlackApiError as error:
@@ -154,11 +153,11 @@ class SlackWeb:
                 pace.limited_until = pace.resumes_at + LIMITED
                 return None
             reason = str(error.response.get("error", error))
-            is_slack = _CODE.fullmatch(reason) is not None  # and not a page of something between Slack and us
+            is_slack = _CODE.fullmatch(reason) is not None  # otherwise a proxy answered, not Slack
             if error.response.status_code >= 500 or reason in _PASSING or not is_slack:
                 raise OSError(f"Slack cannot answer now: {error.response.status_code} {reason[:100]}") from None
             raise SlackRefused(method, reason) from None
-        except URLError as error:  # while it was connected to, or sent the request
+        except URLError as error:  # while connecting or sending the request
             raise ConnectionRefusedError(f"Slack cannot be reached: {error.reason!r}") from error
         except _BROKEN as error:
             raise OSError(f"Slack's answer broke off: {error!r}") from error
@@ -168,7 +167,7 @@ class SlackWeb:
 
 
 def _seconds_to_wait(error: SlackApiError) -> float | None:
-    """Return how long to wait before the same request, None if waiting does not help."""
+    """Return the seconds to wait before the same request, None if waiting does not help."""
     response = error.response
     if response.status_code != 429 and response.get("error") != "ratelimited":
         return None
