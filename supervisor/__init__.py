@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from supervisor.core.activity import Activity, Doing
     from supervisor.core.agent_spec import AgentSpec, agent
     from supervisor.core.blocking import Block
+    from supervisor.core.chat_words import ChatResult
     from supervisor.core.errors import (
         CursorUnknown,
         InvalidInput,
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
     )
-    from supervisor.core.words import ChatResult
     from supervisor.store.memory import MemoryStore
     from supervisor.store.sqlite.store import SqliteStore
 
@@ -207,7 +207,7 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
                 AgentView Answer Approval Approve Decision DecisionResult Deny Fork JobView LaterCall Message Option
                 Outcome Policy SendResult SessionView ToolCall ToolResult
             """,
-            "supervisor.core.words": "ChatResult",
+            "supervisor.core.chat_words": "ChatResult",
             "supervisor.store.memory": "MemoryStore",
             "supervisor.store.sqlite.store": "SqliteStore",
         },

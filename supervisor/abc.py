@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.people import People
 from supervisor.core.rows import Counts, JournalEntry, Owner, SessionRow, TreeView
 from supervisor.core.rules import Rule
@@ -37,7 +38,6 @@ from supervisor.core.values import (
     ToolCall,
     ToolResult,
 )
-from supervisor.core.words import ChatResult
 from supervisor.handles import ActivityWatch, ChildRun, Page, Run, SessionImport, TaskGroup, Timer, Watch
 from supervisor.storage import Store
 

@@ -19,12 +19,12 @@ from supervisor.abc import Channel, Supervisor
 from supervisor.channels.cards import ago, page_of, path_text, summary, told
 from supervisor.channels.lengths import fit, fit_lines
 from supervisor.channels.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of, says_yes
+from supervisor.core.chat_words import read_word
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SupervisorError
 from supervisor.core.people import People, Person
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
-from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)

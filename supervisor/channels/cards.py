@@ -20,6 +20,7 @@ import msgspec
 
 from supervisor.channels.granting import HOW_LONG, Grant, grants, where
 from supervisor.channels.lengths import length
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.folders import folder_of_call
@@ -27,7 +28,6 @@ from supervisor.core.masking import mask
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.values import Approval, DecisionResult
 from supervisor.core.visible import gathered, is_reordered, visible
-from supervisor.core.words import ChatResult
 
 GUTTER: Final = "│ "
 NUMBERS: Final = "123456789"

@@ -20,11 +20,11 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.documents import chat_document
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import SendResult
 from supervisor.core.visible import visible
-from supervisor.core.words import ChatResult
 
 if TYPE_CHECKING:
     from supervisor.core.values import SessionView

@@ -33,6 +33,7 @@ from supervisor.client.connection import Connection
 from supervisor.client.documents import entry_of, value_of
 from supervisor.client.runs import Pending, RemoteActivityWatch, RemoteRun, RemoteWatch
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import InvalidInput, NotEntitled, ServerMismatch
 from supervisor.core.ids import check_session_id, new_session_id
@@ -53,7 +54,6 @@ from supervisor.core.values import (
     SessionStatus,
     SessionView,
 )
-from supervisor.core.words import ChatResult
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from supervisor.core.activity import Activity
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.events import encode_event
 from supervisor.core.rows import JournalEntry, TreeView
 from supervisor.core.rules import Rule
 from supervisor.core.values import Approval, DecisionResult, SendResult, SessionView
-from supervisor.core.words import ChatResult
 
 
 def approval_document(approval: Approval) -> dict[str, Any]:

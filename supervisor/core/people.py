@@ -26,9 +26,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from supervisor.core.chat_words import read_word
 from supervisor.core.rules import Rule, policy_of
 from supervisor.core.values import Approval, Approve, Decision
-from supervisor.core.words import read_word
 
 Role = Literal["approver", "operator"]
 PREFIX: Final = "sha256:"

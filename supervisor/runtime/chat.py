@@ -22,11 +22,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from supervisor.core import events as e
+from supervisor.core.chat_words import ChatResult, Word, read_word
 from supervisor.core.errors import NotEntitled
 from supervisor.core.questions import is_yes_or_no
 from supervisor.core.rules import Rule, make_rule
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
-from supervisor.core.words import ChatResult, Word, read_word
 
 if TYPE_CHECKING:
     from supervisor.runtime.local import LocalSupervisor

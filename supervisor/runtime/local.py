@@ -31,6 +31,7 @@ from supervisor.abc import (
 )
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.encoding import printable, to_json
 from supervisor.core.errors import (
     InvalidInput,
@@ -58,7 +59,6 @@ from supervisor.core.values import (
     SessionView,
     check_identity,
 )
-from supervisor.core.words import ChatResult
 from supervisor.loading import find_declared, load_agent, locate
 from supervisor.logs import FactLog
 from supervisor.runtime.chat import Seen, chat

@@ -36,12 +36,12 @@ from supervisor.channels.slack.payloads import Words
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.core import events as e
 from supervisor.core.agent_spec import AgentSpec
+from supervisor.core.chat_words import read_word
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, StoreError, SupervisorError, TreeOwned
 from supervisor.core.people import Person
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import SessionView
 from supervisor.core.visible import visible
-from supervisor.core.words import read_word
 from supervisor.logs import FactLog
 
 log = FactLog(__name__)

@@ -22,12 +22,12 @@ from supervisor.channels.cards import NUMBERS
 from supervisor.channels.granting import Grant, grants
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.talk import Say, Talk
+from supervisor.core.chat_words import read_word
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput
 from supervisor.core.questions import check_answer, is_yes_or_no, read_answer
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 from supervisor.core.visible import json_text, visible
-from supervisor.core.words import read_word
 
 Wider = Literal["session", "always"]
 

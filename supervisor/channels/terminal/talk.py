@@ -21,10 +21,10 @@ from supervisor.channels.cards import GUTTER, headline, heard_lines, summary
 from supervisor.channels.replies import send_text
 from supervisor.channels.terminal.line import PASTED, Line
 from supervisor.core.activity import Activity
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.events import CardPosted
 from supervisor.core.values import Approval
 from supervisor.core.visible import visible
-from supervisor.core.words import ChatResult
 
 NOTING: Final = 5.0
 

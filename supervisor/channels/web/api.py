@@ -35,6 +35,7 @@ from supervisor.channels.web.schemas import (
     TreeQuery,
     page_of,
 )
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.documents import (
     approval_document,
     chat_document,
@@ -45,7 +46,6 @@ from supervisor.core.documents import (
 )
 from supervisor.core.errors import NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny
-from supervisor.core.words import ChatResult
 
 _STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")

@@ -10,6 +10,7 @@ from msgspec import Meta
 from msgspec.structs import fields
 
 from supervisor.core.activity import Activity, Doing
+from supervisor.core.chat_words import ChatResult
 from supervisor.core.rows import Counts, Owner
 from supervisor.core.rules import Rule
 from supervisor.core.values import (
@@ -26,7 +27,6 @@ from supervisor.core.values import (
     SessionStatus,
     SessionView,
 )
-from supervisor.core.words import ChatResult
 
 SessionId = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
