@@ -510,6 +510,27 @@ async def test_what_is_delivered_again_to_the_next_process_is_heard_once(slack, 
         await supervisor.cancel(approval.session)
 
 
+@pytest.mark.parametrize("text", ["yes", "and then?"])
+async def test_what_is_delivered_twice_at_once_is_heard_once(slack, text):
+    """Slack may deliver a message again while the first delivery is being taken: one decision, or one message."""
+    chat = channel(slack, talk=Talk(deployer))
+    async with opened(chat, platform="slack") as supervisor:
+        await give_at_once(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
+        (approval,) = await until(lambda: [each for each in supervisor.store.find_approvals() if each.shown])
+        said = f"{time.time() + 1:.6f}"
+        await give_at_once(chat, slack.say(text, ANA, said, thread=THREAD))
+        heard = messages_of(supervisor, approval.session)
+        assert [each.text for each in heard] == ([] if text == "yes" else [text])
+        await supervisor.cancel(approval.session)
+
+
+async def give_at_once(chat, request):
+    """Deliver the same bytes twice, neither delivery after the other."""
+    async with anyio.create_task_group() as deliveries:
+        for _ in range(2):
+            deliveries.start_soon(give, chat, request)
+
+
 def messages_of(supervisor, session):
     return [
         row.event for row in supervisor.reader.find_entries(session) if type(row.event).__name__ == "MessageReceived"
