@@ -19,17 +19,17 @@ Rules
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from supervisor.abc import Supervisor
 from supervisor.core import events as e
 from supervisor.core.chat_words import ChatResult, Word, read_word
-from supervisor.core.errors import NotEntitled
+from supervisor.core.errors import NotEntitled, NotFound
+from supervisor.core.people import People
 from supervisor.core.questions import is_yes_or_no
+from supervisor.core.rows import ids_from
 from supervisor.core.rules import Rule, make_rule
 from supervisor.core.values import Answer, Approval, Approve, Decision, DecisionResult, Deny
-
-if TYPE_CHECKING:
-    from supervisor.runtime.local import LocalSupervisor
 
 
 class Seen(NamedTuple):
@@ -39,11 +39,11 @@ class Seen(NamedTuple):
     channel: str | None = None
     approvals: Collection[str] | None = None
 
-    def has(self, supervisor: "LocalSupervisor", approval: Approval, *, whole: bool) -> bool:
+    async def has(self, supervisor: Supervisor, approval: Approval, *, whole: bool) -> bool:
         """Return whether the person had been shown an approval; `whole`: all of it."""
         if self.approvals is not None and (approval.id not in self.approvals or self.channel is None):
             return approval.id in self.approvals
-        rows = supervisor.store.journal(approval.session)
+        rows = await supervisor.find_entries(approval.session, limit=None)
         posted = (
             row.event for row in rows if isinstance(row.event, e.CardPosted) and row.event.approval == approval.id
         )
@@ -53,13 +53,14 @@ class Seen(NamedTuple):
         )
 
 
-async def chat(supervisor: "LocalSupervisor", session: str, text: str, by: str, seen: Seen) -> ChatResult:
-    """Decide, list, or send; see Supervisor.chat."""
-    word, where, people = read_word(text), seen.channel or "message", supervisor.people
+async def chat(
+    supervisor: Supervisor, people: People | None, session: str, text: str, by: str, seen: Seen
+) -> ChatResult:
+    """Decide, list, or send; see Supervisor.chat. `people`: who may do what; None: every person may do everything."""
+    word, where = read_word(text), seen.channel or "message"
     if word is None:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
-    root = supervisor.reader.get_row(session).root
-    here = supervisor.reader.find_approvals(session=session)
+    here = await supervisor.find_approvals(session=session, limit=None)
     if people is not None and (why := people.why_not_say(by, text, here)) is not None:
         for each in here:
             if word.approval in (None, each.id):
@@ -69,31 +70,36 @@ async def chat(supervisor: "LocalSupervisor", session: str, text: str, by: str, 
     waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
     if word.all:
         may_allow = people is None or people.why_not_command(by, "make rules") is None
-        return await _approve_all(supervisor, root, by, waiting, seen, may_allow if word.for_session else None, where)
+        may = may_allow if word.for_session else None
+        return await _approve_all(supervisor, session, by, waiting, seen, may, where)
     if word.approval is not None:
         return await _decide_one(supervisor, word, by, session, waiting, where)
     if not waiting:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))
-    if len(waiting) > 1 or not seen.has(supervisor, waiting[0], whole=word.is_yes):
+    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], whole=word.is_yes):
         return ChatResult(kind="listed", approvals=waiting)
     return await _decide(supervisor, word, by, waiting[0], waiting, where)
 
 
 async def _decide_one(
-    supervisor: "LocalSupervisor", word: Word, by: str, session: str, waiting: tuple[Approval, ...], where: str
+    supervisor: Supervisor, word: Word, by: str, session: str, waiting: tuple[Approval, ...], where: str
 ) -> ChatResult:
     """Decide the named approval, if it was asked here. `decide` refuses a person who may not, and journals that."""
     assert word.approval is not None
-    found = supervisor.store.get_approval(word.approval)
-    if found is None or not supervisor.reader.is_below(found.session, session):
-        return ChatResult(
-            kind="listed", approvals=waiting, results=(DecisionResult(kind="unknown", approval=word.approval),)
-        )
+    try:
+        found = await supervisor.get_approval(word.approval)
+        if found.session != session:
+            tree = await supervisor.find_sessions(root=found.root_session, limit=None)
+            if found.session not in ids_from(session, tree):
+                raise NotFound(f"{found.id} was not asked in session {session}")
+    except NotFound:
+        result = DecisionResult(kind="unknown", approval=word.approval)
+        return ChatResult(kind="listed", approvals=waiting, results=(result,))
     return await _decide(supervisor, word, by, found, waiting, where)
 
 
 async def _decide(
-    supervisor: "LocalSupervisor", word: Word, by: str, found: Approval, waiting: tuple[Approval, ...], where: str
+    supervisor: Supervisor, word: Word, by: str, found: Approval, waiting: tuple[Approval, ...], where: str
 ) -> ChatResult:
     decision = _decision(word, found, by)
     if decision is None:
@@ -112,8 +118,8 @@ def _decision(word: Word, found: Approval, by: str) -> Decision | None:
 
 
 async def _approve_all(
-    supervisor: "LocalSupervisor",
-    root: str,
+    supervisor: Supervisor,
+    session: str,
     by: str,
     waiting: tuple[Approval, ...],
     seen: Seen,
@@ -122,19 +128,22 @@ async def _approve_all(
 ) -> ChatResult:
     """Approve every waiting call that was shown whole. `may_allow`: whether this person may also allow their tools;
     None if the word does not ask for that."""
-    calls = tuple(each for each in waiting if each.kind == "call" and seen.has(supervisor, each, whole=True))
+    asked = [each for each in waiting if each.kind == "call"]
+    calls = tuple([each for each in asked if await seen.has(supervisor, each, whole=True)])
     if waiting and not calls:
         return ChatResult(kind="listed", approvals=waiting)
     results = [await supervisor.decide(each.id, Approve(by=by), channel=where) for each in calls]
     tools = dict.fromkeys(each.tool for each, result in zip(calls, results, strict=True) if result.is_accepted)
     rules: list[Rule] = []
     if may_allow:
-        rules = [await supervisor.add_rule(make_rule("allow", tool, None, "decision", root), by=by) for tool in tools]
+        rules = [
+            await supervisor.add_rule(make_rule("allow", tool, None, "decision", session), by=by) for tool in tools
+        ]
     return ChatResult(
         kind="decided",
         approvals=calls,
         results=tuple(results),
         rules=tuple(rules),
-        not_shown=tuple(each for each in waiting if each.kind == "call" and each not in calls),
+        not_shown=tuple(each for each in asked if each not in calls),
         may_not_allow=may_allow is False and bool(tools),
     )

@@ -332,7 +332,7 @@ class LocalSupervisor(StoreSupervisor):
     ) -> ChatResult:
         who = check_identity(by if by is not None else self._runner.environment.user())
         seen = Seen(shown_before if shown_before is not None else self._runner.clock.now(), channel, shown)
-        return await chat(self, session, text, who, seen)
+        return await chat(self, self.people, session, text, who, seen)
 
     async def note_refusal(self, approval: str, *, by: str, reason: str, channel: str | None = None) -> None:
         await self._refusals.note(approval, by, reason, channel)

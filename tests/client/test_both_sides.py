@@ -24,6 +24,7 @@ from supervisor import (
     deny,
 )
 from supervisor.core import events as e
+from supervisor.runtime.chat import Seen, chat
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["local", "remote"])]
 
@@ -520,3 +521,16 @@ async def test_a_tree_is_read_at_once(kind, most, monkeypatch):
         assert (list(tree.entries), tree.left_out) == (here.local.store.rows(0, end), 0)
         part = await here.supervisor.get_tree(run.session, entries=0)
         assert ({row.session for row in part.entries}, part.left_out) == ({run.session}, 1)
+
+
+@pytest.mark.parametrize("text", ["yes", "yes {0.id}", "approve all", "approve {0.id}"])
+async def test_chat_commands_need_nothing_but_the_seam(kind, text):
+    """A12: what they read and do goes through the Supervisor, so that every implementation can use them."""
+    async with side(kind) as here:
+        run = await here.supervisor.start(chief, ["bread"], requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        seen = Seen(datetime.now(UTC), approvals=[asked.id])
+        heard = await chat(here.supervisor, None, run.session, text.format(asked), "olga", seen)
+        assert [(each.approval, each.kind) for each in heard.results] == [(asked.id, "accepted")]
+        assert await run.result() == ["noted bread"]
