@@ -163,7 +163,7 @@ class People:
             return None
         if read_word(text) is not None and any(self.why_not_decide(name, each) is None for each in pending):
             return None
-        return f"{name} is not an operator, and may only send chat words that decide an approval which is theirs"
+        return f"{name} is not an operator, and may only send chat words for approvals that they may decide"
 
 
 def new_token() -> str:

@@ -103,9 +103,8 @@ async def _begin_job(
             await context.started(process.pid, process.started_at, new)
             has_begun = await process.begin()
     finally:
-        if (
-            job not in context.jobs
-        ):  # read from the journal: a native cancellation, which ignores shields, may arrive with the commit
+        # By the journal: a native cancellation, which ignores shields, may arrive with the commit.
+        if job not in context.jobs:
             shutil.rmtree(folder, ignore_errors=True)
     if not has_begun:
         text = f"the guard of job {job} was killed or stopped while the job began; call `jobs` for its state"

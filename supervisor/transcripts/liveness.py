@@ -64,9 +64,7 @@ def read_lock(path: Path) -> Lock | None:
     except FileNotFoundError:
         return None
     said: Any = None
-    with suppress(
-        msgspec.MsgspecError, UnicodeDecodeError, RecursionError
-    ):  # a lock that names no process is a valid answer
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # then it names no process
         said = msgspec.json.decode(raw)
     pid = said.get("pid") if isinstance(said, dict) else said
     starttime = said.get("starttime") if isinstance(said, dict) else None

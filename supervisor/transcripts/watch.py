@@ -3,7 +3,7 @@
 Theory: no writer announces that it is gone. We look at a session when its file has been quiet for a while, and repair
 it only if we find no process that may still be writing it (`liveness.py`); else we leave it for another quiet period.
 A tool that runs for an hour keeps a file quiet while its writer is alive, so a quiet file is not enough. A writer on
-another machine cannot be found, so that we found none is not enough either.
+another machine cannot be found, so finding none is not enough either.
 
 Rules:
 - A file that changed within the quiet period is never touched.

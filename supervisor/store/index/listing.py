@@ -186,9 +186,7 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
     if isinstance(answer, e.ApprovalDecided):
         if answer.edited is not None and found.kind == "call":
             arguments = mask(_read_json(answer.edited), found.secret)
-            is_edited = (
-                bool(found.secret) or arguments != found.arguments
-            )  # masked values do not show whether they differ
+            is_edited = bool(found.secret) or arguments != found.arguments  # masks hide whether values differ
             found = replace(found, arguments=arguments, edited=is_edited)
         scope = answer.scope if answer.decision == "approve" else None
         kind, rule = answer.decision, answer.rule

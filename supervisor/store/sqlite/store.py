@@ -228,9 +228,7 @@ class SqliteStore(Store):
             if self.log_size() >= wal.LARGE_LOG:
                 # After the first checkpoint little is left to do while writers wait.
                 self._checkpointer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._largest_log = (
-                self.log_size() + wal.LARGE_LOG
-            )  # a reader may keep it long, and we do not try each time
+            self._largest_log = self.log_size() + wal.LARGE_LOG  # if a reader keeps it long, we do not try each time
         except sqlite3.Error as error:
             if not is_busy(error):
                 raise self._fault(error) from error
