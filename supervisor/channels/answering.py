@@ -103,7 +103,7 @@ class Answering:
         """
         if (word := read_word(text)) is None:
             return
-        for each in await supervisor.find_approvals(session=session):
+        for each in await supervisor.find_approvals(session=session, limit=None):
             if word.approval in (None, each.id):
                 by = f"{self._channel} {identity}"
                 await supervisor.note_refusal(each.id, by=by, reason=why, channel=self._channel)
