@@ -1,1 +1,1 @@
-"""Benchmarks: one file per question. `python -m benchmarks --help` says how to run them."""
+"""Benchmarks: each file answers one question. `python -m benchmarks --help` says how to run them."""

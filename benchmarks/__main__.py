@@ -1,8 +1,8 @@
-"""`python -m benchmarks [NAME...] [--json] [--smoke] [--peers] [--plot FILE]`: run what is named, or everything.
+"""`python -m benchmarks [NAME...] [--json] [--smoke] [--peers] [--plot FILE]`: run the named benchmarks, or all.
 
-Every benchmark goes through the public face, on asyncio and on trio, and prints what it compares, the medians with
-their spread, the ratio, and what durability that bought. `--smoke` runs everything small; no figure of it says
-anything. `--peers` adds other programs, each in a virtual environment that is made for it.
+Every benchmark uses the public API, on asyncio and on trio. It prints the compared sides, the medians and their spread,
+the ratio, and the durability of both sides. `--smoke` runs everything with small numbers, so that its figures mean
+nothing. `--peers` adds other programs, each in a virtual environment that is made for it.
 """
 
 import argparse
@@ -38,7 +38,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}, peers, curves")
     parser.add_argument("--json", action="store_true", help="print one JSON document at the end, on stdout")
-    parser.add_argument("--smoke", action="store_true", help="everything small, in seconds: does it still run?")
+    parser.add_argument(
+        "--smoke", action="store_true", help="run everything with small numbers, in seconds, to see whether it works"
+    )
     parser.add_argument("--peers", action="store_true", help="also measure other programs")
     parser.add_argument("--plot", metavar="FILE", help="measure the scale curves, and draw them")
     options = parser.parse_args()

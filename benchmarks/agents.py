@@ -1,4 +1,4 @@
-"""The agents that are measured, and when they got where. Importable, since a start in a new process resumes them."""
+"""The agents that are measured, and the instants that they note. Importable, since a new process resumes them."""
 
 from time import perf_counter
 
@@ -7,13 +7,13 @@ import anyio
 from supervisor import Context, agent, tool
 
 effects: dict[str, float] = {}
-"""When the approved call of each note began."""
+"""The instant when the approved call of each note began."""
 went_on: dict[str, float] = {}
-"""When the agent of each note ran on with its call's result."""
+"""The instant when the agent of each note went on with the result of its call."""
 gate: list[anyio.Event] = []
-"""Opened when all workers have been started: from then on they wake as often as bare tasks do."""
+"""Opened when all workers have started: from then on they wake as often as bare tasks do."""
 news: list[anyio.Event] = []
-"""Set when any of them does."""
+"""Set when one of the agents goes on."""
 
 
 @tool
@@ -25,7 +25,7 @@ async def act(note: str, payload: str) -> str:
 
 @agent
 async def asker(ctx: Context, note: str) -> str:
-    """Ask once: the sub-agent whose cost is measured. The note says how long a payload the approval has."""
+    """Ask once: the sub-agent whose cost is measured. The note gives the size of the approval's payload."""
     result = await ctx.call(act, note, "x" * int(note.partition(" ")[2] or 0))
     went_on[note] = perf_counter()
     for event in news:
@@ -35,14 +35,14 @@ async def asker(ctx: Context, note: str) -> str:
 
 @agent(max_children=1_000_000, max_live_children=1_000_000, inactivity_timeout=3600)
 async def parent(ctx: Context, count: int) -> int:
-    """Have sub-agents that each ask, and wait for all."""
+    """Start sub-agents that each ask, and wait for all."""
     children = [await ctx.spawn(asker, str(number)) for number in range(count)]
     return sum([(await child.outcome()).kind == "succeeded" for child in children])
 
 
 @agent(inactivity_timeout=3600)
 async def worker(ctx: Context, number: int) -> None:
-    """Work without an end, and show progress now and then, no two thousand at the same time."""
+    """Work without an end and show progress from time to time, at instants spread over the workers."""
     await gate[0].wait()
     await anyio.sleep(number % 380 / 10)
     while True:

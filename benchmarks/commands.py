@@ -1,8 +1,8 @@
-"""What does it cost to start a program: a command of ours, and another program from a tool?
+"""What does it cost to start a command of ours, and to start another program from a tool?
 
-The processor's time of `supervisor --version`, beside that of an interpreter that does nothing. And the time from
-`open_process` to the end of a command that does nothing, over that of `subprocess.run`, which has no gate and no
-warden, and ends nothing that a command leaves behind. Durability: none; neither has a store.
+The CPU time of `supervisor --version`, next to that of an interpreter that does nothing. And the time from
+`open_process` to the end of a command that does nothing, over that of `subprocess.run`, which has no start handshake
+and no subreaper, and leaves orphaned processes alone. Durability: none; neither side has a store.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(smoke: bool) -> dict[str, Any]:
 
 
 def _cpu_of(*command: str) -> float:
-    """Return the seconds of the processor that a command takes."""
+    """Return the CPU seconds that a command takes."""
     before = getrusage(RUSAGE_CHILDREN)
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     after = getrusage(RUSAGE_CHILDREN)
@@ -54,7 +54,8 @@ def _cpu_of(*command: str) -> float:
 
 
 async def _processes(count: int) -> list[tuple[float, float]]:
-    """Return the seconds that a command takes: ours and theirs, in turn; the first of ours starts the launcher."""
+    """Return the seconds that a command takes by `open_process` and by `subprocess.run`, in turn. The first command by
+    `open_process` starts the launcher."""
     pairs = [(await _ours(), _theirs()) for _ in range(count + 1)]
     return pairs[1:]
 

@@ -1,8 +1,9 @@
 """How do costs grow with the number of sub-agents that wait? Curves from 100 to 100,000 of them.
 
-Memory of one that waits live and of one that is passivated, the time to list the inbox, and the time from a
-decision to its effect with so many others pending, in commits of the same moment. One million passivated are measured
-with BENCHMARK_MILLION set: it takes half an hour to make them. Durability: SQLite WAL synchronous=FULL.
+Measured: the memory of a sub-agent that waits live and of a passivated one, the time to list the inbox, and the time
+from a decision to its effect while the others are pending, as a multiple of a commit at the same moment. With
+BENCHMARK_MILLION set, one million passivated sub-agents are measured, which takes half an hour to prepare. Durability:
+SQLite WAL synchronous=FULL.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ print(json.dumps(measure(int(sys.argv[1]), sys.argv[2])))
 LIVE = 100_000
 AT_ONCE = 1_000
 WARM = 1_000
-"""How many wait before memory is looked at: a process that has made so many once has grown by what that takes."""
+"""Sub-agents that wait before memory is measured, so that the process has already grown by its fixed costs."""
 
 
 def run(smoke: bool) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def draw(found: dict[str, Any], machine: dict[str, Any], file: str) -> None:
         for side in ("live", "passivated"):
             points = [p for p in found["points"] if f"{side} {key}" in p]
             place.loglog([p["count"] for p in points], [p[f"{side} {key}"] for p in points], "o-", label=side)
-        if key == "commits to effect":  # which hardly changes: a logarithm would show its noise alone
+        if key == "commits to effect":  # nearly constant: a logarithmic axis would show only noise
             place.set_yscale("linear")
             place.set_ylim(bottom=0)
         place.set_xlabel("sub-agents that wait")

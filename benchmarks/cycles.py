@@ -1,7 +1,7 @@
-"""How many full cycles in a second: ask, durable, decide, durable, run on, finish; with 1,000 at the same time?
+"""How many full cycles run in a second (ask, sync, decide, sync, go on, finish), with 1,000 at the same time?
 
-And what does durability cost: the same with synchronous=NORMAL, where a power cut may lose what was promised. That one
-is set on the store's own connection, from outside: the product has no such switch.
+And what does durability cost? The same with synchronous=NORMAL, where a power cut may lose acknowledged commits. The
+benchmark sets that on the store's connection; the product has no such option.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(smoke: bool) -> dict[str, Any]:
         found = interleave(sides, repetitions)
     report.compare(
         f"Full cycles per second, {count} at the same time",
-        "SQLite WAL synchronous=FULL: request, decision, `executing`, result and outcome are on disk; NORMAL beside it",
+        "SQLite WAL synchronous=FULL: request, decision, `executing`, result and outcome are on disk; and with NORMAL",
     )
     for backend in BACKENDS:
         full, careless = found[f"{backend} SqliteStore"], found[f"{backend} Careless"]
@@ -49,7 +49,7 @@ def run(smoke: bool) -> dict[str, Any]:
 
 
 async def cycles(folder: Path, count: int, kind: type[SqliteStore] = SqliteStore) -> float:
-    """Return cycles per second: all ask, all are pending at the same time, all are decided and finish."""
+    """Return cycles per second: all agents ask, all approvals are pending together, all are decided, all finish."""
     try:
         async with open_supervisor(
             kind(folder / f"{perf_counter()}.db"), passivate_after=FOREVER, tune_interpreter=True

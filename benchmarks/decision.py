@@ -1,8 +1,8 @@
-"""How soon does an agent run on after a person's decision? Against one durable SQLite commit.
+"""How soon does an agent go on after a person's decision, compared with one durable SQLite commit?
 
-Two instants are measured from the call of `decide`: when the approved call's effect begins (the decision and
-`executing` are on disk), and when the agent runs on with its result (that is on disk, too). Then the same with an event
-loop that is busy all the time, in slices of 2 ms.
+Two times are measured from the call of `decide`: until the approved call's effect begins (the decision and `executing`
+are on disk), and until the agent goes on with the result (which is on disk, too). Then the same with an event loop that
+is always busy, in slices of 2 ms.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _compare(report: Report, folder: Path, name: str, is_busy: bool, smoke: bool
             what = f"decision, {name}, {backend}: {label}"
             commits = [statistics.median(plain) for _, plain in samples]
             medians = [statistics.median(took) for took, _ in samples]
-            report.values(f"one SQLite commit beside {backend}", commits, "us", 1e6)
+            report.values(f"one SQLite commit next to {backend}", commits, "us", 1e6)
             report.values(f"{backend}: {label}", medians, "us", 1e6)
             report.ratio(what, medians, commits, at_most=goal)
             if goal is not None:
@@ -82,7 +82,7 @@ async def _decide(folder: Path, count: int, is_busy: bool, kind: str) -> Latenci
             note = approval.arguments["note"]
             plain.append(commit(connection))
             await anyio.sleep(0)
-            agents.news[:] = [anyio.Event()]  # to ask for the outcome takes time of its own, before the agent's turn
+            agents.news[:] = [anyio.Event()]  # asking for the outcome would take time before the agent's turn
             begun[note] = perf_counter()
             await supervisor.decide(approval.id, Approve(by="a") if kind == "approve" else Deny(by="a", reason="no"))
             await agents.news[0].wait()

@@ -1,8 +1,8 @@
 """How many runs are falsely stalled after the process itself was frozen? The answer must be 0.
 
-A hundred agents with a budget of 1 s beat ten times a second. Then the process is frozen: by a full garbage collection
-of a second (held here by a callback), by SIGSTOP for 5 s, by an fsync of 2 s. One that is truly silent must be stalled.
-Each measurement has a process of its own. Durability: SQLite WAL synchronous=FULL.
+A hundred agents with a budget of 1 s show progress ten times a second. Then the process is frozen: by a full garbage
+collection of a second (which a callback prolongs here), by SIGSTOP for 5 s, by an fsync of 2 s. An agent that is truly
+silent must be stalled. Each measurement has its own process. Durability: SQLite WAL synchronous=FULL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def beating(ctx: Context, seconds: float) -> None:
 
 @agent(inactivity_timeout=BUDGET)
 async def silent(ctx: Context) -> None:
-    """Show nothing."""
+    """Show no progress."""
     await anyio.sleep_forever()
 
 

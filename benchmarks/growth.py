@@ -1,8 +1,8 @@
-"""Does its history make a session's next entry dearer? The CPU of the 100th, the 10,000th and the 100,000th.
+"""Does a longer history make a session's next entry more expensive? The CPU of the 100th, 10,000th and 100,000th.
 
-Sessions with histories of different lengths live in one process and are measured in turn: a call that asks nobody, a
-sub-agent that returns at once, and a message to a parent of so many sub-agents, with its receipt. Durability: none.
-The stores are in memory, where no disk hides what the rest costs.
+Sessions with histories of different lengths run in one process and are measured in turn: a call that asks no person, a
+sub-agent that returns at once, and a message that a parent of so many sub-agents receives. Durability: none. The stores
+are in memory, where no disk hides the other costs.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.runtime.local import LocalSupervisor
 
 AT_ONCE = 50
-"""Entries between two looks at the clock."""
+"""Entries between two readings of the clock."""
 BUSY = 3600
-"""Seconds that a session may wait for the benchmark."""
+"""Seconds for which a session may wait for the benchmark."""
 
 
 class Turns:
-    """Lets a session work when the benchmark says so: it does `count` things, and waits for its next turn."""
+    """Lets a session work when the benchmark says so: it does `count` operations, and waits for its next turn."""
 
     def __init__(self) -> None:
         self.count = 0
         self._begun, self._waits = anyio.Event(), anyio.Event()
 
     async def wait(self) -> int:
-        """Wait, in the session, for its turn; returns how many things it is to do."""
+        """Wait in the session for its turn; return how many operations it is to do."""
         self._waits.set()
         await self._begun.wait()
         return self.count
 
     async def begin(self, count: int) -> None:
-        """Let the session do so many things."""
+        """Let the session do so many operations."""
         await self._waits.wait()
         self.count, self._waits = count, anyio.Event()
         self._begun.set()
         self._begun = anyio.Event()
 
     async def end(self) -> None:
-        """Return when the session waits again."""
+        """Wait until the session waits for its next turn."""
         await self._waits.wait()
 
 
@@ -55,7 +55,7 @@ turns: dict[str, Turns] = {}
 
 @tool(policy="allow")
 async def note(number: int) -> int:
-    """Ask nobody, and do nothing."""
+    """Ask no person, and do nothing."""
     return number
 
 
@@ -76,7 +76,7 @@ async def caller(ctx: Context, name: str) -> None:
 
 @agent(max_children=1_000_000, inactivity_timeout=BUSY)
 async def spawner(ctx: Context, name: str) -> None:
-    """Have sub-agents, one at a time."""
+    """Run sub-agents, one at a time."""
     while True:
         for _ in range(await turns[name].wait()):
             await ctx.run(leaf)
@@ -84,7 +84,7 @@ async def spawner(ctx: Context, name: str) -> None:
 
 @agent(max_children=1_000_000, inactivity_timeout=BUSY)
 async def listener(ctx: Context, name: str) -> None:
-    """Have sub-agents, one at a time; then receive messages."""
+    """Run sub-agents, one at a time; then receive messages."""
     for _ in range(await turns[name].wait()):
         await ctx.run(leaf)
     while True:
@@ -93,13 +93,13 @@ async def listener(ctx: Context, name: str) -> None:
 
 
 async def work(supervisor: LocalSupervisor, name: str) -> None:
-    """Let a session do as many things as are measured at once."""
+    """Let a session do as many operations as are measured at once."""
     await turns[name].begin(AT_ONCE)
     await turns[name].end()
 
 
 async def tell(supervisor: LocalSupervisor, name: str) -> None:
-    """Send a session as many messages, and let it receive them."""
+    """Send a session as many messages as are measured at once, and let it receive them."""
     await turns[name].begin(AT_ONCE)
     for _ in range(AT_ONCE):
         await supervisor.send(name, "go on", by="ana")
@@ -120,7 +120,7 @@ def run(smoke: bool) -> dict[str, Any]:
     for what, agent_, measure, lengths in questions:
         for backend in BACKENDS:
             taken = anyio.run(partial(_grow, agent_, measure, lengths, 2 if smoke else 40), backend=backend)
-            report.compare(f"CPU of {what} behind a history of {lengths}, {backend}", "none: a store in memory")
+            report.compare(f"CPU of {what} after a history of {lengths}, {backend}", "none: a store in memory")
             for length in lengths:
                 report.values(f"after {length:,}", taken[length], "us", 1e6 / AT_ONCE)
             for length in lengths[1:]:
@@ -130,7 +130,7 @@ def run(smoke: bool) -> dict[str, Any]:
 
 
 async def _grow(agent_: Any, measure: Measure, lengths: tuple[int, ...], rounds: int) -> dict[int, list[float]]:
-    """Return the seconds of CPU of each round, by the length of the history."""
+    """Return the CPU seconds of each round, by the length of the history."""
     taken: dict[int, list[float]] = {length: [] for length in lengths}
     try:
         async with open_supervisor(MemoryStore(), passivate_after=FOREVER, tune_interpreter=True) as supervisor:
@@ -147,7 +147,7 @@ async def _grow(agent_: Any, measure: Measure, lengths: tuple[int, ...], rounds:
 
 
 async def _start(supervisor: LocalSupervisor, agent_: Any, measure: Measure, length: int) -> None:
-    """Start a session, and let it get its history; what is measured happens once more, to be warm."""
+    """Start a session, and let it make its history and one round more, to warm up."""
     name = f"after-{length}"
     turns[name] = Turns()
     await supervisor.start(agent_, name, session=name)

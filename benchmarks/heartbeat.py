@@ -1,6 +1,6 @@
-"""What does a heartbeat cost? Against an empty Python call, and against moving a cancel scope's deadline among 100,000.
+"""What does a heartbeat cost, compared with an empty Python call, and with moving one of 100,000 scopes' deadlines?
 
-Moving a deadline is how a watchdog is usually built. Durability: none is needed, a heartbeat is no fact.
+A watchdog is usually built by moving a deadline. Durability: none; a heartbeat is not journaled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Empty:
 
 @agent
 async def beating(ctx: Context) -> None:
-    """Measure heartbeats from inside, beside empty method calls."""
+    """Measure heartbeats from inside, next to empty method calls."""
     empty, numbers = _Empty(), range(calls)
     begun = perf_counter()
     for _ in numbers:

@@ -1,7 +1,7 @@
-"""How long is the event loop held while every sync of the disk takes 50 ms?
+"""How long is the event loop blocked while every sync of the disk takes 50 ms?
 
-The slow disk is a Store of this benchmark that waits before each commit. A task that only yields and looks at the clock
-sees how long the loop was away; meanwhile sub-agents ask, are decided, and run on.
+The slow disk is a Store of this benchmark that waits before each commit. A task that only yields and reads the clock
+measures how long the loop was blocked, while sub-agents ask, are decided, and go on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SYNC = 0.05
 
 
 class SlowDisk(SqliteStore):
-    """A store whose every commit takes `delay` longer."""
+    """A store in which every commit takes `delay` longer."""
 
     delay = 0.0
 
@@ -61,7 +61,7 @@ async def _lag(folder: Path, count: int) -> tuple[list[float], list[float], floa
     store = SlowDisk(folder / f"{perf_counter()}.db")
     async with waiting(store, count) as (supervisor, approvals), anyio.create_task_group() as tasks:
         store.delay = SYNC
-        await supervisor.decide(approvals[0].id, Approve(by="a"))  # from here on it knows its disk
+        await supervisor.decide(approvals[0].id, Approve(by="a"))  # from here on the store has measured its disk
         slow: list[float] = []
         tasks.start_soon(_look, slow)
         begun = perf_counter()

@@ -1,7 +1,7 @@
-"""How everything here is measured: sides interleaved (A B A B ...), medians with their spread, ratios within one run.
+"""Measures all benchmarks in the same way: interleaved sides (A B A B ...), medians with spread, ratios within a run.
 
-Machines are shared and drift by tens of per cent, so that a figure alone says little: what counts is the ratio between
-two sides of the same run, and it is computed within each repetition before the median is taken.
+Machines are shared and drift by tens of per cent, so a single figure says little. The ratio between two sides of the
+same run counts. It is computed within each repetition, and then the median is taken.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def machine() -> dict[str, Any]:
 
 
 def scratch_root() -> Path:
-    """Return where stores are made: a real disk, whatever /tmp is (BENCHMARK_FOLDER says otherwise)."""
+    """Return the folder for stores: on a real disk, even if /tmp is not (BENCHMARK_FOLDER names another)."""
     return Path(os.environ.get("BENCHMARK_FOLDER", "/var/tmp"))
 
 
@@ -48,13 +48,13 @@ def _file_system(folder: Path) -> str:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give a folder on a real disk."""
+    """Yield a temporary folder on a real disk."""
     with tempfile.TemporaryDirectory(dir=scratch_root(), prefix="benchmark-") as folder:
         yield Path(folder)
 
 
 def interleave(sides: Mapping[str, Callable[[], Any]], repetitions: int) -> dict[str, list[Any]]:
-    """Measure every side in turn, again and again; returns what each side returned."""
+    """Run every side in turn, `repetitions` times; return the results of each side."""
     found: dict[str, list[Any]] = {name: [] for name in sides}
     for _ in range(repetitions):
         for name, side in sides.items():
@@ -68,7 +68,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 class Report:
-    """Prints rows as they are measured, and keeps them for `--json`."""
+    """Prints rows as soon as they are measured, and keeps them for `--json`."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -77,7 +77,7 @@ class Report:
         print(f"\n{question}" + (f"\n  durability: {durability}" if durability else ""), flush=True)
 
     def values(self, label: str, values: Sequence[float], unit: str = "", scale: float = 1.0) -> float:
-        """Print the median of some values and their spread; returns the median."""
+        """Print the median of some values and their spread; return the median."""
         scaled = [value * scale for value in values]
         middle = statistics.median(scaled)
         spread = f"  ({_short(min(scaled))} to {_short(max(scaled))}, n={len(scaled)})" if len(scaled) > 1 else ""
@@ -95,7 +95,7 @@ class Report:
         unit: str = "x",
         **more: Any,
     ) -> float:
-        """Judge the median of the ratios of each repetition (or of values that are none) by its target."""
+        """Compare the median of the repetitions' ratios (or of other values) with its target."""
         pairs = [a / b for a, b in zip(ours, theirs, strict=True)] if theirs is not None else list(ours)
         middle = statistics.median(pairs)
         met = (at_most is None or middle <= at_most) and (at_least is None or middle >= at_least)
@@ -119,7 +119,7 @@ def _short(value: float | None) -> str:
 
 
 def in_new_process(code: str, *arguments: object) -> str:
-    """Run a program of its own and return its last line: for what only a fresh process can show."""
+    """Run a program in a new process and return its last line, for what only a new process can show."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent, timeout=3600

@@ -1,9 +1,9 @@
 """What does a waiting sub-agent cost in memory and on disk?
 
-Live: traced by tracemalloc, against a bare anyio task that waits for an event in a cancel scope; an agent's own input
-and arguments are a word each, so that what is measured is ours. Passivated: what stays
-in memory per approval that waits on disk alone. Disk: the store's files per pending approval, against its payload.
-Each measurement has a process of its own. Durability: SQLite WAL synchronous=FULL; nothing is timed.
+Live: traced by tracemalloc, against a bare anyio task that waits for an event in a cancel scope. The agent's input and
+arguments are one word each, so that the memory is the supervisor's. Passivated: the memory that remains for each
+approval that waits only on disk. Disk: the store's files per pending approval, against its payload.
+Each measurement has its own process. Durability: SQLite WAL synchronous=FULL; nothing is timed.
 """
 
 from __future__ import annotations
@@ -111,6 +111,6 @@ def _traced() -> int:
 
 
 async def _disk(supervisor: Any, path: Path) -> int:
-    """Return the size of the store once all of the log was taken over."""
+    """Return the size of the store after a full checkpoint of its log."""
     await anyio.to_thread.run_sync(supervisor.store.checkpoint)
     return path.stat().st_size

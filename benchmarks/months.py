@@ -1,7 +1,7 @@
 """Do 10,000 sub-agents with a budget of 60 s wait a simulated month each without a false stall? How long does it take?
 
-Time is virtual, on both backends, and the store in memory. A third are children that wait live, all are decided at the
-end of the month and must all succeed. Durability: none, what is proved here is about time.
+Time is virtual, on both backends, and the store is in memory. A third of them are children that wait live. All are
+decided at the end of the month and must succeed. Durability: none, since the benchmark is about time.
 """
 
 from __future__ import annotations

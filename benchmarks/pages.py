@@ -1,8 +1,8 @@
 """How long does it take from a decision over HTTP until every one of 500 listening pages knows?
 
-A daemon in a process of its own; here are the pages, which listen to `/api/events` as the inbox does, and a person who
-decides by a POST of her own. Measured from the request's first byte until the last page has the event. Durability:
-SQLite WAL synchronous=FULL.
+A daemon runs in its own process. This process has the pages, which listen to `/api/events` as the inbox does, and a
+person who decides by a POST. Measured from the first byte of the request until the last page has the event.
+Durability: SQLite WAL synchronous=FULL.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ async def _decide(port: int, pages: int, decisions: int) -> list[tuple[float, fl
     for number in range(decisions):
         session = f"s{number}"
         await _ask(port, "POST", "/api/sessions", {"agent": "asker", "input": f"{number} 200", "session": session})
-        while not (approvals := (await _ask(port, "GET", "/api/approvals"))["items"]):
+        while not (approvals := await _ask(port, "GET", "/api/approvals"))["items"]:
             await anyio.sleep(0.02)
-        journal = (await _ask(port, "GET", f"/api/sessions/{session}/journal"))["items"]
-        after, approval = journal[-1]["position"], approvals[0]["id"]
+        after, approval = approvals["cursor"], approvals["items"][0]["id"]
         listening, heard = list[None](), list[float]()
         async with anyio.create_task_group() as tasks:
             for _ in range(pages):
@@ -106,7 +105,7 @@ def _request(method: str, path: str, port: int, body: bytes = b"") -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def _listen(port: int, after: int, approval: str, listening: list[None], heard: list[float]) -> None:
+async def _listen(port: int, after: str, approval: str, listening: list[None], heard: list[float]) -> None:
     """Listen until the decision comes."""
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(_request("GET", f"/api/events?after={after}", port))

@@ -1,6 +1,6 @@
-"""How many decisions does a store take in a second, with 1,000 pending? Against the rows that SQLite takes in batches.
+"""How many decisions does a store take in a second, with 1,000 pending, compared with batched rows in SQLite?
 
-All decisions are made at the same time, as by a program that clears an inbox, so that commits gather.
+All decisions are made at the same time, as by a program that clears an inbox, so that commits are grouped.
 """
 
 from __future__ import annotations

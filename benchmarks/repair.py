@@ -1,11 +1,11 @@
 """How fast is a scan for dangling calls, against reading the same files with the fastest JSON decoder in Python?
 
-Compared, in turns (A B A B ...): A reads each file line by line and decodes every line with `msgspec.json`; B judges
-the same files as `supervisor repair` does. The ratio is B's speed over A's; the target is 0.5. Both are one thread that
-never waits, so processor time is measured, which a shared machine disturbs less. Then the memory that judging one file
-takes beyond what a warm process holds, against its bound: the longest line and 200 bytes a line.
-Durability bought: none, nothing is written. The files are made up; with SUPERVISOR_CORPUS set, the real session is
-measured too.
+Two sides run in turn (A B A B ...). A reads each file line by line and decodes every line with `msgspec.json`. B judges
+the same files as `supervisor repair` does. The ratio is B's speed over A's; the target is 0.5. Each side is one thread
+that never waits, so CPU time is measured, which a shared machine disturbs less. Then the memory for judging one file in
+a warm process is compared with its bound: the longest line and 200 bytes a line.
+Durability: none, nothing is written. The files are synthetic; with SUPERVISOR_CORPUS set, the real session is measured,
+too.
 """
 
 from __future__ import annotations

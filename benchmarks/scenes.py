@@ -1,4 +1,4 @@
-"""What is measured stands here: a store on a disk, and any number of sub-agents that wait for a person in it."""
+"""The scenes that are measured: a store on a disk with any number of sub-agents that wait for a person."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How long after a start with 100,000 pending are all listed, and does any decision take effect?
+"""A process starts with 100,000 pending approvals. When has it listed them all, and when does a decision take effect?
 
-From the exec of the interpreter, with bytecode on disk as an installed package has it: a process that opens the store
-and lists the inbox; and one that opens it, decides one approval in the middle, takes its tree up and sees it end.
+Measured from the exec of the interpreter, with bytecode on disk as for an installed package: a process that opens the
+store and lists the inbox; and one that opens it, decides one approval in the middle, claims its tree and sees it end.
 Durability: SQLite WAL synchronous=FULL; the decision, the call and the outcome are on disk.
 """
 
@@ -27,7 +27,8 @@ import sys, anyio
 from supervisor import open_supervisor
 async def main():
     async with open_supervisor(sys.argv[1], tune_interpreter=True) as supervisor:
-        assert len(supervisor.find_approvals()) == int(sys.argv[2])
+        approvals = await supervisor.find_approvals(limit=None)
+        assert len(approvals.items) == int(sys.argv[2])
         raise SystemExit
 anyio.run(main, backend=sys.argv[3])
 """
@@ -37,9 +38,9 @@ from supervisor import Approve, open_supervisor
 async def main():
     async with open_supervisor(sys.argv[1], tune_interpreter=True) as supervisor:
         session = sys.argv[4]
-        approval, = supervisor.get_session(session).pending_approvals
-        verdict = await supervisor.decide(approval.id, Approve(by="ana"))
-        run, = await supervisor.resume(session)
+        approval, = (await supervisor.get_session(session)).pending_approvals
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        run = await supervisor.resume(session)
         assert (await run.outcome()).kind == "succeeded"
         raise SystemExit
 anyio.run(main, backend=sys.argv[3])
@@ -89,7 +90,7 @@ async def _fill(path: Path, count: int, slice_: int = 2_000) -> None:
 
 
 def _timed(code: str, path: Path, count: int, backend: str, numbers: Any) -> float:
-    # A decided approval is pending no more: what is listed is what is left.
+    # A decided approval is no longer pending, so the list becomes shorter.
     if code is _LIST:
         count = pending_in(path)
     session = f"s{next(numbers)}" if code is _DECIDE else ""

@@ -1,4 +1,4 @@
-"""How long does it take to cancel a tree of 1,000 descendants that all wait, until the last is ended and journaled?
+"""How long does it take to cancel a tree of 1,000 waiting descendants, until the end of the last one is journaled?
 
 Wide (one parent), and deep (three levels: 10, 90 and 900). Durability: SQLite WAL synchronous=FULL; the cancel of
 all and their outcomes are on disk.

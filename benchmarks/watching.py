@@ -1,8 +1,8 @@
-"""What does it cost to watch 100,000 agents that work? A share of one core, and the longest time the loop is held.
+"""What does it cost to watch 100,000 agents that work? The share of one core, and the longest time of a blocked loop.
 
-Each is armed with a budget of an hour and shows progress about twice a minute. The same number of bare tasks that
-sleep as long is measured beside it, since their own wakes are not the watchdog's. Each measurement has a process of its
-own. Durability: none is needed, watching writes nothing.
+Each agent has a budget of an hour and shows progress about twice a minute. The same number of bare tasks that sleep as
+long is measured next to them, since the wakes themselves are not a cost of the watchdog. Each measurement has its own
+process. Durability: none; watching writes nothing.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ async def ask_model(messages: list[Any], tools: list[Any]) -> Any:
     functions = [{"type": "function", "function": tool} for tool in tools]
     body = {"model": os.environ["OPENAI_MODEL"], "messages": messages, "tools": functions}
     headers = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
-    async with httpx.AsyncClient(timeout=None) as http:  # the watchdog ends a model that says nothing
+    async with httpx.AsyncClient(timeout=None) as http:  # the watchdog ends a silent model call
         reply = await http.post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", json=body, headers=headers)
     return reply.raise_for_status().json()["choices"][0]["message"]
 

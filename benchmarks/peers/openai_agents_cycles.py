@@ -1,4 +1,4 @@
-"""OpenAI Agents: a tool that needs approval; the run's state is written to a synced file, read, and gone on with."""
+"""OpenAI Agents: a tool that needs approval; the run's state is written to a synced file, read, and continued."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Pydantic AI: a tool that requires approval; the messages are written to a file and synced, read, and gone on with."""
+"""Pydantic AI: a tool that requires approval; the messages are written to a synced file, read, and continued."""
 
 import json
 import os
