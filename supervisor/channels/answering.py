@@ -97,7 +97,7 @@ class Answering:
         )
 
     async def note_stranger(self, supervisor: Supervisor, session: str, text: str, identity: str, why: str) -> None:
-        """Record in the audit trail that a stranger sent a chat command to decide a session's approvals (A15).
+        """Record in the audit trail that a stranger sent a chat word to decide a session's approvals (A15).
 
         Raises StoreError.
         """

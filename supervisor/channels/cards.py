@@ -338,7 +338,7 @@ def _standing(approval: Approval) -> str:
 
 
 def heard_lines(heard: ChatResult, now: datetime) -> list[str]:
-    """Return what a chat command has done, for the person who sent it; no lines for a message (A12)."""
+    """Return what a chat word has done, for the person who sent it; no lines for a message (A12)."""
     lines: list[str] = []
     for approval, result in zip(heard.approvals, heard.results, strict=False):
         if heard.kind == "decided":

@@ -7,7 +7,7 @@ Rules
   only within a workspace.
 - Messages of bots, edits in threads and joins do not count as messages of a person.
 - Only a leading mention of this app is removed from a message: "@bob yes" is meant for bob, and decides nothing (A12).
-- The agent cannot read files here. A message with files names them, so its text is no chat command any more.
+- The agent cannot read files here. A message with files names them, so its text is no chat word any more.
 """
 
 import re

@@ -8,7 +8,7 @@ that dies at any point therefore causes neither a second post nor a missing one 
 Rules
 - Slack delivers a message again if it is not acknowledged in time, and marks it. A message that was taken is not taken
   again, neither by this process nor by a later one: the later one finds the message or its decision in the journal.
-- Only operators start the agent and write to it. Chat commands in a thread are decisions of each person who may decide
+- Only operators start the agent and write to it. Chat words in a thread are decisions of each person who may decide
   (A12). A refusal is shown only to the person who is refused.
 - Messages in a thread without a session are ignored.
 - The channel follows all open sessions and the last RESTING sessions that became idle, since another surface may wake

@@ -220,7 +220,7 @@ class Terminal(Channel):
             self._desk.talk = Talk(found, "", anyio.current_time())
 
     async def _say(self, supervisor: Supervisor, said: Say) -> None:
-        """Send a message or run a chat command, and print the result. A refused text goes back to its line (A12)."""
+        """Send a message or run a chat word, and print the result. A refused text goes back to its line (A12)."""
         began_at = _now() - timedelta(seconds=anyio.current_time() - said.began)
         self._draw()
         try:

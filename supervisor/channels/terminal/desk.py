@@ -7,7 +7,7 @@ Rules
 - A key decides only the selected card, and only if the person could read it: the card was selected for `settle` seconds
   and was shown whole. So a key for a card that has just gone never decides the next one.
 - Several keys in one read are a paste or type-ahead, and never a decision.
-- The same holds for chat commands: they do not decide an approval that the person could not have read before.
+- The same holds for chat words: they do not decide an approval that the person could not have read before.
 - Letters and numbers never select another card, so that a key to move cannot answer a question.
 - Edited arguments are shown on the card before the person can approve them.
 - A pattern for longer than once is shown on a card of its own, and chosen there by its number. Edited arguments are
@@ -197,7 +197,7 @@ class Desk:
         return Say(talk.session, talk.text, talk.began, talk.shown) if done == "accept" and talk.text.strip() else None
 
     def _is_read(self, talk: Talk, now: float) -> bool:
-        """Whether a text may be sent: it is no bare chat command, or the person could read the selected card before
+        """Whether a text may be sent: it is no bare chat word, or the person could read the selected card before
         they began to type."""
         word, approval = read_word(talk.text), self.approval
         is_bare = word is not None and word.approval is None

@@ -2,7 +2,7 @@
 
 Rules
 - A message goes to the session that its line names, even if the person selects another card while they type.
-- A chat command decides only approvals that were shown before its first key (A12): the person does not mean a card that
+- A chat word decides only approvals that were shown before its first key (A12): the person does not mean a card that
   came while they typed.
 - Keys that arrive together are a paste or type-ahead: an Enter among them ends a line of the text, and not the text. If
   the Enter is the last of them, the person may have pressed it, so it counts.
@@ -77,7 +77,7 @@ async def find_tree(supervisor: Supervisor, seen: Iterable[Activity], here: str)
 async def wait_until_noted(supervisor: Supervisor, approval: Approval, channel: str) -> None:
     """Wait until the journal says that a channel has shown an approval: a person may be faster than the disk (A12).
 
-    Gives up after NOTING seconds. Then the chat command decides nothing, and the reply says how to decide.
+    Gives up after NOTING seconds. Then the chat word decides nothing, and the reply says how to decide.
     """
     if channel in (await supervisor.get_approval(approval.id)).shown:
         return
