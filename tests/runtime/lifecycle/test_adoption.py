@@ -1,4 +1,4 @@
-"""A daemon runs what nobody runs: at its start, and when something comes (R2, R5)."""
+"""A daemon claims and runs trees without an owner: at its start, and when an entry for them comes (R2, R5)."""
 
 from contextlib import nullcontext
 from datetime import timedelta
@@ -80,7 +80,7 @@ async def failing_once(ctx: Context) -> str:
 
 
 async def left_by_another_process(spec, *values, session: str = "left") -> MemoryStore:
-    """Return what a process that was killed leaves behind."""
+    """Return the store that a killed process leaves."""
     async with opened() as supervisor:
         await supervisor.start(spec, *values, session=session)
         await anyio.sleep(1)
@@ -89,8 +89,8 @@ async def left_by_another_process(spec, *values, session: str = "left") -> Memor
         return left
 
 
-async def test_a_daemon_takes_up_what_nobody_runs():
-    """R2: at its start; a decision then lets the run go on in it."""
+async def test_a_daemon_claims_a_tree_without_an_owner():
+    """R2: it does so at its start. A decision then lets the run go on in the daemon."""
     ran.clear()
     store = await left_by_another_process(worker, "once")
     async with opened(store, adopt=True) as supervisor:
@@ -101,8 +101,8 @@ async def test_a_daemon_takes_up_what_nobody_runs():
 
 
 @pytest.mark.parametrize("adopt", [True, False])
-async def test_what_comes_for_an_unowned_tree_loads_it_in_a_daemon_only(adopt):
-    """R2: a message to a tree that became open after the start; a program without the agent only records it."""
+async def test_a_message_to_an_unowned_tree_is_acted_on_by_a_daemon_only(adopt):
+    """R2: the tree became open after the daemon's start. A program without the agent only records the message."""
     store = await left_by_another_process(listener)
     with nullcontext() if adopt else knowing_no_agents():
         await _send_to_what_nobody_owns(store, adopt=adopt)
@@ -118,8 +118,8 @@ async def _send_to_what_nobody_owns(store, *, adopt):
         assert ((await supervisor.get_session("left")).outcome is not None) == adopt
 
 
-async def test_a_message_to_a_session_at_rest_begins_a_turn_in_a_daemon():
-    """R2: nobody owns it, nobody has died, and it was not open when the daemon started."""
+async def test_a_message_to_an_idle_session_begins_a_turn_in_a_daemon():
+    """R2: the session has no owner, no owner has died, and it was not open when the daemon started."""
     async with opened() as supervisor:
         run = await supervisor.start(echo, "one", session="left")
         assert await run.result() == "one"
@@ -131,8 +131,8 @@ async def test_a_message_to_a_session_at_rest_begins_a_turn_in_a_daemon():
             assert (await (await supervisor.get_run("left")).outcome()).value == "two"
 
 
-async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
-    """R2: it was decided while nobody ran the tree, then the daemon starts."""
+async def test_a_daemon_acts_on_a_decision_about_an_unowned_tree():
+    """R2: a person decides while no process runs the tree; then the daemon starts."""
     ran.clear()
     store = await left_by_another_process(worker, "decided")
     with knowing_no_agents():
@@ -147,8 +147,9 @@ async def test_a_decision_without_an_owner_is_acted_upon_by_a_daemon():
 @pytest.mark.parametrize(
     ("spec", "values", "is_taken"), [(worker, ("x",), True), (napper, (), True), (wedged, (), False)]
 )
-async def test_what_is_silent_is_left_alone_unless_something_is_pending(spec, values, is_taken):
-    """R5: two hours of silence, and neither a question nor a timer; `resume` takes it up all the same."""
+async def test_a_silent_tree_is_not_claimed_unless_something_is_pending(spec, values, is_taken):
+    """R5: silent means two hours without an entry, without a question and without a timer. `resume` claims it all the
+    same."""
     store = await left_by_another_process(spec, *values)
     await anyio.sleep((SILENT + timedelta(minutes=1)).total_seconds())
     async with opened(store, adopt=True) as supervisor:
@@ -159,8 +160,8 @@ async def test_what_is_silent_is_left_alone_unless_something_is_pending(spec, va
         await supervisor.cancel("left")
 
 
-async def test_what_was_decided_is_acted_upon_however_long_ago():
-    """R5: the decision is nobody's question any more, and no run has had it yet."""
+async def test_an_old_decision_is_still_acted_on():
+    """R5: the approval is not pending any more, but no run has received the decision yet."""
     ran.clear()
     store = await left_by_another_process(worker, "decided")
     with knowing_no_agents():
@@ -174,8 +175,8 @@ async def test_what_was_decided_is_acted_upon_however_long_ago():
     assert ran == ["decided"]
 
 
-async def test_a_restart_that_was_due_is_made_however_long_ago():
-    """R5: the run has no operation that is open, and its next attempt has an instant."""
+async def test_an_old_restart_that_is_due_is_still_made():
+    """R5: the run has no open operation, and the next attempt has a due instant."""
     ran.clear()
     store = await left_by_another_process(failing_once)
     assert replayed(store, "left").due_at
@@ -185,8 +186,8 @@ async def test_a_restart_that_was_due_is_made_however_long_ago():
             assert (await (await supervisor.get_run("left")).outcome()).value == "mended"
 
 
-async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_ago():
-    """R5, W8: once accepted it is on disk; a crash in the middle is finished at the next start."""
+async def test_an_old_cancel_is_still_finished():
+    """R5, W8: an accepted cancel is on disk. After a crash in the middle the next start finishes it."""
     store = await left_by_another_process(wedged)
     async with opened(store) as supervisor:
         now = supervisor._runner.clock.now()
@@ -200,8 +201,8 @@ async def test_a_cancel_that_was_not_seen_through_is_seen_through_however_long_a
 
 
 @pytest.mark.parametrize("fault", ["files", "disk", "journal"])
-async def test_what_a_daemon_cannot_take_up_at_once_it_takes_up_later(fault):
-    """R2: no descriptors for the lock files, no room on the disk, or one tree of two that cannot be read."""
+async def test_a_daemon_claims_later_a_tree_that_it_cannot_claim_at_once(fault):
+    """R2: there are no descriptors for lock files, no space on the disk, or one of two trees cannot be read."""
 
     class Faulty(MemoryStore):
         is_faulty = True

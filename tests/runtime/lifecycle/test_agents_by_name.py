@@ -1,4 +1,4 @@
-"""Starting an agent by the name under which a supervisor was opened with it."""
+"""Starting an agent by the name under which the supervisor was opened with it."""
 
 import pytest
 from scenes import opened
@@ -32,7 +32,7 @@ async def test_an_agent_is_started_by_its_name_with_plain_json():
     ("name", "given", "error"),
     [("nosuch", [1], UnknownAgent), ("adds", ["one"], InvalidInput), ("clock", [1], SupervisorError)],
 )
-async def test_a_name_that_is_not_offered_and_an_input_that_does_not_fit_start_nothing(name, given, error):
+async def test_an_unknown_name_or_a_wrong_input_starts_nothing(name, given, error):
     async with opened(agents=[adds, clock]) as supervisor:
         with pytest.raises(error):
             await supervisor.start(name, given)

@@ -1,4 +1,4 @@
-"""Runs that today's code cannot follow are blocked: untouched, named, and gone on with by code that follows (R1)."""
+"""A run that today's code cannot follow is blocked: left untouched, named, and continued by code that follows (R1)."""
 
 import sys
 
@@ -30,7 +30,7 @@ async def double(number: int) -> int:
 
 
 async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
-    """Start an agent, and kill the program when it waits for people; returns the store."""
+    """Start an agent, and kill the program when it waits for people. Return the store."""
     store = MemoryStore()
     async with opened(store, **options) as supervisor:
         await supervisor.start(spec, *given, session="s")
@@ -55,7 +55,7 @@ async def blocked(store, session="s"):
 
 
 async def finished(store):
-    """Resume with code that follows, approve everything, and return what comes of it."""
+    """Resume with code that follows, approve everything, and return the result."""
     async with opened(store, unattended="allow") as supervisor:
         run = await supervisor.resume("s")
         return await run.result()
@@ -126,7 +126,7 @@ EDITS = [inserted, deleted, reordered, other_arguments, returns, raises, hangs]
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("is_approved", [True, False], ids=["approved", "pending"])
 async def test_an_edit_blocks_the_run_and_the_old_code_finishes_it(deployed, edit, is_approved):
-    """Nothing runs past the parting; the approval keeps its id and its decision; each effect happens once."""
+    """Nothing runs after the first difference. The approval keeps its id and its decision. Each effect happens once."""
     store = await left_waiting(deployed(original))
     (asked,) = [event.approval for event in events(store, "s", e.ToolCallRequested)]
     deployed(edit)
@@ -145,7 +145,7 @@ async def test_an_edit_blocks_the_run_and_the_old_code_finishes_it(deployed, edi
 
 
 async def test_a_block_of_a_retry_names_the_entry_of_the_run_before_it(deployed):
-    """A retry replays what the failed run began: those entries are found, although no later run began them."""
+    """A retry replays operations that the failed run began. The block finds their entries in that earlier run."""
     store = MemoryStore()
     async with opened(store, unattended="allow") as supervisor:
         assert (await (await supervisor.start(deployed(raises_after), session="s")).outcome()).kind == "failed"
@@ -156,8 +156,9 @@ async def test_a_block_of_a_retry_names_the_entry_of_the_run_before_it(deployed)
     assert (block.held, block.entry, block.held_at) == ("step double", 4, store.journal("s")[3].event.at)
 
 
-async def test_a_block_says_which_entry_what_instead_and_the_lines(deployed):
-    """The oldest entry not asked for, by its number; what the code asked for; the innermost line and the agent's."""
+async def test_a_block_names_the_entry_the_other_operation_and_the_lines(deployed):
+    """It gives the number of the oldest entry not asked for, what the code asked for, the innermost line and the
+    agent's."""
     store = await left_waiting(deployed(original))
     deployed(other_arguments)
     block = await blocked(store)
@@ -172,7 +173,7 @@ async def test_a_block_says_which_entry_what_instead_and_the_lines(deployed):
 
 
 async def test_no_effect_begins_before_the_whole_journal_was_asked_for(deployed):
-    """An approved call in one branch waits for the other branch, which never asks for what it did."""
+    """An approved call in one branch waits for another branch, which never asks for its journaled operation."""
 
     async def beside(ctx: Context) -> None:
         async with ctx.task_group() as tasks:
@@ -196,8 +197,8 @@ async def test_no_effect_begins_before_the_whole_journal_was_asked_for(deployed)
     assert sorted(effects) == ["left", "right"]
 
 
-async def test_what_changed_code_gives_up_is_not_given_up(deployed):
-    """A branch that raises cancels the call beside it: the run is blocked, and its approval stays."""
+async def test_a_call_that_changed_code_cancels_is_not_abandoned(deployed):
+    """A branch that raises cancels the call of another branch. The run is blocked, and the call's approval stays."""
 
     async def calls_and_steps(ctx: Context) -> None:
         async with ctx.task_group() as tasks:
@@ -240,7 +241,7 @@ async def takes_a_list(ctx: Context, number: list[int]) -> str:
 
 @pytest.mark.parametrize("what", ["input", "step"])
 async def test_a_value_that_does_not_fit_the_type_blocks(deployed, what, monkeypatch):
-    """The input of the run, and the result of a step: it says so, and the old types go on."""
+    """The value is a run's input or a step's result. The block says so, and code with the old types goes on."""
     store = await left_waiting(deployed(takes_a_number), 5)
     if what == "input":
         deployed(takes_a_list)
@@ -267,7 +268,7 @@ async def emits(ctx: Context) -> str:
 
 
 async def test_an_open_call_whose_tool_is_gone_blocks(deployed):
-    """A model's call was approved; today's agent has no such tool: nothing of it is spent."""
+    """A person approved a model's call, and today's agent has no such tool. The approval stays unused."""
     store = await left_waiting(deployed(emits, tools=[deploy]))
     deployed(emits, tools=[effect])
     async with opened(store) as supervisor:
@@ -279,8 +280,8 @@ async def test_an_open_call_whose_tool_is_gone_blocks(deployed):
     assert effects == ["x"]
 
 
-async def test_an_agent_that_is_gone_blocks_and_is_looked_for_again(deployed):
-    """It cannot be loaded: a minute after it is back the run goes on by itself, in the same process."""
+async def test_an_agent_that_cannot_be_loaded_blocks_and_is_tried_again(deployed):
+    """A minute after the agent is back, the run goes on by itself, in the same process."""
     store = await left_waiting(deployed(original))
     deployed(None)
     async with opened(store) as supervisor:
@@ -300,8 +301,8 @@ async def test_an_agent_that_is_gone_blocks_and_is_looked_for_again(deployed):
 # -- people go on ------------------------------------------------------------------------------------------------------
 
 
-async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
-    """A denial counts, a message is kept, nothing wakes; a cancel ends it at once, without its code."""
+async def test_people_decide_send_and_cancel_while_a_run_is_blocked(deployed):
+    """A denial counts, a message is kept, and neither wakes the run. A cancel ends it at once, without its code."""
     store = await left_waiting(deployed(original))
     deployed(returns)
     async with opened(store) as supervisor:
@@ -319,8 +320,8 @@ async def test_people_decide_say_and_cancel_while_it_is_blocked(deployed):
     assert effects == []
 
 
-async def test_lists_trees_and_pages_say_that_it_is_blocked(deployed):
-    """`top`, the list of sessions and the pages: of the session itself with the reason, of those above it without."""
+async def test_lists_trees_and_pages_show_a_blocked_run(deployed):
+    """`top`, the list of sessions and the pages show it: with the reason at the session, without it at those above."""
     deployed(original, name="child")
     store = await left_waiting(gives_up)
     deployed(returns, name="child")
@@ -338,8 +339,8 @@ async def test_lists_trees_and_pages_say_that_it_is_blocked(deployed):
         await supervisor.cancel("s")
 
 
-async def test_expiry_instants_hold_while_it_is_blocked(deployed):
-    """Nobody can decide from that instant on, and the code that follows finds it so."""
+async def test_an_approval_of_a_blocked_run_expires_at_its_instant(deployed):
+    """No decision counts from that instant on, and code that follows gets the expiry."""
     store = await left_waiting(deployed(original, approval_expires_in=3600))
     deployed(returns, approval_expires_in=3600)
     async with opened(store) as supervisor:
@@ -362,7 +363,8 @@ async def gives_up(ctx: Context) -> str:
 
 
 async def test_a_parent_may_cancel_a_blocked_child(deployed):
-    """It waits as for any open child, then cancels it: the child ends without its code, the parent goes on."""
+    """The parent waits as for any open child, then cancels it. The child ends without its code, and the parent goes
+    on."""
     deployed(original, name="child")
     store = await left_waiting(gives_up)
     deployed(returns, name="child")
@@ -375,8 +377,9 @@ async def test_a_parent_may_cancel_a_blocked_child(deployed):
     assert effects == []
 
 
-async def test_a_model_call_in_which_something_waits_for_the_replay_is_no_work(deployed):
-    """A model call has half an hour for its first token; what asks for something else inside of one has not."""
+async def test_a_model_call_with_an_operation_that_waits_for_the_replay_is_not_at_work(deployed):
+    """A model call has half an hour for its first token. An operation inside it that the journal does not hold has
+    not."""
 
     def calls(target):
         async def body(ctx: Context) -> str:
@@ -398,7 +401,7 @@ async def test_a_model_call_in_which_something_waits_for_the_replay_is_no_work(d
 
 
 class Wall(Channel):
-    """A channel whose cards are what was posted last."""
+    """A channel that keeps the newest cards in a list."""
 
     name = "wall"
 
@@ -416,8 +419,8 @@ class Wall(Channel):
         del self.cards[approval.id]
 
 
-async def test_the_card_says_that_its_session_is_blocked_and_when_it_is_not_any_more(deployed):
-    """R1: on every surface; so does the answer to a decision."""
+async def test_the_card_shows_that_its_session_is_blocked_and_unblocked(deployed):
+    """R1: every surface shows it, and so does the result of a decision."""
     store, wall = await left_waiting(deployed(original)), Wall()
     deployed(returns)
     async with opened(store, channels=[wall]) as supervisor:
@@ -447,8 +450,8 @@ class SlowWall(Wall):
         return await super().post(approval, card)
 
 
-async def test_a_card_under_way_when_its_session_becomes_blocked_says_so_in_the_end(deployed):
-    """R1: the change arrives while the channel still shows the card; the card is renewed afterwards."""
+async def test_a_card_under_way_is_renewed_when_its_session_becomes_blocked(deployed):
+    """R1: the change comes while the channel still shows the card. The card is renewed afterwards."""
     store, wall = await left_waiting(deployed(original)), SlowWall()
     deployed(returns)
     async with opened(store, channels=[wall]) as supervisor:
@@ -457,8 +460,8 @@ async def test_a_card_under_way_when_its_session_becomes_blocked_says_so_in_the_
         assert [*wall.cards.values()] == [True]
 
 
-async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deployed):
-    """Ten daemons start: ten attempts of each, one RunBlocked, and no loop of crashes."""
+async def test_a_hundred_blocked_runs_are_tried_once_by_each_process_and_journaled_once(deployed):
+    """Ten daemons start: each run has ten attempts and one RunBlocked, and no crash loop follows."""
     spec, store, sessions = deployed(original), MemoryStore(), [f"s{number}" for number in range(100)]
     async with opened(store) as supervisor:
         for session in sessions:
@@ -484,7 +487,7 @@ async def test_a_hundred_runs_are_tried_once_by_each_process_and_said_once(deplo
 
 
 async def test_a_blocked_child_shows_above_and_its_parent_waits(deployed):
-    """The parent's watchdog stands still; a program that waits for the root is told; siblings go on."""
+    """The parent's watchdog is paused, a program that waits for the root is told, and siblings go on."""
 
     deployed(original)
     store = await left_waiting(parent, asks=2)
@@ -514,7 +517,7 @@ async def waits(ctx: Context) -> str:
 
 
 async def test_slow_unchanged_code_is_presumed_blocked_and_goes_on(deployed):
-    """Beside a branch that waits for the replay another one thinks for 20 s: it is not left blocked."""
+    """One branch waits for the replay while another one thinks for 20 s. The run does not stay blocked."""
 
     async def thinks(ctx: Context) -> str:
         async def think(branch: Context) -> None:

@@ -1,4 +1,4 @@
-"""W8: a cancel ends a session and everything below it, once, for good."""
+"""W8: a cancel ends a session and all sessions below it, once and finally."""
 
 from functools import partial
 
@@ -52,8 +52,8 @@ async def _asked(run, count: int) -> list:
         return [await anext(reader) for _ in range(count)]
 
 
-async def test_a_cancel_takes_the_session_and_all_below_it_deepest_first():
-    """W8: waits end at once, approvals are withdrawn, each call has its one result, each run its one outcome."""
+async def test_a_cancel_ends_the_session_and_all_below_it_deepest_first():
+    """W8: waits end at once and approvals are withdrawn. Each call has one result, and each run one outcome."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(top)
@@ -88,8 +88,8 @@ async def slower_below(ctx: Context, unwinding: list[float]) -> None:
             await anyio.sleep(first)
 
 
-async def test_a_run_that_unwinds_after_its_parent_has_left_waits_for_nobody(monkeypatch):
-    """W13: whoever is still above it ends it, too, perhaps while it waits to be told who is still running below it."""
+async def test_a_run_that_unwinds_after_its_parent_has_left_does_not_wait(monkeypatch):
+    """W13: a task that ends a session above it also ends this one, perhaps while it waits for the sessions below."""
     async with opened() as supervisor:
         append = supervisor._runner.journal.append
 
@@ -123,8 +123,8 @@ async def test_a_cancel_never_takes_parent_or_siblings():
         assert sorted(effects) == ["b1", "b1", "b2", "b2"]
 
 
-async def test_cancelling_twice_or_what_has_ended_changes_nothing():
-    """W8: the first cancel stands; of what is not there, NotFound."""
+async def test_a_second_cancel_and_a_cancel_of_an_ended_run_change_nothing():
+    """W8: the first cancel counts. An unknown session raises NotFound."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(top)
@@ -141,7 +141,7 @@ async def test_cancelling_twice_or_what_has_ended_changes_nothing():
 
 
 async def test_nothing_that_needs_a_person_or_a_child_begins_during_a_cancel():
-    """W8: spawn and calls that ask raise RunStopping, others are bounded by `stop_timeout`."""
+    """W8: spawn and calls that ask raise RunStopping. Other operations are bounded by `stop_timeout`."""
     raised = []
 
     @agent(stop_timeout=10)
@@ -175,7 +175,7 @@ async def shielded(seconds: float) -> str:
 
 
 async def test_a_call_that_ends_after_its_run_was_abandoned_has_one_result(caplog):
-    """T1: it was given its result with the run's outcome; what comes later is nobody's any more, and no error."""
+    """T1: the call got its result together with the run's outcome. A later result is dropped, and is no error."""
 
     @agent(stop_timeout=10)
     async def calls(ctx: Context) -> None:
@@ -192,8 +192,8 @@ async def test_a_call_that_ends_after_its_run_was_abandoned_has_one_result(caplo
     assert [record.getMessage() for record in caplog.records if "refused" in record.getMessage()] == []
 
 
-async def test_no_sub_agent_begins_whose_entry_comes_after_the_stop():
-    """W8: it was on its way, behind another process; meanwhile the run was stopped."""
+async def test_a_spawn_that_is_committed_after_the_stop_begins_no_sub_agent():
+    """W8: the append waited for another process's lock, and the run was stopped meanwhile."""
     store = HeldStore()
 
     @agent(inactivity_timeout=60)
@@ -210,7 +210,7 @@ async def test_no_sub_agent_begins_whose_entry_comes_after_the_stop():
         assert [view.id for view in await supervisor.find_sessions()] == ["s"]
 
 
-async def test_a_run_that_is_being_cancelled_is_not_put_to_sleep(caplog):
+async def test_a_run_that_is_being_cancelled_is_not_passivated(caplog):
     """W8: the cancel was committed just before, in the same batch."""
     store = HeldStore()
     async with opened(store, passivate_after=50) as supervisor, anyio.create_task_group() as tasks:
@@ -226,7 +226,7 @@ async def test_a_run_that_is_being_cancelled_is_not_put_to_sleep(caplog):
 
 
 async def test_a_clean_up_that_takes_too_long_is_abandoned():
-    """W13: after `stop_timeout`, loudly; its parent learns of it at once."""
+    """W13: after `stop_timeout` the run is abandoned with an error in the log, and its parent is told at once."""
     may_end = anyio.Event()
 
     @agent(stop_timeout=10)
@@ -251,7 +251,7 @@ async def test_a_clean_up_that_takes_too_long_is_abandoned():
 
 
 async def test_a_cancel_that_was_accepted_is_finished_by_the_next_life():
-    """W8: killed at any commit after it, the tree is not resumed: it ends as it was told to."""
+    """W8: a tree that is killed at any commit after the cancel is not resumed. It ends as it was told to."""
     store = ForkingStore(look=lambda: any(isinstance(row.event, e.CancelRequested) for row in store.rows(0)))
     async with opened(store) as supervisor:
         run = await supervisor.start(top, session="s")
@@ -269,8 +269,8 @@ async def test_a_cancel_that_was_accepted_is_finished_by_the_next_life():
     assert effects == []
 
 
-async def test_a_cancel_of_a_tree_that_nobody_runs_ends_it():
-    """W8: whoever cancels takes it and finishes the job."""
+async def test_a_cancel_of_a_tree_without_an_owner_ends_it():
+    """W8: the process that cancels claims the tree and ends it."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(top, session="s")
@@ -287,7 +287,7 @@ async def test_a_cancel_of_a_tree_that_nobody_runs_ends_it():
 
 
 async def test_of_a_decision_and_a_cancel_at_once_the_call_runs_or_is_withdrawn():
-    """W8: whichever is committed first; never both, and the click is told."""
+    """W8: the first commit of the two counts, never both, and the person is told."""
     for order in range(10):
 
         @agent
@@ -315,7 +315,7 @@ async def test_of_a_decision_and_a_cancel_at_once_the_call_runs_or_is_withdrawn(
 
 
 async def test_a_run_that_was_cancelled_may_still_sleep_and_save_while_it_ends():
-    """W8: a cancelled run asks nobody and spawns nobody; its other operations are bounded, not refused."""
+    """W8: a cancelled run asks no approval and spawns no sub-agent. Its other operations are bounded, not refused."""
     done = []
 
     @agent
@@ -337,7 +337,7 @@ async def test_a_run_that_was_cancelled_may_still_sleep_and_save_while_it_ends()
 
 
 async def test_a_run_that_ends_at_last_as_it_is_abandoned_is_abandoned_once():
-    """W13: sealing it ends what it waits for behind its shield, so that it leaves before its outcome is written."""
+    """W13: sealing the run ends its shielded waits, so it leaves memory before its outcome is written."""
 
     @agent(stop_timeout=10)
     async def sleeps_on(ctx: Context) -> None:
@@ -353,8 +353,8 @@ async def test_a_run_that_ends_at_last_as_it_is_abandoned_is_abandoned_once():
     assert len(events(store, "s", e.RunFinished)) == 1
 
 
-async def test_a_clean_up_of_a_run_that_is_cancelled_while_it_is_run_again_waits_for_nothing():
-    """W8: the agent asks for nothing more of what its journal holds, so no operation behind a shield can begin."""
+async def test_a_clean_up_of_a_run_that_is_cancelled_during_its_replay_does_not_wait():
+    """W8: the agent asks for no more of its journal, so no shielded operation can begin."""
 
     @agent
     async def tidies(ctx: Context) -> None:

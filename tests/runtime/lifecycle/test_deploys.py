@@ -1,4 +1,4 @@
-"""Code is deployed while a run waits, wherever it waits: blocked, or gone on with in one of four ways (R1, R10)."""
+"""Code is deployed while a run waits at any point: the run is blocked, or continued in one of four ways (R1, R10)."""
 
 import anyio
 import pytest
@@ -93,7 +93,7 @@ async def left_waiting(spec) -> MemoryStore:
 
 
 async def finished(store, place, session="s") -> str:
-    """Go on, approve everything, say what it waits to hear, and return what comes of it."""
+    """Go on, approve everything, send the messages that it waits for, and return the result."""
     async with opened(store, unattended="allow") as supervisor:
         run = await supervisor.resume(session)
         if place is message:
@@ -113,8 +113,8 @@ async def blocked(store):
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", ["old code", "patched", "versions", "fork"])
 async def test_a_run_goes_on_wherever_it_waited(deployed, place, way):
-    """An operation was inserted before the one that it waits for: it is blocked, runs nothing, and goes on as before
-    with the old code, a patch or a version; a fork takes the new path. What a person approved happens once."""
+    """New code has one more operation before the point at which the run waits. The run is blocked and runs nothing. It
+    goes on with the old code, a patch or a version; a fork takes the new path. An approved effect happens once."""
     store = await left_waiting(deployed(place))
     expected = await finished(fork(store), place)
     once = list(effects)

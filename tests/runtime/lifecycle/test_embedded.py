@@ -1,4 +1,4 @@
-"""A program that declares an agent runs what it decides or says, without a daemon (R2)."""
+"""A program that declares an agent runs the sessions that it decides or sends to, without a daemon (R2)."""
 
 import pytest
 from scenes import deploy, effects, knowing_no_agents, opened
@@ -21,7 +21,7 @@ async def answers(ctx: Context, text: str) -> str:
 
 
 async def _left_waiting(store) -> str:
-    """Start an agent in a program that ends; return what it asks."""
+    """Start an agent in a program that ends. Return its approval."""
     async with opened(store) as supervisor:
         run = await supervisor.start(deploys, "prod", session="s")
         return (await next_of(run.watch_approvals())).id
@@ -29,7 +29,7 @@ async def _left_waiting(store) -> str:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_a_decision_runs_the_call_where_the_agent_is_declared(kind, tmp_path):
-    """The program was started again and only decides: the call runs, once, and the verdict says that it is run."""
+    """The program was started again and only decides. The call runs once, and the result says that it runs."""
     store = MemoryStore() if kind == "memory" else tmp_path / "state.db"
     approval = await _left_waiting(store)
     async with opened(store) as supervisor:
@@ -39,8 +39,8 @@ async def test_a_decision_runs_the_call_where_the_agent_is_declared(kind, tmp_pa
     assert effects == ["prod"]
 
 
-async def test_the_same_decision_again_runs_what_nobody_ran():
-    """The first decision was recorded by a program that cannot run the agent."""
+async def test_the_same_decision_again_runs_a_call_that_had_not_run():
+    """A program that cannot run the agent recorded the first decision."""
     store = MemoryStore()
     approval = await _left_waiting(store)
     with knowing_no_agents():
@@ -52,8 +52,8 @@ async def test_the_same_decision_again_runs_what_nobody_ran():
         assert (await (await supervisor.get_run("s")).outcome()).value == "prod"
 
 
-async def test_a_program_without_the_agent_records_and_says_that_nobody_runs_it():
-    """As the command line does: the decision counts, the view names no owner, nothing runs."""
+async def test_a_program_without_the_agent_records_a_decision_and_says_that_it_does_not_run():
+    """The command line is such a program: the decision counts, the view names no owner, and nothing runs."""
     store = MemoryStore()
     approval = await _left_waiting(store)
     with knowing_no_agents():
@@ -65,8 +65,8 @@ async def test_a_program_without_the_agent_records_and_says_that_nobody_runs_it(
     assert effects == []
 
 
-async def test_a_message_to_a_session_at_rest_begins_a_turn_that_runs_here():
-    """`send` in a program that has declared the agent; the receipt says that it is run."""
+async def test_a_message_to_an_idle_session_begins_a_turn_that_runs_here():
+    """A program that has declared the agent sends. The result says that the turn runs."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(answers, "first", session="s")).result()
@@ -77,7 +77,7 @@ async def test_a_message_to_a_session_at_rest_begins_a_turn_that_runs_here():
 
 
 def test_an_agent_is_declared_when_its_module_is_imported():
-    """By its module's name and by its file; what is not there is not imported for it."""
+    """It is found by its module's name and by its file. A module that was not imported is not imported for it."""
     assert loading.find_declared(f"{__name__}:deploys") is deploys
     assert loading.find_declared(f"{__file__}:answers") is answers
     assert loading.find_declared(f"{__file__}:nobody") is None

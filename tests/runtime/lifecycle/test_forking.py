@@ -1,4 +1,4 @@
-"""Forks: a new tree that begins with a copy of another one, as it was before an entry (R10)."""
+"""Forks: a new tree begins with a copy of another one, as it was before an entry (R10)."""
 
 from datetime import timedelta
 
@@ -63,14 +63,14 @@ def entry_of(store, session: str, kind, nth: int = 0) -> int:
 
 
 async def follows(store, root: str, *specs) -> bool:
-    """Whether the agents' code follows what a fork has copied."""
+    """Return whether the agents' code follows the copied journal of a fork."""
     rows = [row for view in store.find_sessions(root=root) for row in store.journal(view.id)]
     found = await check_replay(sorted(rows, key=lambda row: row.position), {spec.name: spec for spec in specs})
     return {each.kind for each in found} <= {"follows"}
 
 
 async def left_decided(spec=release, decision=None, given=("prod",)) -> MemoryStore:
-    """Run an agent to its end, deciding the one thing that it asks; returns the store."""
+    """Run an agent to its end, and decide its one approval. Return the store."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(spec, *given, session="s", requester="rita")
@@ -80,9 +80,9 @@ async def left_decided(spec=release, decision=None, given=("prod",)) -> MemorySt
 
 
 @pytest.mark.parametrize("before", ["ApprovalDecided", "ToolCallStarted", "ToolCallFinished"])
-async def test_what_was_open_is_asked_anew_and_the_old_decision_does_not_count(before):
-    """A call that was asked, approved or executing is asked again, under another id; what was finished is not done
-    again; the source is as it was but for the entry that names the fork."""
+async def test_an_open_call_is_asked_anew_and_its_old_decision_does_not_count(before):
+    """A call that was asked, approved or executing is asked again with a new id. A finished call is not done again. The
+    source is unchanged, except for the entry that names the fork."""
     store = await left_decided()
     old = list(store.journal("s"))
     (asked,) = [event.approval for event in events(store, "s", e.ToolCallRequested) if event.approval]
@@ -103,8 +103,8 @@ async def test_what_was_open_is_asked_anew_and_the_old_decision_does_not_count(b
     assert [(call.tool, call.session) for call in made.later_calls] == [("deploy", "s"), ("effect", "s")]
 
 
-async def test_a_finished_call_keeps_its_result_and_its_decision_is_only_read():
-    """The transcript says who approved it in the source; no list, no audit and no decision knows that copy."""
+async def test_a_finished_call_keeps_its_result_and_its_copied_decision_is_only_shown():
+    """The transcript says who approved it in the source. No list, audit trail or decision knows that copy."""
     store = await left_decided()
     effects.clear()
     async with opened(store) as supervisor:
@@ -127,7 +127,7 @@ async def asking(ctx: Context) -> str:
 
 
 async def test_a_question_that_was_answered_keeps_its_answer_and_an_open_one_is_asked_anew():
-    """Before the answer was given to the agent the question is open; after that it is a result."""
+    """The question is open until the agent was given its answer. After that the answer is a result."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(asking, session="s")
@@ -162,7 +162,7 @@ async def parent(ctx: Context) -> list[str]:
 
 
 async def test_sub_agents_are_copied_with_new_ids():
-    """The finished one keeps its outcome and does nothing again; the open one goes on where it was, and asks anew."""
+    """A finished sub-agent keeps its outcome and does nothing again. An open one goes on, and asks anew."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, session="s")
@@ -188,7 +188,7 @@ async def test_sub_agents_are_copied_with_new_ids():
 
 
 async def test_a_fork_before_an_entry_of_a_sub_agent_copies_the_whole_tree():
-    """The root comes with it, as it was then; before the sub-agent's first entry it is not there yet."""
+    """The fork contains the root as it was then. Before the sub-agent's first entry the sub-agent does not exist."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(parent, session="s")
@@ -209,9 +209,9 @@ async def modelled(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
-async def test_a_sub_agent_that_a_call_began_goes_on_unless_somebody_had_to_decide_the_call(is_decided):
-    """Nobody decided it: its step is not done again. Somebody did: that decision counts in the source only, and the
-    sub-agent begins anew when the call was decided again."""
+async def test_a_sub_agent_that_a_call_began_goes_on_unless_the_call_was_approved(is_decided):
+    """Without an approval, the sub-agent's step is not done again. With one, the decision counts in the source only,
+    and the sub-agent begins anew after a new decision."""
     store = MemoryStore()
     async with opened(store, rules=[ask("helper")] if is_decided else []) as supervisor:
         run = await supervisor.start(modelled, session="s")
@@ -241,7 +241,7 @@ async def sleeper(ctx: Context) -> str:
 
 
 async def test_state_marks_messages_and_the_instants_of_timers_are_copied():
-    """A timer is due when it was due in the source, however late the fork was taken."""
+    """A timer is due at the same instant as in the source, even in a late fork."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(sleeper, session="s")
@@ -271,7 +271,8 @@ async def versioned(ctx: Context) -> str:
 
 @pytest.mark.parametrize(("version", "result"), [(None, "new 2"), ("1", "old 1")])
 async def test_a_fork_has_the_current_version_unless_another_is_named(version, result):
-    """Whichever the source has; one that the agent has not is refused, and nothing is written."""
+    """The source's version does not matter. A version that the agent does not have is refused, and nothing is
+    written."""
     store = MemoryStore()
     async with opened(store, unattended="allow") as supervisor:
         await (await supervisor.start(versioned, session="s")).outcome()
@@ -305,8 +306,8 @@ async def turns(ctx: Context, text: str) -> str:
     return (await ctx.call(effect, text)).content
 
 
-async def test_a_tree_at_rest_is_forked_and_goes_on_with_a_message():
-    """Before the second turn there is its first one alone; another message begins another second turn."""
+async def test_an_idle_tree_is_forked_and_a_message_continues_it():
+    """A fork before the second turn has only the first one. Another message begins another second turn."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(turns, "one", session="s")).outcome()
@@ -326,8 +327,8 @@ async def secretive(ctx: Context) -> str:
     return (await ctx.call(login, "hunter2")).content
 
 
-async def test_later_calls_are_told_without_secrets_and_a_fork_knows_them():
-    """What a call was given that only its effect may see is masked; the copy of a finished call is masked, too."""
+async def test_later_calls_are_listed_without_secrets_and_a_fork_keeps_secrets_masked():
+    """Secret arguments of the listed calls are masked, and so are those in the copy of a finished call."""
     store = await left_decided(secretive, given=())
     async with opened(store) as supervisor:
         made = await supervisor.fork("s", before=entry_of(store, "s", e.ToolCallStarted), new="f")
@@ -350,7 +351,7 @@ async def restarting(ctx: Context) -> None:
 
 
 async def test_a_fork_in_a_back_off_begins_at_once():
-    """The delay belongs to the process that failed; a person has asked for the fork."""
+    """The delay belongs to the run that failed. A person has asked for the fork."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(restarting, session="s")
@@ -363,7 +364,7 @@ async def test_a_fork_in_a_back_off_begins_at_once():
 
 
 async def test_only_operators_fork():
-    """As with rules; nothing is written."""
+    """As for rules; a refused fork writes nothing."""
     store = await left_decided()
     people = People([Person(name="olga", roles=("operator",)), Person(name="cleo")])
     async with opened(store, people=people) as supervisor:
@@ -374,9 +375,8 @@ async def test_only_operators_fork():
         await supervisor.fork("s", before=entry_of(store, "s", e.RunFinished), by="olga")
 
 
-async def test_what_cannot_be_forked_is_refused_in_one_line():
-    """An entry that is not there, one before which nothing lies, sessions that are not or are there; nothing is
-    written."""
+async def test_an_impossible_fork_is_refused_in_one_line():
+    """The entry does not exist, is the first one, or a session is missing or exists already. Nothing is written."""
     store = await left_decided()
     async with opened(store) as supervisor:
         position, length = store.last_position(), len(store.journal("s"))
@@ -392,8 +392,8 @@ async def test_what_cannot_be_forked_is_refused_in_one_line():
         assert store.last_position() == position
 
 
-async def test_a_fork_is_there_whole_or_not_at_all():
-    """SIGKILL after every commit of a fork and of what follows: whoever goes on finds no fork, or comes to its end."""
+async def test_a_fork_exists_completely_or_not_at_all():
+    """SIGKILL after every commit of a fork and later: the next process finds no fork, or brings it to its end."""
     store = ForkingStore(lambda: list(effects))
     async with opened(store, unattended="allow") as supervisor:
         assert await (await supervisor.start(parent, session="s")).result() == ["quick", "parent", "slow"]

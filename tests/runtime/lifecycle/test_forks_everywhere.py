@@ -1,5 +1,5 @@
-"""A tree is forked before every entry that it has: each fork comes to the same end, and does nothing twice that it
-knows the result of (R10)."""
+"""A tree is forked before each of its entries. Each fork comes to the same end, and repeats no operation whose result
+it has (R10)."""
 
 from collections import Counter
 
@@ -74,7 +74,7 @@ RESULT = [True, True, "cancelled", "hello", "b"]
 
 
 async def finish(supervisor, session: str) -> object:
-    """Decide everything but what nobody ever decides, until a session has ended."""
+    """Decide every approval, except those that stay undecided, until a session has ended."""
     for _ in range(100):
         if (await supervisor.get_session(session)).outcome is not None:
             break
@@ -96,7 +96,7 @@ def done(store, tree: str) -> Counter[str]:
 
 
 async def test_a_fork_before_every_entry_comes_to_the_same_end():
-    """Whatever was open: timers, races, questions, sub-agents at any depth, a restart, a cancel."""
+    """At these entries timers, races, questions, sub-agents at any depth, a restart or a cancel are open."""
     store, forked = MemoryStore(), []
     failures[:] = ["once"]
     async with opened(store) as supervisor:

@@ -1,5 +1,5 @@
-"""A5: a disk that is full holds runs up, and nothing else: no supervisor falls, nobody waits for ever, all of it can be
-resumed."""
+"""A5: a full disk suspends runs and does nothing else. No supervisor fails, no caller waits for ever, and all runs can
+be resumed."""
 
 import anyio
 import pytest
@@ -14,7 +14,7 @@ faults: list[str] = []
 
 
 class FullStore(HeldStore):
-    """A disk that takes no more while `is_full`, as soon as it is written to."""
+    """A store whose disk refuses writes while `is_full`."""
 
     is_full = False
     is_broken = False
@@ -62,8 +62,8 @@ def _no_faults():
     faults.clear()
 
 
-async def test_a_run_that_is_given_up_while_the_disk_is_full_takes_nobody_down():
-    """W13: neither the other trees nor, when there is room again, its own."""
+async def test_a_run_that_is_abandoned_while_the_disk_is_full_harms_no_other():
+    """W13: the other trees go on, and so does its own when there is space again."""
     store = FullStore()
     async with opened(store) as supervisor:
         other = await supervisor.start(deployer, "x", session="other")
@@ -81,8 +81,8 @@ async def test_a_run_that_is_given_up_while_the_disk_is_full_takes_nobody_down()
     assert names(store, "s").count("RunFinished") == 1
 
 
-async def test_an_ending_that_the_disk_did_not_take_is_counted_on_by_nobody():
-    """W9: what ends below it afterwards has its outcome, and the parent learns of it."""
+async def test_an_ending_that_the_store_refused_is_dropped():
+    """W9: a run below it that ends afterwards has its own outcome, and its parent is told."""
     store = FullStore()
     async with opened(store) as supervisor:
         await supervisor.start(fails_first, session="s")
@@ -99,8 +99,8 @@ async def test_an_ending_that_the_disk_did_not_take_is_counted_on_by_nobody():
 
 
 @pytest.mark.parametrize("is_held", [False, True])
-async def test_a_refusal_that_cannot_be_taken_back_is_the_stores_death(is_held):
-    """A5: whoever waits is told, whether they commit at once or gather."""
+async def test_a_refusal_that_cannot_be_rolled_back_is_the_death_of_the_store(is_held):
+    """A5: all waiting callers are told, whether they commit at once or in a group."""
     store, told = FullStore(), []
 
     async def decide(supervisor, approval: str) -> None:
@@ -123,7 +123,7 @@ async def test_a_refusal_that_cannot_be_taken_back_is_the_stores_death(is_held):
 
 
 class FullForEndings(MemoryStore):
-    """Takes no outcome while `is_full`; knows which outcomes were in one append."""
+    """Refuses outcomes while `is_full`, and records which outcomes came in one append."""
 
     is_full = False
 
@@ -141,7 +141,7 @@ class FullForEndings(MemoryStore):
 
 @agent
 async def below(ctx: Context, levels: int) -> None:
-    """Spawns so many levels, and waits; each level takes a second more to end than the one below it."""
+    """Spawns a chain of levels, and waits. Each level takes a second longer to end than the one below it."""
     if levels:
         await ctx.spawn(below, levels - 1)
     try:
@@ -160,7 +160,7 @@ async def fails_above(ctx: Context) -> None:
 
 @pytest.mark.parametrize("how", ["a cancel", "a failure"])
 async def test_a_tree_ends_in_one_append_deepest_first(how):
-    """W8: whoever ends below what is ending, too, leaves its outcome to that one, however early it has ended itself."""
+    """W8: a run whose parent is ending, too, leaves its outcome to the parent, even if it has ended early itself."""
     store = FullForEndings()
     async with opened(store) as supervisor:
         run = await (supervisor.start(fails_above) if how == "a failure" else supervisor.start(below, 3))
@@ -172,8 +172,8 @@ async def test_a_tree_ends_in_one_append_deepest_first(how):
     assert [len(store.get_session(session).path) for session in ended] == [4, 3, 2, 1]
 
 
-async def test_an_outcome_that_was_left_to_one_that_the_disk_did_not_take_is_kept_by_nobody():
-    """W9: nothing of the tree stays in memory, and whoever ends it afterwards ends all of it."""
+async def test_outcomes_that_were_left_to_a_refused_ending_are_dropped():
+    """W9: no session of the tree stays in memory, and the next process that ends the tree ends all of it."""
     store = FullForEndings()
     store.is_full = True
     async with opened(store) as supervisor:

@@ -1,4 +1,4 @@
-"""Leaving a supervisor: what can go on does, what waits sleeps, and nothing is lost or withdrawn."""
+"""Closing a supervisor: runs that can go on do so, waiting runs are passivated, and nothing is lost or withdrawn."""
 
 import asyncio
 from contextlib import suppress
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Interrupted(BaseException):
-    """As KeyboardInterrupt: no Exception."""
+    """Like KeyboardInterrupt, it is no Exception."""
 
 
 @tool(policy="allow", timeout=None)
@@ -38,8 +38,8 @@ async def works(ctx: Context, seconds: float) -> str:
     return kind
 
 
-async def test_leaving_normally_waits_for_what_can_go_on_and_puts_what_waits_to_sleep():
-    """W8: nothing is withdrawn, no outcome is written for what waits, and nobody waits a minute for it."""
+async def test_leaving_normally_waits_for_working_runs_and_passivates_waiting_ones():
+    """W8: nothing is withdrawn, no waiting run gets an outcome, and leaving does not wait for a minute."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(works, 1000.0, session="works")
@@ -86,8 +86,8 @@ async def _gives_up(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [_thinks, _gives_up])
-async def test_leaving_waits_for_what_goes_on_beside_an_approval_and_no_longer(goes_on):
-    """W8: a model call that ends, and a timer whose block is left, leave a run that waits for people alone."""
+async def test_leaving_waits_for_work_next_to_an_approval_and_no_longer(goes_on):
+    """W8: when a model call ends, or the block of a timer, only the wait for a person is left of the run."""
 
     @agent
     async def both(ctx: Context) -> None:
@@ -106,7 +106,7 @@ async def test_leaving_waits_for_what_goes_on_beside_an_approval_and_no_longer(g
 
 @pytest.mark.parametrize("error", [LookupError, Interrupted, KeyboardInterrupt, SystemExit])
 async def test_the_bodys_exception_leaves_bare_and_everything_can_be_resumed(error):
-    """W8: no group around it; nothing is withdrawn, no outcome is written."""
+    """W8: it is in no group. Nothing is withdrawn, and no outcome is written."""
     store = MemoryStore()
     with pytest.raises(error) as raised:  # noqa: PT012 # what is tested is how the block is left
         async with open_supervisor(store) as supervisor:
@@ -139,7 +139,7 @@ async def test_leaving_by_a_cancellation_stops_everything_resumably():
 
 
 async def test_a_call_that_outlasts_the_shutdown_is_ended_and_its_result_says_so():
-    """R8: bounded time; the re-run sees `interrupted`, and the call does not run again."""
+    """R8: the time is bounded. The replay gets `interrupted`, and the call does not run again."""
     store = MemoryStore()
     with pytest.raises(LookupError):  # noqa: PT012 # what is tested is how the block is left
         async with open_supervisor(store) as supervisor:
@@ -156,8 +156,8 @@ async def test_a_call_that_outlasts_the_shutdown_is_ended_and_its_result_says_so
     assert effects == ["after"]
 
 
-async def test_nobody_stalls_who_is_held_while_the_calls_of_others_end():
-    """R8: an operation that may not begin during a stop is no inactivity of its agent."""
+async def test_an_agent_that_a_stop_holds_does_not_stall():
+    """R8: an operation that may not begin during a graceful stop is no inactivity of its agent."""
 
     @agent(inactivity_timeout=1)
     async def ticks(ctx: Context) -> None:
@@ -176,7 +176,7 @@ async def test_nobody_stalls_who_is_held_while_the_calls_of_others_end():
 
 
 async def test_an_operation_in_an_agents_finally_does_nothing_during_suspension():
-    """W8: the context is sealed; what the clean-up would have done is done when the run has really ended."""
+    """W8: the context is sealed. The clean-up is done when the run really ends."""
 
     @agent
     async def cleans_up(ctx: Context) -> str:
@@ -202,8 +202,8 @@ async def test_an_operation_in_an_agents_finally_does_nothing_during_suspension(
 
 
 @pytest.mark.parametrize("waits_for", ["a person", "a message", "a child", "a timer", "a time limit", "nothing"])
-async def test_an_agent_that_waits_behind_a_shield_of_its_own_holds_nobody_up(waits_for):
-    """R8: bounded time; no cancellation comes there, and the operation that waits there finds its context sealed."""
+async def test_an_agent_that_waits_inside_a_shield_does_not_delay_the_stop(waits_for):
+    """R8: the time is bounded. No cancellation reaches that wait, but its operation finds the context sealed."""
 
     @agent
     async def shielded(ctx: Context) -> None:
@@ -235,8 +235,8 @@ async def test_an_agent_that_waits_behind_a_shield_of_its_own_holds_nobody_up(wa
 
 
 @only_asyncio
-async def test_who_is_cancelled_twice_by_asyncio_itself_leaves_all_the_same():
-    """R8: the second time comes through the shield, and stops the calls that might have finished."""
+async def test_a_second_native_cancellation_stops_the_executing_calls():
+    """R8: it passes through the shield, and ends calls that otherwise could have finished."""
     store = MemoryStore()
 
     async def program() -> None:
@@ -272,7 +272,8 @@ async def waits_in_every_way(ctx: Context) -> list[str]:
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothing(monkeypatch, is_slow):
-    """W8: as by a second Ctrl-C; nobody's scope is behind it, and it ends, withdraws and gives up nothing."""
+    """W8: a second Ctrl-C does so. The cancellation belongs to no scope, and no operation is ended, withdrawn or
+    abandoned."""
     if is_slow:  # every commit is in a thread, which holds no virtual clock: so the clock is the real one
         monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 0.0)
         monkeypatch.setattr("supervisor.app.SHUTDOWN_TIMEOUT", 0.1)
@@ -298,8 +299,8 @@ def test_a_program_whose_tasks_are_all_cancelled_at_once_by_asyncio_loses_nothin
     assert [each.kind for each in events(store, "works", e.ToolCallFinished)] == ["interrupted"]
 
 
-async def test_an_agent_that_takes_the_process_down_fails_nobody_else():
-    """W1: the others are suspended, not failed; so is the one that raised it."""
+async def test_an_agent_that_ends_the_process_fails_no_run():
+    """W1: all runs are suspended and none fails, not even the one that raised."""
 
     @agent
     async def exits(ctx: Context) -> None:
@@ -325,8 +326,8 @@ def _leaves(error: BaseException) -> list[type[BaseException]]:
     return [type(error)]
 
 
-async def test_whoever_leaves_a_store_that_was_replaced_is_told_so(tmp_path):
-    """A5: also where nobody has looked since; else a session would seem never to have been."""
+async def test_leaving_a_store_that_was_replaced_raises(tmp_path):
+    """A5: it raises even if the replacement was not noticed before. Otherwise a session would seem to be missing."""
     path, other = tmp_path / "state.db", tmp_path / "other.db"
     async with open_supervisor(other):
         pass
@@ -336,7 +337,7 @@ async def test_whoever_leaves_a_store_that_was_replaced_is_told_so(tmp_path):
 
 
 async def test_a_run_that_does_not_end_is_named_while_the_stop_goes_on(caplog):
-    """W13, R8: which one, and what it does; no event loop lets go of a task, so whoever leaves waits on."""
+    """W13, R8: the log says which run, and what it does. No event loop drops a task, so leaving still waits."""
 
     @tool(policy="allow", timeout=None)
     async def shielding() -> None:
@@ -362,7 +363,7 @@ def _named(caplog) -> list[str]:
 
 
 async def test_a_command_that_waits_for_the_store_as_the_supervisor_is_left_is_committed():
-    """A commit is never given up half-way: whoever has begun to wait for one is told how it went."""
+    """A commit is never given up half-way: a caller that waits for one is told its result."""
     store, told = HeldStore(), []
 
     async def decide(supervisor, approval: str) -> None:

@@ -1,4 +1,4 @@
-"""R1, A5: what this program cannot read stops that session only, and is left untouched."""
+"""R1, A5: an entry that this program cannot read stops its own session only, and is left untouched."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""Passivation: what only waits leaves memory, and what it waits for brings it back; nothing is lost on the way."""
+"""Passivation: a run that only waits leaves memory, and an answer brings it back. Nothing is lost in between."""
 
 import anyio
 import pytest
@@ -36,7 +36,7 @@ async def parent(ctx: Context) -> list[str]:
 
 
 async def test_a_run_that_waits_for_a_person_leaves_memory_and_only_the_answered_one_wakes():
-    """R2: a decision wakes the child, the child's outcome wakes the parent, and nobody else."""
+    """R2: a decision wakes the child, and the child's outcome wakes the parent. No other run wakes."""
     store = MemoryStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(parent)
@@ -59,8 +59,8 @@ async def test_a_run_that_waits_for_a_person_leaves_memory_and_only_the_answered
             assert sorted(effects) == ["a", "b", "c"]
 
 
-async def test_what_a_passivated_run_waits_for_is_in_its_journal():
-    """R1: so that any process can tell whether it may sleep on."""
+async def test_the_waits_of_a_passivated_run_are_in_its_journal():
+    """R1: so any process can tell whether the run stays passivated."""
     store = MemoryStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(deployer, "a")
@@ -75,7 +75,7 @@ async def test_what_a_passivated_run_waits_for_is_in_its_journal():
 
 @pytest.mark.parametrize("target", ["child", "parent"])
 async def test_a_decision_at_any_instant_around_a_passivation_is_never_lost(target):
-    """R2: forty offsets, from well before it to well after it; each ends in the same way."""
+    """R2: forty instants, from well before the passivation to well after it, all lead to the same end."""
     started = deployer if target == "child" else parent
     for n in range(40):
         effects.clear()
@@ -96,7 +96,7 @@ async def test_a_decision_at_any_instant_around_a_passivation_is_never_lost(targ
 
 
 async def test_a_decision_that_is_committed_with_the_passivation_wakes_the_run():
-    """R2: whichever of the two comes first in one batch, the run goes on."""
+    """R2: both orders in one batch let the run go on."""
     for first in ("decision", "passivation"):
         async with opened(passivate_after=1.0) as supervisor:
             run = await supervisor.start(deployer, "a")
@@ -114,7 +114,7 @@ async def test_a_decision_that_is_committed_with_the_passivation_wakes_the_run()
 
 @agent
 async def hears(ctx: Context) -> str:
-    """Races a message against a call that nobody decides."""
+    """Races a message against a call that stays undecided."""
     heard: list[str] = []
     with anyio.CancelScope() as scope:
         async with ctx.task_group() as tasks:
@@ -130,7 +130,7 @@ async def hears(ctx: Context) -> str:
 
 @pytest.mark.parametrize("ticks", range(12))
 async def test_a_message_that_ends_another_wait_at_the_instant_of_a_passivation_is_acted_upon(ticks):
-    """R2: a run never sleeps for what the agent is about to end."""
+    """R2: a run is not passivated for a wait that its agent is about to end."""
     async with opened(passivate_after=1.0) as supervisor:
         run = await supervisor.start(hears, session="s")
         await next_of(run.watch_approvals())
@@ -144,7 +144,7 @@ async def test_a_message_that_ends_another_wait_at_the_instant_of_a_passivation_
 
 
 async def test_a_passivation_that_waited_for_the_disk_is_dropped_if_the_agent_has_gone_on_meanwhile():
-    """R2: in the append that says what the run waits for, it still waits for exactly that."""
+    """R2: the append that journals the waits checks that they are still the same."""
     has_slept, may_go_on = anyio.Event(), anyio.Event()
 
     @agent
@@ -176,7 +176,7 @@ async def test_a_passivation_that_waited_for_the_disk_is_dropped_if_the_agent_ha
     assert events(store, "s", e.RunPassivated) == []
 
 
-async def test_a_run_that_works_beside_its_wait_stays():
+async def test_a_run_that_works_while_it_waits_stays_in_memory():
     """W2: a step in flight is no wait."""
 
     @agent(inactivity_timeout=1000)
@@ -203,8 +203,8 @@ async def _works() -> None:
     effects.append("worked")
 
 
-async def test_a_cancel_ends_what_sleeps():
-    """W8: nobody of the tree is woken for it, and all of it has an outcome, deepest first."""
+async def test_a_cancel_ends_a_passivated_tree():
+    """W8: no run of the tree wakes for it, and each has an outcome, deepest first."""
     store = MemoryStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(parent)
@@ -225,7 +225,7 @@ async def test_a_cancel_ends_what_sleeps():
 
 
 async def test_a_passivated_run_is_still_asleep_after_a_restart():
-    """R1: `resume` begins no attempt of what has nothing to go on with; the decision does."""
+    """R1: `resume` begins no attempt of a run without an answer. The decision does."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(parent, session="s")
@@ -267,8 +267,8 @@ async def listens(ctx: Context) -> None:
             await ctx.receive()
 
 
-async def test_a_sleeper_with_a_far_timer_is_to_be_woken_once():
-    """However often it was woken in between, or the alarm's calls would be kept until the timer is due."""
+async def test_a_passivated_run_with_a_far_timer_has_one_appointment():
+    """It has one after any number of wakes in between; else the alarm would keep callbacks until the timer is due."""
     async with opened(passivate_after=60) as supervisor:
         run = await supervisor.start(listens, session="s")
         for _ in range(19):

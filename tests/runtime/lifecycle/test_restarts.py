@@ -1,5 +1,4 @@
-"""Restarts: a transient agent is run again after a failure of its steps or a stall, and repeats nothing that has a
-result."""
+"""Restarts: a transient agent runs again after a failed step or a stall, and repeats no operation that has a result."""
 
 from collections import Counter
 from datetime import timedelta
@@ -43,7 +42,7 @@ async def slow(name: str) -> str:
 
 
 async def fragile(name: str) -> str:
-    """Fails as often as there is trouble with it, and hangs where that is said."""
+    """Fails as often as the test says, and hangs if the test says so."""
     if troubles[f"{name} hangs"]:
         troubles[f"{name} hangs"] -= 1
         await anyio.sleep_forever()
@@ -69,7 +68,7 @@ def causes(store, session: str) -> list[str]:
 
 
 async def test_a_failed_step_runs_again_and_nothing_else_does():
-    """The failed step is forgotten; the call before it keeps its result, the outcome is the last attempt's."""
+    """The failed result is dropped. The call before it keeps its result, and the outcome is the last attempt's."""
     troubles["net"] = 2
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -82,7 +81,7 @@ async def test_a_failed_step_runs_again_and_nothing_else_does():
 
 
 async def test_an_agent_is_temporary_unless_it_says_otherwise():
-    """Restart type temporary: never again."""
+    """An agent of restart type temporary is never restarted."""
     troubles["net"] = 1
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -90,8 +89,8 @@ async def test_an_agent_is_temporary_unless_it_says_otherwise():
     assert causes(store, "s") == []
 
 
-async def test_what_would_repeat_is_not_restarted():
-    """A failure without a failed step in its chain, be it a child's: the memory answers the same."""
+async def test_a_failure_that_would_repeat_is_not_restarted():
+    """No failed step led to the failure, in the run or in a child: a replay would give the same results."""
 
     @agent(restart="transient")
     async def wrong(ctx: Context) -> None:
@@ -111,7 +110,7 @@ async def test_what_would_repeat_is_not_restarted():
 
 
 async def test_the_intensity_bounds_restarts_and_the_cause_says_so():
-    """At most so many in a period: then the failure is the outcome."""
+    """After so many restarts in a period, the failure is the outcome."""
     troubles["net"] = 100
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -123,8 +122,8 @@ async def test_the_intensity_bounds_restarts_and_the_cause_says_so():
     assert troubles["net"] == 100 - 4
 
 
-async def test_restarts_that_are_rare_are_no_intensity():
-    """What lies before the period does not count: neither for the bound, nor for the delay."""
+async def test_restarts_before_the_period_do_not_count():
+    """They count neither for the bound nor for the delay."""
 
     @agent(restart="transient", max_restarts=1, restart_period=60, restart_delay=10)
     async def now_and_then(ctx: Context) -> int:
@@ -159,7 +158,8 @@ async def test_the_delay_doubles_up_to_its_bound_and_half_of_it_is_chance():
 
 
 async def test_a_back_off_holds_over_a_crash_and_wakes_at_its_instant():
-    """The due instant is in the journal; neither a message nor a new process ends it early, and it is no inactivity."""
+    """The due instant is in the journal. Neither a message nor a new process ends the back-off early, and it is no
+    inactivity."""
 
     @agent(restart="transient", restart_delay=5000, max_restart_delay=5000, restart_period=1e6)
     async def patient(ctx: Context) -> str:
@@ -185,7 +185,7 @@ async def test_a_back_off_holds_over_a_crash_and_wakes_at_its_instant():
 
 
 async def test_a_back_off_is_waited_for_when_the_supervisor_is_left():
-    """It can go on without a person, like every timer."""
+    """The run can go on without a person, as with every timer."""
     troubles["net"] = 3
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -194,7 +194,7 @@ async def test_a_back_off_is_waited_for_when_the_supervisor_is_left():
 
 
 async def test_a_cancel_ends_a_back_off_and_is_never_restarted():
-    """Also one that comes from the parent."""
+    """So does a cancel by the parent."""
 
     @agent
     async def parent(ctx: Context) -> str:
@@ -219,7 +219,7 @@ async def test_a_cancel_ends_a_back_off_and_is_never_restarted():
 
 
 async def test_a_parent_learns_of_no_restart_before_the_outcome():
-    """One child, one ChildEnded; nothing else comes to the parent's journal."""
+    """The parent's journal gets one ChildEnded for one child, and no other entry."""
 
     @agent
     async def parent(ctx: Context) -> list[str]:
@@ -233,8 +233,8 @@ async def test_a_parent_learns_of_no_restart_before_the_outcome():
     assert causes(store, "p") == []
 
 
-async def test_a_stall_runs_again_what_was_in_flight_and_keeps_what_has_a_result():
-    """The step that hung has no result; the approval beside it stays pending, under its id."""
+async def test_a_stall_repeats_operations_in_flight_and_keeps_results():
+    """The step that hung has no result. The approval next to it stays pending, under its id."""
 
     @agent(restart="transient", inactivity_timeout=50)
     async def hangs(ctx: Context) -> list[str]:
@@ -261,8 +261,8 @@ async def test_a_stall_runs_again_what_was_in_flight_and_keeps_what_has_a_result
     assert effects == ["before", "beside"]
 
 
-async def test_a_failure_that_the_agent_got_over_before_it_stalled_is_not_made_again():
-    """It went on by that failure; only what the stall itself cut off is new."""
+async def test_a_failure_that_the_agent_handled_before_it_stalled_is_not_repeated():
+    """The agent took its path by that failure. Only operations that the stall itself cancelled are new."""
 
     @agent(restart="transient", inactivity_timeout=50)
     async def gets_over_it(ctx: Context) -> list[str]:
@@ -279,8 +279,8 @@ async def test_a_failure_that_the_agent_got_over_before_it_stalled_is_not_made_a
     assert causes(store, "s") == ["stalled"]
 
 
-async def test_what_a_stalled_attempt_did_on_its_way_out_binds_no_later_one():
-    """Its clean-up is kept beside the order: not waited for, and never done twice."""
+async def test_the_clean_up_of_a_stalled_attempt_does_not_bind_later_ones():
+    """Its operations are kept outside the replay order: they are not waited for, and never done twice."""
 
     @agent(restart="transient", inactivity_timeout=50)
     async def tidies(ctx: Context) -> str:
@@ -299,8 +299,8 @@ async def test_what_a_stalled_attempt_did_on_its_way_out_binds_no_later_one():
 
 
 @pytest.mark.parametrize("says", ["approve", "deny"])
-async def test_what_was_done_about_a_failure_is_neither_repeated_nor_demanded(says):
-    """Calls after the failure keep their results, a denial too; an attempt that succeeds does not ask for them."""
+async def test_operations_after_a_failure_are_neither_repeated_nor_required(says):
+    """Calls after the failure keep their results, even a denial. An attempt that succeeds need not ask for them."""
 
     @agent(restart="transient")
     async def reports(ctx: Context) -> str:
@@ -322,8 +322,8 @@ async def test_what_was_done_about_a_failure_is_neither_repeated_nor_demanded(sa
     assert effects == (["report"] if says == "approve" else [])
 
 
-async def test_what_a_failure_cut_off_is_not_waited_for_to_be_cut_off_again():
-    """A call that was executing has its `interrupted` result; one that waited for a person is asked again."""
+async def test_operations_that_a_failure_cancelled_are_not_waited_for():
+    """A call that was executing has its `interrupted` result. A call that waited for a person asks again."""
 
     @agent(restart="transient")
     async def both(ctx: Context) -> dict[str, str]:
@@ -386,7 +386,7 @@ async def test_a_step_that_fails_within_a_time_limit_runs_again_within_the_same_
 
 
 async def test_children_go_on_while_their_parent_is_restarted():
-    """A spawn is a result: the child is found again, and its outcome, which came during the back-off."""
+    """A spawn is a result: the parent finds the child again, with the outcome that came during the back-off."""
 
     @agent
     async def child(ctx: Context) -> str:
@@ -408,7 +408,7 @@ async def test_children_go_on_while_their_parent_is_restarted():
 
 @agent(restart="transient", max_restarts=8, restart_period=1000)
 async def races(ctx: Context, text: str) -> list[str]:
-    """Races its operations, goes by who was first, gives up losers, and does things about failures."""
+    """Races its operations, decides by the first result, cancels losers, and handles failures."""
     got: list[str] = []
 
     async def one(context: Context, name: str) -> None:
@@ -435,7 +435,7 @@ async def races(ctx: Context, text: str) -> list[str]:
 
 
 async def test_a_crash_anywhere_in_restarts_of_racing_operations_diverges_nowhere():
-    """SIGKILL after every commit: the run ends as it would have, nothing happens twice, and the back-off is kept."""
+    """SIGKILL after every commit: the run ends in the same way, nothing happens twice, and the back-off is kept."""
     planned = {"left": 1, "right": 2}
     troubles.update(planned)
     store = ForkingStore(lambda: (list(effects), troubles.copy()))

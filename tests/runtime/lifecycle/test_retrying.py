@@ -1,4 +1,4 @@
-"""A retry: a new run with the memory of one that ended badly (R10)."""
+"""A retry is a new run with the operations of a run that ended badly (R10)."""
 
 import anyio
 import pytest
@@ -19,7 +19,7 @@ def _no_trouble():
 
 
 def fails(name: str) -> None:
-    """Raise as often as a test has said."""
+    """Raise as often as a test has set."""
     if troubles.get(name, 0) > 0:
         troubles[name] -= 1
         raise ConnectionError(name)
@@ -86,7 +86,7 @@ async def parent(ctx: Context) -> list[str]:
 
 
 async def ended(spec, *kinds: str) -> MemoryStore:
-    """Run an agent until it ends, approving what it asks."""
+    """Run an agent until it ends, and approve its calls."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.find_approvals()
@@ -96,7 +96,7 @@ async def ended(spec, *kinds: str) -> MemoryStore:
 
 
 async def test_the_step_that_failed_runs_again_and_nothing_else():
-    """Calls keep their results; each run keeps its one outcome; the new one has the memory of the old."""
+    """Calls keep their results, and each run keeps its one outcome. The new run has the operations of the old one."""
     troubles["net"] = 1
     store = await ended(steps, "failed")
     async with opened(store) as supervisor:
@@ -110,7 +110,7 @@ async def test_the_step_that_failed_runs_again_and_nothing_else():
 
 
 async def test_code_that_was_mended_goes_on_where_it_raised():
-    """No step led to the end: everything stays, also what a person has approved, and the call does not run again."""
+    """No step led to the end, so all operations stay. An approval stays, too, and its call does not run again."""
     troubles["bug"] = 1
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -122,8 +122,8 @@ async def test_code_that_was_mended_goes_on_where_it_raised():
     assert effects == ["prod", "after"]
 
 
-async def test_a_stalled_run_goes_on_after_what_it_has_done():
-    """What was in flight has no result and runs again; what had one is not done again."""
+async def test_a_retry_of_a_stalled_run_repeats_only_operations_in_flight():
+    """An operation in flight has no result and runs again. One with a result does not."""
     troubles["wedge"] = 1
     store = await ended(wedges, "stalled")
     async with opened(store) as supervisor:
@@ -132,7 +132,7 @@ async def test_a_stalled_run_goes_on_after_what_it_has_done():
 
 
 async def test_a_sub_agent_that_failed_is_retried_on_its_own_session_and_a_cancelled_one_goes_on():
-    """The failure of one led to the end, which cancelled the other: its approval is asked anew, with another id."""
+    """One failure led to the end, which cancelled the other sub-agent: its approval is asked anew, with another id."""
     troubles["one"] = 1
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -152,7 +152,7 @@ async def test_a_sub_agent_that_failed_is_retried_on_its_own_session_and_a_cance
 
 
 async def test_a_call_that_may_have_had_an_effect_keeps_its_result():
-    """The end cut it off while it ran: `interrupted`, and a retry does not run it again."""
+    """The end interrupted the call while it ran, and a retry does not run it again."""
 
     @agent
     async def beside(ctx: Context) -> list[str]:
@@ -203,7 +203,7 @@ async def test_a_retry_is_on_disk_before_anything_runs():
 
 
 async def test_a_kill_at_any_commit_of_a_retry_loses_nothing_and_doubles_nothing():
-    """SIGKILL after every commit of the run that failed and of its retry: whoever goes on comes to the same end."""
+    """SIGKILL after every commit of the failed run and of its retry: the next process comes to the same end."""
     troubles["one"] = 1
     store = ForkingStore(lambda: (list(effects), dict(troubles)))
     async with opened(store, unattended="allow") as supervisor:
@@ -228,8 +228,8 @@ async def succeeds(ctx: Context) -> str:
     return "done"
 
 
-async def test_what_cannot_be_retried_is_refused_with_what_to_do():
-    """A success, an open run, a cancelled one, a sub-agent alone; nothing is written."""
+async def test_a_retry_that_is_not_possible_is_refused_with_what_to_do():
+    """A run that succeeded, is open or was cancelled, or a single sub-agent. Nothing is written."""
     troubles["one"] = 1
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -256,7 +256,8 @@ async def answers(ctx: Context, text: str) -> str:
 
 
 async def test_an_end_that_was_under_way_ends_no_later_run():
-    """Whoever was about to write the end of a run finds another one there, a turn or a retry, and leaves it alone."""
+    """A task that is about to write the end of a run finds a later one there, a turn or a retry, and leaves it
+    alone."""
     async with opened() as supervisor:
         run = await supervisor.start(answers, "one", session="s")
         await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))

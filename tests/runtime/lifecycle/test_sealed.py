@@ -1,4 +1,4 @@
-"""A sealed attempt: whatever waits behind a shield of the agent's own is let go, and nothing that it does counts."""
+"""A sealed attempt: operations that wait inside a shield of the agent are released, and have no effect."""
 
 from functools import partial
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.anyio
 
 
 class Left(Exception):
-    """What the body of a supervisor raises to leave it in the middle of things."""
+    """Raised by the body of a supervisor to leave it half-way."""
 
 
 @agent
 async def asks_in_both_branches(ctx: Context) -> None:
-    """When it runs again, its first branch waits for something else than before."""
+    """In the second run, its first branch waits for another key than before."""
 
     async def first(inner: Context) -> None:
         if "again" in effects:
@@ -37,8 +37,8 @@ async def asks_in_both_branches(ctx: Context) -> None:
         group.start_soon(second)
 
 
-async def test_who_waits_at_the_barrier_behind_a_shield_holds_nobody_up():
-    """R8: the rest of the journal will not be asked for any more."""
+async def test_a_shielded_operation_at_the_barrier_does_not_delay_the_stop():
+    """R8: the agent will not ask for the rest of its journal any more."""
     store = MemoryStore()
     for _ in range(2):
         with pytest.raises(Left):  # noqa: PT012 # what is tested is how the block is left
@@ -62,8 +62,8 @@ async def waits(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("how", ["append", "deliver"])
-async def test_what_a_sealed_attempt_would_journal_is_refused(how):
-    """W8: also what was on its way when it was sealed."""
+async def test_an_append_of_a_sealed_attempt_is_refused(how):
+    """W8: even an append that was under way when the attempt was sealed."""
     async with opened() as supervisor:
         await supervisor.start(waits, session="s")
         await anyio.sleep(1)
@@ -88,7 +88,7 @@ async def gives_up_waiting(ctx: Context) -> None:
 
 
 async def test_a_call_that_is_given_up_as_the_run_is_suspended_stays_as_it_was():
-    """W8: the entry that would say so was on its way, behind another process; the approval stays pending."""
+    """W8: the entry that abandons it was waiting for another process's lock. The approval stays pending."""
     store = HeldStore()
     async with anyio.create_task_group() as tasks:
         with pytest.raises(Left):  # noqa: PT012 # what is tested is how the block is left
