@@ -9,7 +9,7 @@ from supervisor.core.marker import CALL_MARKER
 AGENTS = Path(__file__).with_name("agents.py")
 
 
-def test_a_message_to_a_session_at_rest_begins_a_turn(supervisor):
+def test_a_message_to_an_idle_session_begins_a_turn(supervisor):
     """No process runs the session, so the command says how to go on; `show` tells who sent what."""
     assert supervisor("run", f"{AGENTS}:chatting", '"hi"', "--session", "s").code == 0
     answer = supervisor("send", "s", "and now", "--by", "ann")

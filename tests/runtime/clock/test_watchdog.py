@@ -1,4 +1,4 @@
-"""W: the watchdog ends what is silent, and waits for whoever waits for a person."""
+"""W: the watchdog ends silent agents, and does not end agents that wait for a person."""
 
 import anyio
 import pytest
@@ -45,7 +45,7 @@ async def hundred(ctx: Context) -> list[str]:
 
 
 async def test_a_hundred_agents_wait_seven_days_each_for_a_person_and_none_stalls():
-    """W2: an open approval pauses the watchdog, however long it is open."""
+    """W2: an open approval pauses the watchdog without a limit."""
     async with open_supervisor(MemoryStore(), passivate_after=1e9) as supervisor:
         run = await supervisor.start(hundred)
         async with run.watch_approvals() as approvals:
@@ -69,7 +69,7 @@ async def test_a_silent_agent_is_stalled_no_earlier_than_its_budget_and_at_most_
 
 
 async def test_a_call_of_ten_minutes_under_its_own_deadline_does_not_stall():
-    """W2: an executing call is watched by its deadline."""
+    """W2: an executing call is bounded by its deadline."""
 
     @agent(inactivity_timeout=60)
     async def patient(ctx: Context) -> str:
@@ -79,8 +79,8 @@ async def test_a_call_of_ten_minutes_under_its_own_deadline_does_not_stall():
         assert await (await supervisor.start(patient)).result() == "ok"
 
 
-async def test_a_hung_step_beside_a_pending_approval_stalls():
-    """W2: a step in flight is watched whatever else waits."""
+async def test_a_hung_step_next_to_a_pending_approval_stalls():
+    """W2: a step in flight is watched even while other operations wait."""
 
     @agent(inactivity_timeout=60)
     async def both(ctx: Context) -> None:
@@ -96,7 +96,7 @@ async def test_a_hung_step_beside_a_pending_approval_stalls():
 
 
 async def test_heartbeats_keep_an_agent_alive():
-    """W5: progress is what resets the budget."""
+    """W5: progress resets the budget."""
 
     @agent(inactivity_timeout=60)
     async def beating(ctx: Context) -> str:
@@ -109,8 +109,8 @@ async def test_heartbeats_keep_an_agent_alive():
         assert await (await supervisor.start(beating)).result() == "done"
 
 
-async def test_heartbeats_count_as_finely_beside_an_agent_with_a_longer_budget():
-    """W11: the tick that keeps heartbeats fresh is that of the shortest budget, from the moment it is watched."""
+async def test_heartbeats_count_as_finely_next_to_an_agent_with_a_longer_budget():
+    """W11: the shortest budget sets the tick that renews heartbeats, from the moment at which it is watched."""
 
     @agent(inactivity_timeout=0.2)
     async def brisk(ctx: Context) -> str:
@@ -126,7 +126,7 @@ async def test_heartbeats_count_as_finely_beside_an_agent_with_a_longer_budget()
 
 
 async def test_of_three_overlapping_approvals_one_resolved_leaves_the_clock_paused():
-    """W2: the set of reasons counts, not the last one that was taken or given back."""
+    """W2: the set of pauses counts, not the last change of it."""
 
     @agent(inactivity_timeout=60)
     async def three(ctx: Context) -> list[str]:
@@ -151,7 +151,7 @@ async def test_of_three_overlapping_approvals_one_resolved_leaves_the_clock_paus
 
 
 async def test_the_last_pause_that_ends_arms_the_full_budget_anew():
-    """W2: what was silent before a wait does not count after it."""
+    """W2: silence before a wait does not count after it."""
 
     @agent(inactivity_timeout=60)
     async def waits_between_silences(ctx: Context) -> None:
@@ -171,7 +171,7 @@ async def test_the_last_pause_that_ends_arms_the_full_budget_anew():
 
 @pytest.mark.parametrize("offset", [-0.1, 0.0, 0.001, 0.1, 0.2, 0.25, 0.3])
 async def test_a_stall_and_an_approval_at_the_same_instant_are_never_both(offset):
-    """W3: whichever is committed first stands; a late click is told, and nothing that it allowed runs."""
+    """W3: the first commit counts. A late decision is told so, and no call that it allowed runs."""
     effects = []
 
     @tool
@@ -245,8 +245,8 @@ async def test_of_a_stall_and_a_cancel_5_ms_apart_the_first_is_the_outcome(first
         assert (await run.outcome()).kind == ("cancelled" if first == "cancel" else "stalled")
 
 
-async def test_a_frozen_loop_stalls_nobody():
-    """W11: while the loop is held nobody could have shown progress, and that is not held against them."""
+async def test_a_frozen_loop_stalls_no_run():
+    """W11: while the loop is blocked no agent can show progress, so that time does not count."""
 
     @agent(inactivity_timeout=60)
     async def slow_but_alive(ctx: Context) -> str:
@@ -264,7 +264,7 @@ async def test_a_frozen_loop_stalls_nobody():
 
 
 async def test_a_loop_that_was_held_makes_no_stall_late_either():
-    """W11: the lag is credited once, also to a run that shows progress before the sweeper has seen it."""
+    """W11: the lag is subtracted once, even for a run that shows progress before the alarm has measured it."""
 
     @agent(inactivity_timeout=60)
     async def silent_afterwards(ctx: Context) -> None:
@@ -281,7 +281,7 @@ async def test_a_loop_that_was_held_makes_no_stall_late_either():
 
 
 async def test_a_loop_that_was_held_takes_no_active_time():
-    """W11: nor does a wait that begins before the sweeper has seen that it was."""
+    """W11: so it is for a wait that begins before the alarm has measured the lag."""
 
     @agent(active_timeout=100)
     async def works(ctx: Context) -> str:
@@ -295,8 +295,8 @@ async def test_a_loop_that_was_held_takes_no_active_time():
         assert await (await supervisor.start(works)).result() == "alive"
 
 
-async def test_what_is_overdue_when_the_alarm_begins_is_no_lag():
-    """W11: else every watch would be late by as long as nobody ran the timer that a daemon finds overdue."""
+async def test_an_appointment_that_is_overdue_when_the_alarm_begins_makes_no_lag():
+    """W11: otherwise every watch would be late by the age of an overdue timer that a daemon finds at its start."""
     await anyio.sleep(1000)
     alarm, rang = Alarm(), anyio.Event()
     alarm.at(anyio.current_time() - 500, rang.set)
@@ -325,7 +325,7 @@ async def test_a_model_call_has_its_first_budget_until_its_first_heartbeat_and_t
 
 
 async def test_of_two_model_calls_at_once_each_has_its_own_first_heartbeat():
-    """W5: a slow first token is no stall beside a stream that has ended; what is wedged later is."""
+    """W5: a slow first token is no stall next to a stream that has ended. A stream that hangs later is."""
 
     @agent(inactivity_timeout=60, first_progress_timeout=1800)
     async def two(ctx: Context, last: float) -> str:
@@ -364,7 +364,7 @@ async def test_a_model_call_that_never_answers_is_stalled_by_its_first_budget():
 
 @pytest.mark.parametrize(("has_progress", "lasts"), [(False, 3 * 1700 + 1800), (True, 1 + 60)])
 async def test_a_keepalive_counts_before_the_first_progress_only(has_progress, lasts):
-    """W6: a peer that is alive must not mask a stream that is wedged."""
+    """W6: a live peer must not hide a stream that hangs."""
 
     @agent(inactivity_timeout=60, first_progress_timeout=1800)
     async def pinged(ctx: Context) -> None:
@@ -385,7 +385,7 @@ async def test_a_keepalive_counts_before_the_first_progress_only(has_progress, l
 
 
 async def test_active_time_counts_executing_calls_and_no_waits():
-    """W5: `active_timeout` bounds the work, calls included; people, children and timers do not count."""
+    """W5: `active_timeout` bounds the work, calls included. Waits for people, children and timers do not count."""
 
     @agent(inactivity_timeout=60, active_timeout=1000)
     async def works(ctx: Context) -> None:
@@ -420,7 +420,7 @@ async def test_heartbeats_do_not_buy_active_time():
 
 
 async def test_parent_and_child_never_race_with_equal_budgets():
-    """W7: a parent that waits for a child that watches itself has no clock of its own."""
+    """W7: while a parent waits for a child, which has its own watchdog, the parent's clock is paused."""
 
     @agent(inactivity_timeout=60)
     async def parent(ctx: Context) -> str:
@@ -432,7 +432,7 @@ async def test_parent_and_child_never_race_with_equal_budgets():
 
 
 async def test_back_off_through_the_context_is_no_inactivity():
-    """W5: a sleep of the agent's is a wait, however long."""
+    """W5: a long sleep of the agent is a wait."""
 
     @agent(inactivity_timeout=60)
     async def backs_off(ctx: Context) -> str:
@@ -444,7 +444,7 @@ async def test_back_off_through_the_context_is_no_inactivity():
 
 
 async def test_a_pending_approval_does_not_switch_off_the_deadline_of_a_sibling_call():
-    """W4: a call that is really running has its own deadline, whoever waits beside it."""
+    """W4: an executing call has its own deadline, even while other operations wait."""
     kinds = []
 
     @tool(policy="allow", timeout=30)
@@ -471,7 +471,7 @@ async def test_a_pending_approval_does_not_switch_off_the_deadline_of_a_sibling_
 
 
 async def test_an_operation_that_waits_for_nothing_is_progress_too():
-    """W5: whatever the agent asks for and is given."""
+    """W5: every operation that the agent does is progress."""
 
     @agent(inactivity_timeout=60)
     async def asks_the_time(ctx: Context) -> None:
@@ -483,8 +483,8 @@ async def test_an_operation_that_waits_for_nothing_is_progress_too():
         assert (await (await supervisor.start(asks_the_time)).outcome()).kind == "succeeded"
 
 
-async def test_resuming_an_unknown_reason_is_a_loud_error():
-    """W2: the set of pauses is never clamped."""
+async def test_resuming_an_unknown_reason_raises():
+    """W2: the set of pauses is never corrected silently."""
     inactivity = Inactivity(0.0, 60.0, 1800.0, None)
     with pytest.raises(IllegalEvent):
         inactivity.resume("approval", 1.0)
@@ -493,8 +493,8 @@ async def test_resuming_an_unknown_reason_is_a_loud_error():
         inactivity.pause("approval", "wait", 2.0)
 
 
-async def test_a_wait_that_begins_after_a_stall_raises_and_asks_nobody():
-    """W3: fired is final; what asks and spawns nobody is not refused, it is bounded by stop_timeout."""
+async def test_a_wait_that_begins_after_a_stall_raises_and_asks_no_approval():
+    """W3: a stall is final. Operations that ask and spawn nothing are not refused; stop_timeout bounds them."""
     raised = []
 
     @agent(inactivity_timeout=60)
@@ -520,7 +520,7 @@ async def test_a_wait_that_begins_after_a_stall_raises_and_asks_nobody():
 
 
 async def test_an_agent_that_does_nothing_but_operations_lets_others_run_and_can_be_cancelled():
-    """W13: an operation that has nothing to wait for lets others run all the same."""
+    """W13: an operation that has nothing to wait for also yields."""
 
     @agent
     async def spins(ctx: Context) -> None:
@@ -535,7 +535,7 @@ async def test_an_agent_that_does_nothing_but_operations_lets_others_run_and_can
 
 
 async def test_an_agent_that_swallows_cancellation_is_cancelled_again_at_every_operation():
-    """W13: it can neither begin anything nor freeze the loop, and is abandoned after `stop_timeout`."""
+    """W13: it can neither begin an operation nor freeze the loop, and is abandoned after `stop_timeout`."""
     refused, may_end = [], anyio.Event()
 
     @agent(stop_timeout=5)

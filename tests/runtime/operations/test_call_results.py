@@ -1,4 +1,4 @@
-"""Every call has one result: for a far side that goes away, an exception of any kind, and a deadline of any origin."""
+"""Every call has one result: after a lost connection, after an exception of any kind, and after any deadline."""
 
 import json
 from typing import Any
@@ -63,7 +63,7 @@ async def hurried(ctx: Context, seconds: float) -> list[Any]:
 
 @pytest.mark.parametrize("how", LOST)
 async def test_a_lost_connection_is_a_result(how):
-    """The far side may have done it: that is said, and the agent goes on."""
+    """The far side may have done the call. The result says so, and the agent goes on."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(calling, how, session="s")
@@ -74,7 +74,7 @@ async def test_a_lost_connection_is_a_result(how):
 
 @pytest.mark.parametrize("how", ["a fault", "an exit"])
 async def test_any_other_exception_is_a_result_of_its_own_kind(how):
-    """A tool that has a fault is told from one whose far side is gone; one that exits ends nobody else's process."""
+    """The result tells a faulty tool from a lost connection. A tool that exits ends no process."""
     async with opened() as supervisor:
         run = await supervisor.start(calling, how)
         assert await run.result() == ["error", "exception", "maybe"]
@@ -101,8 +101,8 @@ async def impatient(ctx: Context) -> str:
     return "moved on"
 
 
-async def test_what_a_tool_raises_when_it_is_cut_off_is_not_raised_in_the_agent():
-    """T1: the call is answered at once; on trio such a failure comes in a group, beside the cancellation."""
+async def test_an_exception_of_a_cancelled_tool_is_not_raised_in_the_agent():
+    """T1: the call is answered at once. On trio the exception comes in a group, together with the cancellation."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         assert await (await supervisor.start(impatient, session="s")).result() == "moved on"
@@ -129,8 +129,8 @@ async def guessing(ctx: Context) -> str:
     return "called"
 
 
-async def test_a_type_that_cannot_be_resolved_is_said_before_the_effect():
-    """Not after it, when its result could not be given to anybody."""
+async def test_a_type_that_cannot_be_resolved_raises_before_the_effect():
+    """After the effect its result could not be given to the agent."""
     async with opened() as supervisor:
         assert "Unknown" in await (await supervisor.start(guessing)).result()
     assert ran == []
@@ -138,7 +138,7 @@ async def test_a_type_that_cannot_be_resolved_is_said_before_the_effect():
 
 @pytest.mark.parametrize(("spec", "timeout"), [(patient, 20.0), (hurried, 5.0)])
 async def test_an_agents_deadline_for_its_calls_goes_before_the_tools(spec, timeout):
-    """Counted to the instant: what ends before it is no timeout."""
+    """It is counted to the instant: a call that ends before it has no timeout."""
     async with opened() as supervisor:
         assert await (await supervisor.start(spec, timeout - 0.01)).result() == ["ok", None]
         assert await (await supervisor.start(spec, timeout + 0.01)).result() == ["error", timeout]

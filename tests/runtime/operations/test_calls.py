@@ -1,4 +1,4 @@
-"""T: every call gets exactly one result, of a known shape, whatever its tool does."""
+"""T: every call gets exactly one result of a known shape, even if its tool misbehaves."""
 
 import anyio
 import pytest
@@ -13,7 +13,7 @@ HUGE = 17 * 2**20
 
 
 class Odd:
-    """What JSON cannot hold."""
+    """A value that JSON cannot hold."""
 
 
 @tool(policy="allow", timeout=30)
@@ -54,7 +54,7 @@ async def big(value: str) -> str:
 
 
 async def _result(tool, *args, store=None):
-    """Call a tool in an agent of its own and return what it got, as the journal has it too."""
+    """Call a tool in its own agent, and return the result, which the journal holds, too."""
     got = []
 
     @agent
@@ -83,7 +83,8 @@ async def _result(tool, *args, store=None):
     ],
 )
 async def test_whatever_a_tool_does_its_call_has_one_result_that_the_journal_can_hold(used, args, reason):
-    """T1: exceptions, what JSON or the annotation cannot hold, and what is too large, are errors with a reason."""
+    """T1: exceptions, values that do not fit JSON or the annotation, and results that are too large are errors with a
+    reason."""
     result = await _result(used, *args)
     assert (result.kind, result.value, result.is_error) == ("error", None, True)
     assert result.details["reason"] == reason
@@ -92,7 +93,7 @@ async def test_whatever_a_tool_does_its_call_has_one_result_that_the_journal_can
 
 
 async def test_a_tool_that_fails_keeps_its_output_and_details():
-    """T8: `content` is what can be shown of it, details what the tool adds."""
+    """T8: `content` is its output so far, and the tool adds details."""
     result = await _result(fails_with_output)
     assert result.content.startswith("half of it")
     assert result.details["exit_code"] == 3
@@ -110,7 +111,7 @@ async def test_an_ok_result_has_content_value_reason_and_effect():
 
 @pytest.mark.parametrize(("seconds", "kind"), [(29.999, "ok"), (30.0, "ok"), (30.001, "error"), (1e9, "error")])
 async def test_ending_exactly_at_the_deadline_is_no_timeout(seconds, kind):
-    """T3: the deadline is hard, and a call that ends with it has ended."""
+    """T3: the deadline is hard, and a call that ends at it has ended in time."""
     started = anyio.current_time()
     result = await _result(lasts, seconds)
     assert result.kind == kind
@@ -120,7 +121,7 @@ async def test_ending_exactly_at_the_deadline_is_no_timeout(seconds, kind):
 
 
 async def test_the_deadline_counts_from_the_effect_and_not_from_the_question():
-    """T3: however long a person thinks, the call has all its time."""
+    """T3: even if a person thinks for long, the call has all its time."""
 
     @tool(timeout=30)
     async def asked_first() -> str:
@@ -140,8 +141,8 @@ async def test_the_deadline_counts_from_the_effect_and_not_from_the_question():
 
 
 @pytest.mark.parametrize("bad", [(Odd(),), ("\ud800",), (5,), (float("nan"),)])
-async def test_arguments_that_cannot_be_journaled_raise_before_anything_is(bad):
-    """A5: the caller is told at once, and the journal knows of no such call."""
+async def test_arguments_that_cannot_be_journaled_raise_at_once(bad):
+    """A5: the caller gets the error, and the journal has no such call."""
     told = []
 
     @agent
@@ -188,8 +189,9 @@ async def test_a_call_that_is_cancelled_while_it_runs_has_an_interrupted_result_
 
 
 @pytest.mark.parametrize("is_idempotent", [False, True])
-async def test_a_call_that_was_lost_in_a_crash_is_answered_or_runs_again_if_it_says_so(is_idempotent):
-    """R1, T2: executing without a result is lost and never run again, unless its tool is idempotent."""
+async def test_a_call_that_was_lost_in_a_crash_is_answered_or_runs_again_if_idempotent(is_idempotent):
+    """R1, T2: a call that was executing without a result is lost. It never runs again, unless its tool is
+    idempotent."""
     runs, running = [], anyio.Event()
 
     @tool(policy="allow", timeout=None, idempotent=is_idempotent)
@@ -220,7 +222,7 @@ async def test_a_call_that_was_lost_in_a_crash_is_answered_or_runs_again_if_it_s
 
 
 async def test_a_tool_that_cancels_itself_fails_that_run_alone():
-    """W1: a stray cancellation out of a tool is no cancel of anybody else's."""
+    """W1: a native cancellation inside a tool cancels no other run."""
 
     @tool(policy="allow")
     async def cancels_its_own_scope() -> str:
@@ -240,7 +242,7 @@ async def waits(seconds: float) -> float:
 
 @pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
 async def test_a_number_that_json_does_not_have_is_refused_by_the_name_of_its_argument(seconds):
-    """It would become null, and the error would blame that."""
+    """It would become null, and the error would name null."""
 
     @agent
     async def caller(ctx: Context) -> str:

@@ -1,4 +1,4 @@
-"""Sub-agents: a child's end is an outcome for its parent, whatever that end was."""
+"""Sub-agents: a child that ends in any way has an outcome for its parent."""
 
 import anyio
 import pytest
@@ -43,7 +43,7 @@ async def breaks(ctx: Context) -> None:
 
 
 async def test_a_child_that_fails_is_an_outcome_for_its_parent():
-    """W13: never an exception inside it until it asks for the result, and never a cancel of the siblings."""
+    """W13: it raises nothing in the parent before the parent asks for the result, and it cancels no sibling."""
 
     @agent
     async def parent(ctx: Context) -> list[str]:
@@ -59,7 +59,7 @@ async def test_a_child_that_fails_is_an_outcome_for_its_parent():
 
 
 async def test_an_agent_that_returns_waits_for_its_children():
-    """W13: as a task group does; its value is what it returned."""
+    """W13: so does a task group. Its value is what it returned."""
 
     @agent
     async def returns(ctx: Context) -> str:
@@ -76,7 +76,7 @@ async def test_an_agent_that_returns_waits_for_its_children():
 
 @pytest.mark.parametrize("how", ["fails", "stalls"])
 async def test_an_agent_that_does_not_succeed_cancels_its_children(how):
-    """W13: all below it, outcomes recorded deepest first."""
+    """W13: it cancels all below it, and outcomes are journaled deepest first."""
 
     @agent
     async def middle(ctx: Context) -> None:
@@ -101,7 +101,7 @@ async def test_an_agent_that_does_not_succeed_cancels_its_children(how):
 
 
 async def test_children_awaited_in_turn_that_end_in_reverse_order():
-    """R1: each outcome is delivered when it is asked for; the re-run gets them in the same order."""
+    """R1: each outcome is delivered when the parent asks for it. The replay delivers them in the same order."""
 
     @agent
     async def parent(ctx: Context) -> list[float]:
@@ -123,8 +123,8 @@ async def test_children_awaited_in_turn_that_end_in_reverse_order():
             assert len(await supervisor.find_sessions()) == 6
 
 
-async def test_children_awaited_at_once_are_collected_in_the_same_order_in_a_re_run():
-    """R1: in the order in which they ended, which the journal knows."""
+async def test_children_awaited_at_once_are_collected_in_the_same_order_in_a_replay():
+    """R1: the order is that in which they ended, which the journal holds."""
 
     @agent
     async def parent(ctx: Context) -> list[float]:
@@ -155,8 +155,8 @@ async def test_children_awaited_at_once_are_collected_in_the_same_order_in_a_re_
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-async def test_giving_up_waiting_for_an_outcome_is_not_the_childs_death(is_durable):
-    """W10: it goes on, and can be asked again."""
+async def test_a_child_goes_on_if_its_parent_stops_waiting_for_its_outcome(is_durable):
+    """W10: the parent can ask for the outcome again."""
 
     @agent
     async def impatient(ctx: Context) -> list:
@@ -177,8 +177,8 @@ async def test_giving_up_waiting_for_an_outcome_is_not_the_childs_death(is_durab
         assert await (await supervisor.start(impatient)).result() == [3, 100.0]
 
 
-async def test_a_program_that_gives_up_waiting_leaves_the_run_alone():
-    """W10: somebody's wait timing out is nobody's death."""
+async def test_a_run_goes_on_if_a_program_stops_waiting_for_it():
+    """W10: the timeout of a waiting program does not end the run."""
     async with opened() as supervisor:
         run = await supervisor.start(rests, 100.0)
         for _ in range(3):
@@ -187,8 +187,8 @@ async def test_a_program_that_gives_up_waiting_leaves_the_run_alone():
         assert await run.result() == 100.0
 
 
-async def test_a_parent_learns_of_a_child_that_ended_while_it_slept_or_was_dead():
-    """W9: once, whenever it comes to ask."""
+async def test_a_parent_learns_of_a_child_that_ended_while_the_parent_was_not_in_memory():
+    """W9: it learns of it once, whenever it asks."""
 
     @agent
     async def parent(ctx: Context) -> str:
@@ -213,7 +213,7 @@ async def test_a_parent_learns_of_a_child_that_ended_while_it_slept_or_was_dead(
 
 
 async def test_a_parent_that_cancels_a_child_learns_that_it_was_cancelled():
-    """W8: the child and all below it, not its siblings nor its parent."""
+    """W8: the cancel reaches the child and all below it, not its siblings or its parent."""
 
     @agent
     async def parent(ctx: Context) -> list[str]:
@@ -239,7 +239,7 @@ async def test_a_parent_that_cancels_a_child_learns_that_it_was_cancelled():
 
 @pytest.mark.parametrize(("options", "allowed"), [({"max_children": 2}, 2), ({"max_live_children": 2}, 2)])
 async def test_a_limit_is_the_same_in_every_attempt(options, allowed):
-    """R1: LimitExceeded is journaled, whatever has ended since."""
+    """R1: LimitExceeded is journaled, so it stays even if children have ended since."""
 
     @agent(**options)
     async def prolific(ctx: Context) -> int:
@@ -267,7 +267,7 @@ async def test_a_limit_is_the_same_in_every_attempt(options, allowed):
 
 
 async def test_depth_is_bounded():
-    """W13: an agent that spawns itself comes to an end."""
+    """W13: an agent that spawns itself reaches the bound."""
     levels = []
 
     @agent(max_depth=3)
@@ -281,8 +281,9 @@ async def test_depth_is_bounded():
         assert levels == [0, 1, 2, 3]
 
 
-async def test_a_child_offers_its_parent_nothing_that_a_replay_would_see_otherwise():
-    """R1: whether it has ended, and what it asks, are not journaled: its parent's handle has neither."""
+async def test_a_childs_handle_has_nothing_that_a_replay_would_see_otherwise():
+    """R1: whether the child has ended, and its approvals, are not journaled in the parent: so the handle shows
+    neither."""
 
     @agent
     async def looks(ctx: Context) -> list[str]:
@@ -296,7 +297,7 @@ async def test_a_child_offers_its_parent_nothing_that_a_replay_would_see_otherwi
 
 @only_asyncio
 async def test_a_spawn_that_asyncio_cancels_natively_loses_no_child():
-    """W9: a commit that lands as the cancellation comes has made a child, and it runs."""
+    """W9: a commit that lands together with the cancellation has made a child, and the child runs."""
     import asyncio
 
     tasks = []

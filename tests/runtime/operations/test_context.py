@@ -1,4 +1,4 @@
-"""What an agent does through its context is remembered, and a re-run is given the same."""
+"""The results of an agent's operations are journaled, and a replay gets the same ones."""
 
 from functools import partial
 
@@ -45,8 +45,8 @@ async def _returns_an_object() -> object:
     return object()
 
 
-async def test_now_and_random_are_remembered():
-    """R1: a re-run sees the same instant and the same number, typed."""
+async def test_now_and_random_are_journaled():
+    """R1: a replay gets the same instant and the same number, with their types."""
     seen = []
 
     @agent
@@ -69,8 +69,8 @@ async def test_now_and_random_are_remembered():
     assert seen[0][0].tzinfo is not None
 
 
-async def test_a_step_runs_once_where_its_result_was_committed():
-    """R1: its value comes from the journal's bytes, live too."""
+async def test_a_step_with_a_committed_result_does_not_run_again():
+    """R1: its value comes from the journal's bytes, in the first attempt, too."""
 
     @agent
     async def steps(ctx: Context) -> int:
@@ -99,7 +99,7 @@ class _Ledger:
 
 
 async def test_a_step_of_a_partial_is_the_step_of_its_function():
-    """R1: what it holds is among the arguments, so a re-run finds it in the journal, and tells it from another."""
+    """R1: the arguments of the partial count, so a replay finds the step and tells it from another one."""
 
     @agent
     async def steps(ctx: Context) -> list[int]:
@@ -121,8 +121,8 @@ async def test_a_step_of_a_partial_is_the_step_of_its_function():
 
 
 @pytest.mark.parametrize("step", [_Ledger(), partial(_Ledger(), 1), lambda number: _doubles(number)])
-async def test_what_has_no_name_is_no_step_and_says_so(step):
-    """A re-run could not tell it from another; nothing has run."""
+async def test_a_step_without_a_name_is_refused(step):
+    """A replay could not tell it from another one. Nothing has run."""
 
     @agent
     async def steps(ctx: Context) -> str:
@@ -139,7 +139,7 @@ async def test_what_has_no_name_is_no_step_and_says_so(step):
 
 @pytest.mark.parametrize("step", [_returns_text, _returns_an_object])
 async def test_a_step_whose_result_does_not_fit_fails_in_the_same_way_in_every_attempt(step):
-    """R1: what JSON or the annotation cannot hold is a failure of the step, which the agent can see."""
+    """R1: a result that JSON or the annotation cannot hold is a failure of the step, which the agent sees."""
 
     @agent
     async def steps(ctx: Context) -> str:
@@ -175,8 +175,8 @@ async def test_a_closure_is_no_step():
         assert (await (await supervisor.start(careless)).outcome()).kind == "succeeded"
 
 
-async def test_a_saved_state_is_where_a_resumed_agent_begins_and_ids_go_on_counting():
-    """R1: what was answered before a save is forgotten, and identical operations after it are new ones."""
+async def test_a_resumed_agent_begins_at_its_saved_state_and_ids_keep_counting():
+    """R1: completed operations are dropped by a save, and identical ones after it are new."""
     begun = []
 
     @agent
@@ -204,7 +204,7 @@ async def test_a_saved_state_is_where_a_resumed_agent_begins_and_ids_go_on_count
 
 @pytest.mark.parametrize("at", ["before", "after"])
 async def test_killed_around_a_save_nothing_is_done_twice(at):
-    """R1: before it the operations are remembered, after it the state is."""
+    """R1: before the save the journal has the operations, and after it the state."""
 
     @agent
     async def saves(ctx: Context) -> list[str]:
@@ -227,8 +227,8 @@ async def test_killed_around_a_save_nothing_is_done_twice(at):
     assert effects == ["first", "second"]
 
 
-async def test_what_a_run_saved_is_what_it_leaves_when_it_fails():
-    """W9: partial output is kept."""
+async def test_a_failed_run_leaves_its_saved_state_as_partial_output():
+    """W9: the outcome keeps it."""
 
     @agent
     async def fails(ctx: Context) -> None:
@@ -241,8 +241,8 @@ async def test_what_a_run_saved_is_what_it_leaves_when_it_fails():
 
 
 @pytest.mark.parametrize("returned", [object(), "five", "\ud800", float("inf")])
-async def test_an_agent_that_returns_what_does_not_fit_has_failed(returned):
-    """W9: one outcome, with a cause that can be read."""
+async def test_an_agent_that_returns_a_value_of_the_wrong_type_has_failed(returned):
+    """W9: it has one outcome, with a readable cause."""
 
     @agent
     async def odd(ctx: Context) -> int:
@@ -254,7 +254,7 @@ async def test_an_agent_that_returns_what_does_not_fit_has_failed(returned):
         assert outcome.cause
 
 
-async def test_an_agent_that_raises_what_cannot_be_written_has_failed_all_the_same():
+async def test_an_agent_that_raises_text_that_cannot_be_written_has_failed():
     """W9: a lone surrogate in an exception's text is shown escaped."""
 
     @agent
@@ -269,7 +269,7 @@ async def test_an_agent_that_raises_what_cannot_be_written_has_failed_all_the_sa
 
 @pytest.mark.parametrize("name", ["", "a/b", "a#b", "a:b"])
 async def test_a_branch_has_a_plain_name(name):
-    """A2: what would make two ids look the same is refused."""
+    """A2: a name that could make two ids equal is refused."""
 
     @agent
     async def careless(ctx: Context) -> None:
@@ -282,7 +282,7 @@ async def test_a_branch_has_a_plain_name(name):
 
 @only_asyncio
 async def test_a_native_cancellation_of_a_call_neither_loses_it_nor_harms_the_store():
-    """T1: asyncio's own timeouts know no shields; the call is journaled as abandoned, and the agent goes on."""
+    """T1: asyncio's own timeouts ignore shields. The call is journaled as abandoned, and the agent goes on."""
     import asyncio
 
     @agent
@@ -305,8 +305,8 @@ async def test_a_native_cancellation_of_a_call_neither_loses_it_nor_harms_the_st
 
 
 @pytest.mark.parametrize("error", [Suspended(), BaseExceptionGroup("of nothing else", [Suspended()])])
-async def test_what_unwinds_a_run_that_nobody_has_stopped_fails_that_run_alone(error):
-    """W1: raised by the agent itself, alone or in a group; the supervisor goes on."""
+async def test_a_cancellation_or_suspension_raised_by_the_agent_fails_only_its_run(error):
+    """W1: the agent raises it alone or in a group, and the supervisor goes on."""
 
     @agent
     async def odd(ctx: Context) -> str:
@@ -317,8 +317,8 @@ async def test_what_unwinds_a_run_that_nobody_has_stopped_fails_that_run_alone(e
             assert (await (await supervisor.start(odd)).outcome()).kind == "failed"
 
 
-async def test_an_agent_whose_scope_is_cancelled_at_every_append_gets_on():
-    """T1: cancel everywhere: a call that a scope of the agent's own ends has one result, whenever that is."""
+async def test_an_agent_whose_scope_is_cancelled_at_every_append_goes_on():
+    """T1: cancel everywhere: a call that a scope of the agent cancels at any instant has one result."""
     scopes, commits = [], []
 
     class Cancelling(MemoryStore):

@@ -1,4 +1,4 @@
-"""R7: what is said to a session is received, or begins a turn; nothing is lost, and nothing is heard twice."""
+"""R7: a message to a session is received or begins a turn. No message is lost, and none is received twice."""
 
 import anyio
 import pytest
@@ -19,7 +19,7 @@ def _nothing_has_run():
 
 
 class Killed(Exception):
-    """What the body of a supervisor raises to leave it in the middle of things."""
+    """Raised by the body of a supervisor to leave it half-way."""
 
 
 @tool(policy="allow")
@@ -36,7 +36,7 @@ async def asked(name: str) -> str:
 
 @agent
 async def chats(ctx: Context, text: str) -> str:
-    """Says what it was told, and how much was said before."""
+    """Returns its input, and the number of messages before it."""
     return f"{text} ({len(ctx.transcript())})"
 
 
@@ -59,7 +59,7 @@ def store(request, tmp_path):
 
 
 async def ended(supervisor, session: str, runs: int):
-    """Wait until so many runs of a session have ended, and nothing more has begun; returns what each gave."""
+    """Wait until so many runs of a session have ended and no later one has begun. Return each run's result."""
     with anyio.fail_after(10):
         while True:
             outcomes = events(supervisor.store, session, e.RunFinished)
@@ -68,7 +68,7 @@ async def ended(supervisor, session: str, runs: int):
             await anyio.sleep(0.01)
 
 
-async def test_a_message_to_a_session_at_rest_begins_a_turn(store):
+async def test_a_message_to_an_idle_session_begins_a_turn(store):
     """Each turn is a run of its own, with the message as its input."""
     async with opened(store) as supervisor:
         run = await supervisor.start(chats, "hi", session="s")
@@ -80,8 +80,8 @@ async def test_a_message_to_a_session_at_rest_begins_a_turn(store):
         assert [message.by for message in events(store, "s", e.MessageReceived)] == ["ann"]
 
 
-async def test_a_message_that_nobody_could_hear_is_refused():
-    """An agent that takes no text, a sub-agent that has ended, a session that is not there: nothing is journaled."""
+async def test_a_message_that_no_run_can_receive_is_refused():
+    """The agent takes no text, the sub-agent has ended, or the session does not exist. Nothing is journaled."""
 
     @agent
     async def parent(ctx: Context, text: str) -> str:
@@ -102,8 +102,8 @@ async def test_a_message_that_nobody_could_hear_is_refused():
         assert store.last_position() == before
 
 
-async def test_a_message_during_a_run_is_kept_and_its_sender_told_what_it_waits_for(store):
-    """Behind an approval it begins the next turn; the receipt names the approval, a sub-agent's too."""
+async def test_a_message_during_a_run_is_kept_and_the_result_names_the_approvals(store):
+    """After the approval it begins the next turn. The result names the approval, even that of a sub-agent."""
     async with opened(store) as supervisor:
         run = await supervisor.start(asks_first, "ask", session="s")
         approval = await next_of(run.watch_approvals())
@@ -135,7 +135,8 @@ async def test_messages_that_were_not_received_begin_the_next_turns_one_by_one()
 
 
 async def test_receive_is_a_named_pause_that_sleeps_and_wakes():
-    """No stall in a week, passivated meanwhile; the message wakes it, also in another process."""
+    """There is no stall in a week, and the run is passivated meanwhile. The message wakes it, even in another
+    process."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(listens, 2, session="s")
@@ -151,8 +152,8 @@ async def test_receive_is_a_named_pause_that_sleeps_and_wakes():
     assert "RunPassivated" in names(store, "s")
 
 
-async def test_two_receivers_get_different_messages_and_a_re_run_gives_them_the_same():
-    """None is heard twice, whoever of them was first."""
+async def test_two_receivers_get_different_messages_and_a_replay_gives_them_the_same():
+    """Whichever receiver is first, no message is received twice."""
 
     @agent
     async def two(ctx: Context) -> list[str]:
@@ -184,8 +185,8 @@ async def test_two_receivers_get_different_messages_and_a_re_run_gives_them_the_
     assert [one.split()[1] for one in got] == ["A", "B"]
 
 
-async def test_what_is_said_is_said_once_over_restarts():
-    """`send` and the turn's text result, in order; a result that is no text is not said."""
+async def test_a_message_of_an_agent_is_sent_once_over_restarts():
+    """`send` and the text result of a turn come in order. A result that is not text is not sent."""
 
     @agent
     async def says(ctx: Context, text: str) -> str | int:
@@ -212,7 +213,8 @@ async def test_what_is_said_is_said_once_over_restarts():
 
 
 async def test_the_transcript_is_the_same_in_every_attempt_of_a_turn():
-    """What was said before it, with each approval where it was asked and its answer (A15); not what comes during it."""
+    """It has the messages before the turn, with each approval where it was asked and its answer (A15), and none from
+    during the turn."""
     seen = []
 
     @agent
@@ -242,8 +244,9 @@ async def test_the_transcript_is_the_same_in_every_attempt_of_a_turn():
     assert seen[3] == [*told, *then]
 
 
-async def test_an_approval_in_the_transcript_says_what_became_of_it():
-    """Approved or denied by whom, and why; withdrawn where the agent gave the call up, or the run was cancelled."""
+async def test_an_approval_in_the_transcript_shows_its_answer():
+    """It shows who approved or denied it, and why. It is withdrawn if the agent abandoned the call, or the run was
+    cancelled."""
 
     @agent
     async def several(ctx: Context, text: str) -> list[tuple[str, str | None]]:
@@ -271,7 +274,7 @@ async def test_an_approval_in_the_transcript_says_what_became_of_it():
 
 @pytest.mark.parametrize("name", ["one", "other"])
 async def test_an_edited_call_stands_in_the_transcript_as_it_ran(name):
-    """A8: with what was asked for beside it; an edit that changes nothing is none, here and on the approval."""
+    """A8: the original arguments follow. An edit that changes nothing is not shown as one, here and on the approval."""
 
     @agent
     async def calls(ctx: Context, text: str) -> list[str]:
@@ -293,7 +296,7 @@ async def test_an_edited_call_stands_in_the_transcript_as_it_ran(name):
 
 
 async def test_a_message_is_in_the_transcript_where_the_agent_took_it():
-    """One that was received stands there; one that still waits stands nowhere yet."""
+    """A received message is there. A message that still waits is not in the transcript yet."""
 
     @agent
     async def hears(ctx: Context, text: str) -> list[str]:
@@ -311,7 +314,7 @@ async def test_a_message_is_in_the_transcript_where_the_agent_took_it():
 
 
 async def test_a_cancelled_runs_messages_wait_for_the_next_one():
-    """Nobody who cancels wants it to go on by itself; the next message begins with the oldest."""
+    """A person who cancels does not want a new turn at once. The next message begins one with the oldest message."""
     async with opened() as supervisor:
         await supervisor.start(asks_first, "ask", session="s")
         await supervisor.send("s", "first")
@@ -327,7 +330,7 @@ async def test_a_cancelled_runs_messages_wait_for_the_next_one():
 
 
 async def test_a_second_turn_begins_anew():
-    """Its sub-agents have sessions of their own, and its identical calls run: the memory of a run is its own."""
+    """Its sub-agents have sessions of their own, and its identical calls run: each run has its own operations."""
 
     @agent
     async def delegates(ctx: Context, text: str) -> str:
@@ -345,7 +348,7 @@ async def test_a_second_turn_begins_anew():
 
 
 async def test_a_handle_gives_the_outcome_of_its_own_run():
-    """Also where the next turn began in the very append in which that run ended; what it asks is no news of the run."""
+    """So it does if the next turn began in the append that ended the run. Approvals of that turn are not the run's."""
     async with opened() as supervisor:
         run = await supervisor.start(asks_first, "ask", session="s")
         first = await next_of(run.watch_approvals())
@@ -365,7 +368,7 @@ async def test_a_handle_gives_the_outcome_of_its_own_run():
 
 
 async def test_starting_again_with_the_same_input_goes_on_with_the_conversation():
-    """A program that is run again names the same session and first input; later turns make that no conflict."""
+    """A program that is started again names the same session and first input. Later turns make no conflict."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(chats, "hi", session="s")).result()
@@ -379,7 +382,7 @@ async def test_starting_again_with_the_same_input_goes_on_with_the_conversation(
 
 @agent
 async def converses(ctx: Context, text: str) -> str:
-    """Two branches that receive, an approval, and something said: what a conversation may hold."""
+    """Two branches that receive, an approval, and a sent message: the parts of a conversation."""
     heard = [text]
 
     async def hear(context: Context) -> None:
@@ -396,7 +399,7 @@ async def converses(ctx: Context, text: str) -> str:
 
 
 async def converse(supervisor) -> list[str]:
-    """Say what has not been said yet, approve whatever is asked, and return each turn's result at the end."""
+    """Send the messages that were not sent yet, approve every call, and return each turn's result at the end."""
     await supervisor.start(converses, "first", session="s")
     texts = {event.text for event in events(supervisor.store, "s", e.MessageReceived)}
     async with anyio.create_task_group() as tasks:
@@ -421,7 +424,7 @@ SAID = ["said first", "A B first", "said C", "C", "said D", "D"]
 
 
 async def test_left_by_an_exception_at_every_append_no_message_is_lost_or_heard_twice():
-    """R7: whatever each commit leaves behind is taken up to the same end, with nothing said or done twice."""
+    """R7: after each commit the rest is continued to the same end, and nothing is sent or done twice."""
     store = ForkingStore(look=lambda: list(effects))
     async with opened(store) as supervisor:
         assert await converse(supervisor) == ENDING
@@ -440,7 +443,7 @@ async def test_left_by_an_exception_at_every_append_no_message_is_lost_or_heard_
 
 
 async def test_stopped_again_and_again_it_comes_to_the_same_end(store):
-    """R7, R8: a supervisor that is left by an exception at any moment loses nothing that was said."""
+    """R7, R8: a supervisor that an exception leaves at any moment loses no message."""
     lives, results = 0, None
     while results is None:
         lives += 1
@@ -460,7 +463,7 @@ async def test_stopped_again_and_again_it_comes_to_the_same_end(store):
 
 
 async def test_live_state_is_the_replayed_state_in_a_conversation():
-    """R1: at every moment in which nothing is noted only."""
+    """R1: it is so at every moment without unwritten notes."""
     store = MemoryStore()
     compared = 0
     async with opened(store) as supervisor, anyio.create_task_group() as tasks:
@@ -477,7 +480,7 @@ async def test_live_state_is_the_replayed_state_in_a_conversation():
 
 @agent
 async def chooses(ctx: Context) -> list[str]:
-    """Takes what comes first, a decision or a message, and then the message if it was not the first."""
+    """Takes the first of a decision and a message, and then the message if it was not the first."""
     got: list[str] = []
 
     async def one(name: str) -> None:
@@ -493,8 +496,8 @@ async def chooses(ctx: Context) -> list[str]:
     return [*got, *([] if "hello" in got else [await ctx.branch("then").receive()])]
 
 
-async def test_a_receive_that_is_given_up_leaves_its_message():
-    """R7: also one that the message has woken while other results stood before it: the next `receive` gets it."""
+async def test_a_cancelled_receive_leaves_its_message():
+    """R7: even if the message has woken it while other results came first. The next `receive` gets the message."""
     for _ in range(10):
         async with opened() as supervisor:
             run = await supervisor.start(chooses, session="s")
@@ -512,8 +515,9 @@ async def test_a_receive_that_is_given_up_leaves_its_message():
             assert "hello" in await run.result()
 
 
-async def test_what_nobody_received_and_nobody_will_is_said_to_be_undelivered():
-    """R7: a sub-agent's, or one of an agent that takes no text; journaled with the end, and taken out of the inbox."""
+async def test_a_message_that_no_run_can_receive_any_more_is_journaled_as_undelivered():
+    """R7: so it is for a sub-agent, and for an agent that takes no text. It is journaled with the end, and leaves the
+    inbox."""
 
     @agent
     async def deaf(ctx: Context) -> str:
@@ -536,8 +540,8 @@ async def test_what_nobody_received_and_nobody_will_is_said_to_be_undelivered():
             assert not replayed(store, approval.session).inbox
 
 
-async def test_a_session_that_is_being_cancelled_and_has_no_further_turn_is_not_spoken_to():
-    """R7: `send` refuses at once what could never be heard."""
+async def test_a_message_to_a_session_that_is_being_cancelled_for_good_is_refused():
+    """R7: `send` refuses a message at once if no run can ever receive it."""
 
     @agent(stop_timeout=1000)
     async def slow_to_end(ctx: Context) -> None:

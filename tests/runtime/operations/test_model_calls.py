@@ -1,4 +1,5 @@
-"""Calls as models emit them: looked up by name, answered whatever the model wrote, one result for each use of an id."""
+"""Calls that a model emits: looked up by name, answered whatever the model wrote, and one result for each use of an
+id."""
 
 import anyio
 import pytest
@@ -71,7 +72,7 @@ async def _call(*calls: ToolCall, store=None, **options) -> list[ToolResult[obje
 
 
 async def test_a_call_is_looked_up_by_name_and_takes_an_object_or_its_text():
-    """The result is that of the call that a program would have made; a person is shown defaults, too."""
+    """The result is that of a program's call. The approval also shows defaults."""
     async with opened() as supervisor:
         calls = [ToolCall("1", "deploy", {"target": "a"}), ToolCall("2", "look", '{"target": "b"}')]
         run = await supervisor.start(main, calls)
@@ -105,8 +106,9 @@ async def test_a_call_is_looked_up_by_name_and_takes_an_object_or_its_text():
         ("researcher", {}, "invalid_arguments"),
     ],
 )
-async def test_what_a_model_got_wrong_is_an_error_for_it_to_read(name, arguments, reason):
-    """T1: never an exception; it is the call's one result, in the journal; nobody is asked and nothing runs."""
+async def test_an_invalid_call_of_a_model_has_an_error_that_the_model_can_read(name, arguments, reason):
+    """T1: it raises nothing. The error is the call's one result, in the journal. No approval is asked, and nothing
+    runs."""
     got = []
 
     @agent(tools=[deploy, look, researcher])
@@ -127,7 +129,7 @@ async def test_what_a_model_got_wrong_is_an_error_for_it_to_read(name, arguments
         assert len(await supervisor.find_sessions()) == 1
 
 
-async def test_each_use_of_an_id_is_a_call_of_its_own_in_a_re_run_too():
+async def test_each_use_of_an_id_is_a_call_of_its_own_in_a_replay_too():
     """R1: models repeat their ids. Killed after any commit, each use has its own result, and nothing runs twice."""
 
     @agent(tools=[deploy, look])
@@ -152,7 +154,7 @@ async def test_each_use_of_an_id_is_a_call_of_its_own_in_a_re_run_too():
 
 @pytest.mark.parametrize(("targets", "kind"), [("ab", "succeeded"), ("aa", "failed")])
 async def test_one_id_in_two_tasks_at_once_is_two_calls_unless_they_are_the_same(targets, kind):
-    """R1: which of two equal ones is the first use would change from attempt to attempt; they need branches."""
+    """R1: the order of two equal calls would change from attempt to attempt, so they need branches."""
 
     @agent(tools=[deploy])
     async def twice(ctx: Context) -> None:
@@ -182,7 +184,7 @@ async def test_a_sub_agent_that_is_called_is_a_child_and_its_outcome_the_result(
 
 
 async def test_a_limit_that_refuses_a_sub_agent_is_the_calls_result():
-    """The agent's declaration bounds what its model may begin; there is no child, and the model reads why."""
+    """The agent's declaration bounds what its model may begin. There is no child, and the model reads why."""
 
     @agent(tools=[researcher], max_children=1)
     async def bounded(ctx: Context) -> list[str | None]:
@@ -212,7 +214,7 @@ async def test_a_called_sub_agent_goes_on_after_a_crash():
 
 
 async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
-    """R2: a decision wakes the child, its outcome the run that called it. No rule comes in time to deny it then."""
+    """R2: a decision wakes the child, and its outcome wakes the caller. A deny rule comes too late then."""
     async with opened(MemoryStore(), passivate_after=60) as supervisor:
         run = await supervisor.start(main, [ToolCall("1", "researcher", {"question": "ask"})])
         approval = await next_of(run.watch_approvals())
@@ -224,7 +226,7 @@ async def test_a_run_whose_called_sub_agent_waits_leaves_memory_and_is_woken():
 
 
 async def test_rules_hold_for_sub_agents_that_are_called():
-    """A7: a deny on its name, and an ask, whose approver may edit what it is asked; nothing begins before."""
+    """A7: there is a deny on its name, and an ask, whose approver may edit its arguments. Nothing begins before."""
     call = ToolCall("1", "researcher", {"question": "why"})
     (denied,) = await _call(call, rules=[deny("researcher")])
     assert (denied.kind, effects) == ("denied", [])
@@ -240,8 +242,8 @@ async def test_rules_hold_for_sub_agents_that_are_called():
         assert (await run.result())[0].content == "saw how, I think"
 
 
-async def test_a_called_sub_agent_that_is_cut_off_is_cancelled_in_a_re_run_too():
-    """T1, W8: nobody else could hear of it. The call is abandoned, and the sub-agent ends."""
+async def test_a_called_sub_agent_whose_call_is_cancelled_is_cancelled_in_a_replay_too():
+    """T1, W8: no other caller could get its outcome. The call is abandoned, and the sub-agent ends."""
 
     @agent(tools=[researcher])
     async def hurries(ctx: Context) -> bool:
@@ -262,7 +264,7 @@ async def test_a_called_sub_agent_that_is_cut_off_is_cancelled_in_a_re_run_too()
 
 
 def test_two_tools_of_one_name_are_refused_at_declaration():
-    """A model could not tell them apart; nor can it call what is no tool."""
+    """A model could not tell them apart. A function that is no tool is refused, too."""
 
     @tool(name="look")
     async def other() -> None: ...
@@ -276,7 +278,7 @@ def test_two_tools_of_one_name_are_refused_at_declaration():
 
 
 async def test_a_tool_call_holds_its_arguments():
-    """What is passed beside it would be lost."""
+    """Other arguments next to it would be lost."""
 
     @agent(tools=[look])
     async def wrong(ctx: Context) -> None:
@@ -287,8 +289,9 @@ async def test_a_tool_call_holds_its_arguments():
         await (await supervisor.start(wrong)).result()
 
 
-def test_schemas_say_what_a_model_may_give():
-    """Names, descriptions from docstrings, JSON schema of the parameters; the program's own are not among them."""
+def test_schemas_describe_the_arguments_of_a_model():
+    """They hold names, descriptions from docstrings, and the JSON schema of the parameters, without the program's own
+    ones."""
 
     @tool(secret=["token", "pin"])
     async def pay(to: str, pin: int, amount: float = 1, token: str = "planted") -> None:
@@ -308,8 +311,8 @@ def test_schemas_say_what_a_model_may_give():
     assert "planted" not in str(payer.tool_schemas())
 
 
-def test_a_parameter_that_no_schema_describes_is_said_with_its_tool():
-    """One clear line, when the schemas are asked for."""
+def test_a_parameter_that_no_schema_can_describe_raises_with_the_name_of_its_tool():
+    """The error is one clear line, when the program asks for the schemas."""
 
     @tool
     async def odd(what: Context) -> None: ...

@@ -1,4 +1,4 @@
-"""A: questions of agents are asked, answered once, kept over everything that approvals are kept over."""
+"""A: an agent's questions are asked, answered once, and kept in all cases in which approvals are kept."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -89,8 +89,8 @@ async def asked_by(run):
     ("asks", "value", "result"),
     [(chooses, "staging", "staging"), (plans, {"region": "eu"}, "eu 1"), (writes, "yes", "yes"), (writes, "", "")],
 )
-async def test_an_answer_is_what_the_agent_is_given(asks, value, result):
-    """A choice, a value of the type, or text as it is."""
+async def test_the_agent_is_given_the_answer(asks, value, result):
+    """It is a choice, a value of the type, or text."""
     async with opened() as supervisor:
         run = await supervisor.start(asks)
         question = await asked_by(run)
@@ -116,8 +116,9 @@ async def test_an_answer_is_what_the_agent_is_given(asks, value, result):
         (writes, Approve(by="ana")),
     ],
 )
-async def test_what_is_no_answer_decides_nothing(asks, decision):
-    """A4, A5: a value that fits nowhere, an approval of a question, an empty identity; it stays pending."""
+async def test_an_invalid_answer_decides_nothing(asks, decision):
+    """A4, A5: a value that does not fit, an approval of a question, or an empty identity. The question stays
+    pending."""
     async with opened() as supervisor:
         run = await supervisor.start(asks)
         question = await asked_by(run)
@@ -128,7 +129,7 @@ async def test_what_is_no_answer_decides_nothing(asks, decision):
 
 
 async def test_an_answer_to_a_call_decides_nothing():
-    """A1: only yes and no decide whether something runs."""
+    """A1: only yes and no decide whether a call runs."""
 
     @agent
     async def deploys(ctx: Context) -> str:
@@ -142,7 +143,7 @@ async def test_an_answer_to_a_call_decides_nothing():
 
 
 async def test_the_first_answer_wins_and_every_later_one_is_told():
-    """A3: the same again is fine, another is a conflict."""
+    """A3: the same answer again is `already`, another one is a conflict."""
     async with opened() as supervisor:
         run = await supervisor.start(chooses)
         question = (await asked_by(run)).id
@@ -159,7 +160,7 @@ async def test_the_first_answer_wins_and_every_later_one_is_told():
 
 
 async def test_parallel_questions_are_independent_and_visible_at_the_root():
-    """A13, A14: each task goes on when its own is answered; the root shows all."""
+    """A13, A14: each task goes on when its own question is answered. The root shows all."""
     async with opened() as supervisor:
         run = await supervisor.start(asks_two)
         async with run.watch_approvals() as reader:
@@ -212,7 +213,7 @@ async def test_a_restart_keeps_the_question_and_its_answer():
 
 
 async def test_a_cancel_withdraws_the_question():
-    """W8: a late answer is told that it is gone."""
+    """W8: a late answer is told that the question is closed."""
     async with opened() as supervisor:
         run = await supervisor.start(root)
         question = await asked_by(run)
@@ -222,8 +223,8 @@ async def test_a_cancel_withdraws_the_question():
         assert (verdict.kind, verdict.status) == ("closed", "withdrawn")
 
 
-async def test_a_scope_of_the_agents_own_gives_a_question_up_once_and_for_all():
-    """The question is withdrawn, and a re-run gives it up at the same place."""
+async def test_a_question_that_a_scope_of_the_agent_cancels_is_withdrawn_for_good():
+    """A replay cancels it at the same place."""
 
     @agent
     async def impatient(ctx: Context) -> str:
@@ -244,7 +245,7 @@ async def test_a_scope_of_the_agents_own_gives_a_question_up_once_and_for_all():
 
 
 async def test_a_question_that_expires_raises_the_same_in_every_attempt():
-    """A10: a decision with a result; the run is woken by it, and a late answer is told that it is gone."""
+    """A10: the expiry wakes the run, and a late answer is told that the question is closed."""
     store = MemoryStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(copes)
@@ -262,8 +263,9 @@ async def test_a_question_that_expires_raises_the_same_in_every_attempt():
     assert names(store, run.session).count("ApprovalExpired") == 1
 
 
-async def test_whoever_decides_too_late_notes_that_it_was_too_late():
-    """A10: another process, while nobody runs the tree: gone, and on disk; the run goes on with that."""
+async def test_a_decision_after_the_expiry_journals_the_expiry():
+    """A10: another process decides while no process runs the tree. The decision is closed, and the run goes on with the
+    expiry."""
     store = MemoryStore()
     with anyio.CancelScope() as leave:
         async with opened(store) as supervisor:
@@ -283,7 +285,7 @@ async def test_whoever_decides_too_late_notes_that_it_was_too_late():
 
 @pytest.mark.parametrize(("early", "kind"), [(1, "accepted"), (0, "closed"), (-1, "closed")])
 async def test_at_the_instant_of_the_expiry_it_has_expired(monkeypatch, early, kind):
-    """A10: to the microsecond; a decision in the one before still counts."""
+    """A10: this is exact to the microsecond. A decision one microsecond before still counts."""
     store = MemoryStore()
     with anyio.CancelScope() as leave:
         async with opened(store) as supervisor:
@@ -296,7 +298,7 @@ async def test_at_the_instant_of_the_expiry_it_has_expired(monkeypatch, early, k
 
 
 async def test_an_agents_approvals_expire_into_a_denial():
-    """A10: configured for the agent; the call's result is denied, its reason expired, and nothing has run."""
+    """A10: the expiry is set for the agent. The call is denied with the reason expired, and nothing has run."""
 
     @agent(approval_expires_in=DAY)
     async def deploys(ctx: Context) -> list[str]:
@@ -314,15 +316,15 @@ async def test_an_agents_approvals_expire_into_a_denial():
 
 
 @pytest.mark.parametrize(("unattended", "reason"), [("deny", "denied"), ("allow", "denied")])
-async def test_where_nobody_can_answer_the_agent_is_told_so(unattended, reason):
-    """A6: where nobody is asked, and where nobody ever could answer; approving calls answers no question."""
+async def test_a_question_that_no_person_can_answer_raises_in_the_agent(unattended, reason):
+    """A6: the setting denies, or no person can ever answer. A setting that allows calls answers no question."""
     async with opened(unattended=unattended) as supervisor:
         run = await supervisor.start(copes)
         assert await run.result() == [reason, reason]
 
 
 async def test_a_person_may_decline_to_answer():
-    """The agent sees by whom, and why."""
+    """The agent sees who declined, and why."""
 
     @agent
     async def asks(ctx: Context) -> list[str | None]:
@@ -350,8 +352,8 @@ async def test_a_person_may_decline_to_answer():
         {"expires_in": 0},
     ],
 )
-async def test_a_question_that_nobody_could_answer_is_refused_before_it_is_asked(options):
-    """The agent's own mistake: nothing is journaled of it."""
+async def test_an_invalid_question_is_refused_before_it_is_asked(options):
+    """The agent made a mistake, and nothing is journaled."""
 
     @agent
     async def asks(ctx: Context) -> bool:
@@ -386,7 +388,8 @@ async def test_a_question_stands_in_the_transcript_where_it_was_asked_with_its_a
 
 
 async def test_leaving_does_not_wait_for_an_expiry_but_going_on_does():
-    """A program that asks leaves what waits for people on disk; whoever runs it later meets the expiry."""
+    """A program that asks and leaves keeps the question on disk. The next process that runs the session meets the
+    expiry."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(copes)

@@ -1,4 +1,4 @@
-"""A7, A9, A14: standing decisions from code decide before a person is asked, and again before the effect."""
+"""A7, A9, A14: rules from code decide before a person is asked, and again before the effect."""
 
 import pytest
 from watching import next_of
@@ -26,8 +26,8 @@ def make():
     return deploy, look, done
 
 
-async def test_an_allowed_call_asks_nobody_and_every_other_one_does():
-    """A7: a pattern is exact; what it does not cover is decided by the tool's own policy."""
+async def test_an_allowed_call_asks_no_one_and_every_other_call_asks():
+    """A7: a pattern is exact. The tool's own policy decides calls that it does not match."""
     deploy, _, done = make()
 
     @agent
@@ -43,7 +43,7 @@ async def test_an_allowed_call_asks_nobody_and_every_other_one_does():
 
 
 async def test_deny_beats_ask_beats_allow_and_a_denial_is_a_result():
-    """A7: whatever allows it, a denied call never runs, and the agent reads why."""
+    """A7: a denied call never runs, although a rule allows it, and the agent reads why."""
     deploy, look, done = make()
 
     @agent
@@ -57,8 +57,8 @@ async def test_deny_beats_ask_beats_allow_and_a_denial_is_a_result():
     assert done == []
 
 
-async def test_what_is_allowed_is_asked_about_where_a_rule_says_so():
-    """A7: a rule stands above the tool's own policy."""
+async def test_a_rule_makes_an_allowed_tool_ask():
+    """A7: a rule has precedence over the tool's own policy."""
     _, look, done = make()
 
     @agent
@@ -85,7 +85,7 @@ def make_guarded():
 
 
 async def test_a_tool_may_deny_by_its_own_policy_until_a_rule_says_otherwise():
-    """A7: nobody is asked about a denied call, and the denial is its result."""
+    """A7: a denied call asks no approval, and the denial is its result."""
     guarded, done = make_guarded()
 
     @agent
@@ -100,8 +100,8 @@ async def test_a_tool_may_deny_by_its_own_policy_until_a_rule_says_otherwise():
     assert done == ["production"]
 
 
-async def test_edited_arguments_are_held_against_the_tool_s_own_policy():
-    """A8: a person cannot make a call of it that the tool denies."""
+async def test_edited_arguments_are_checked_against_the_tools_own_policy():
+    """A8: an edit cannot make a call that the tool denies."""
     guarded, done = make_guarded()
 
     @agent
@@ -115,8 +115,8 @@ async def test_edited_arguments_are_held_against_the_tool_s_own_policy():
         assert (await run.result(), done) == ("denied", [])
 
 
-async def test_edited_arguments_are_held_against_the_deny_rules():
-    """A8: what a person makes of a call is denied like what an agent asks."""
+async def test_edited_arguments_are_checked_against_the_deny_rules():
+    """A8: an edited call is denied as an agent's own call is."""
     deploy, _, done = make()
 
     @agent

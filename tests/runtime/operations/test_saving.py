@@ -1,4 +1,4 @@
-"""What a save leaves behind, and what it does not."""
+"""What a save drops, and what it keeps."""
 
 import anyio
 import pytest
@@ -49,8 +49,8 @@ async def saves(ctx: Context) -> None:
     saved.set()
 
 
-async def test_what_was_asked_for_before_a_save_lies_before_all_that_came_after_it():
-    """What the agent had been given is counted from its last save; a count from before it means nothing after it."""
+async def test_an_operation_asked_for_before_a_save_counts_results_from_before_it():
+    """The number of given results is counted from the last save. A number from before a save means nothing after it."""
     global saved
     saved = anyio.Event()
     async with open_supervisor(MemoryStore()) as supervisor:
@@ -63,7 +63,7 @@ async def test_what_was_asked_for_before_a_save_lies_before_all_that_came_after_
 
 @agent
 async def nests(ctx: Context) -> list[bool]:
-    """Two durable timers of the same length, one in the other, and a save behind the inner one."""
+    """Two nested durable timers of the same length, and a save after the inner one."""
     async with ctx.move_on_after(1000) as outer:
         if ctx.saved is None:
             async with ctx.move_on_after(1000):
@@ -73,8 +73,8 @@ async def nests(ctx: Context) -> list[bool]:
     return [outer.expired]
 
 
-async def test_a_save_behind_a_timer_leaves_the_one_around_it_as_it_is():
-    """The outer timer goes on in the next attempt, with the instant that it had; nothing diverges."""
+async def test_a_save_after_an_inner_timer_keeps_the_outer_one():
+    """The outer timer goes on in the next attempt with its instant, and the run does not diverge."""
     store = MemoryStore()
     async with opened(store, passivate_after=1e6) as supervisor:
         run = await supervisor.start(nests, session="s")
@@ -97,7 +97,7 @@ async def one_effect(ctx: Context, name: str) -> None:
 
 @agent
 async def tries_again(ctx: Context) -> None:
-    """The first try leaves nothing in the journal, and the save lies between it and the second."""
+    """The first try journals nothing, and the save comes between it and the second."""
     if ctx.saved is None:
         async with ctx.move_on_after(1):
             await ctx.step(slow_step, 5.0)
@@ -108,7 +108,7 @@ async def tries_again(ctx: Context) -> None:
 
 @agent
 async def groups_again(ctx: Context) -> None:
-    """The first group is cut off, and the save lies between it and the second."""
+    """The first group is cancelled, and the save comes between it and the second."""
     if ctx.saved is None:
         async with ctx.move_on_after(0.5), ctx.task_group() as group:
             group.start_soon(one_effect, "first")
@@ -120,7 +120,7 @@ async def groups_again(ctx: Context) -> None:
 
 @agent
 async def groups_in_a_group(ctx: Context) -> None:
-    """A save lies behind each inner group, while the outer one goes on."""
+    """A save comes after each inner group, while the outer one goes on."""
 
     async def watch(ctx: Context) -> None:
         await ctx.sleep(10)
@@ -136,7 +136,7 @@ async def groups_in_a_group(ctx: Context) -> None:
 
 @agent
 async def saves_of_many(ctx: Context) -> None:
-    """Each task saves what all of them have got: what another was given meanwhile must not be forgotten with it."""
+    """Each task saves the results of all tasks: a result that another was given meanwhile must not be dropped."""
     done = list(ctx.saved or [])
 
     async def one(name: str) -> None:
@@ -152,7 +152,7 @@ async def saves_of_many(ctx: Context) -> None:
 
 @agent
 async def saves_beside(ctx: Context) -> None:
-    """One task saves how often the other has done the same, which does it again while that is written."""
+    """One task saves the number of the other's operations, while the other does the same operation again."""
     done = ctx.saved or 0
 
     async def repeats(ctx: Context) -> None:
@@ -173,7 +173,7 @@ async def saves_beside(ctx: Context) -> None:
 
 @agent
 async def begins_beside_a_save(ctx: Context) -> None:
-    """One task does again what it has done, in the instant in which another has asked for a save."""
+    """One task repeats an operation in the instant in which another task has asked for a save."""
     is_saved, passed, saving = ctx.saved is not None, anyio.Event(), anyio.Event()
 
     async def does_it_again(ctx: Context) -> None:
@@ -199,8 +199,8 @@ SAVES = [tries_again, groups_again, groups_in_a_group, saves_of_many, saves_besi
 
 
 @pytest.mark.parametrize("saves", SAVES)
-async def test_a_crash_behind_a_save_diverges_nowhere_and_runs_nothing_twice(saves):
-    """R1: what a save puts behind the agent is what lay behind it, also where the journal knows nothing of that."""
+async def test_a_crash_after_a_save_diverges_nowhere_and_runs_nothing_twice(saves):
+    """R1: a save drops only completed operations, also those that the journal does not know."""
     effects.clear()
     store = ForkingStore(look=lambda: list(effects))
     async with opened(store) as supervisor:
@@ -213,8 +213,8 @@ async def test_a_crash_behind_a_save_diverges_nowhere_and_runs_nothing_twice(sav
         assert len(effects) == len({*effects})
 
 
-async def test_a_save_says_no_more_than_what_is_open():
-    """Or the saves of a run that lives for months would grow with all that it has ever done."""
+async def test_the_size_of_a_save_depends_on_open_operations_only():
+    """Otherwise the saves of a run that lives for months would grow with its history."""
 
     @agent
     async def lives_long(ctx: Context) -> None:
@@ -249,8 +249,9 @@ async def mends(ctx: Context) -> str:
     return (await ctx.call(effect, "clean-up")).content
 
 
-async def test_what_a_restart_has_kept_is_kept_over_a_save():
-    """T1: the call that was made on the way out of a failure has its result; asked for once more, it gets that."""
+async def test_a_result_that_a_restart_keeps_is_kept_over_a_save():
+    """T1: a call that the clean-up of a failure made has its result. If the agent asks for it again, it gets that
+    result."""
     effects.clear()
     fails[:] = ["net"]
     async with opened() as supervisor:

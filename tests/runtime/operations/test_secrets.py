@@ -1,4 +1,4 @@
-"""Values of parameters that a tool declares secret: the effect gets them, and nobody else ever sees them."""
+"""Values of parameters that a tool declares secret: only the effect gets them, and they are shown nowhere."""
 
 import logging
 from datetime import UTC, datetime
@@ -60,7 +60,7 @@ async def visitor(ctx: Context, text: str) -> str:
 
 @pytest.fixture(params=["structlog", "logging"])
 def logged(request):
-    """Collect all that is logged, by structlog where the program has configured it, else by the standard library."""
+    """Collect all log output, from structlog if the program has configured it, else from the standard library."""
     lines: list[object] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())
@@ -76,7 +76,7 @@ def logged(request):
 
 
 class Broken(Channel):
-    """Says what it could not show."""
+    """A channel whose error contains the approval that it could not show."""
 
     name = "broken"
 
@@ -91,7 +91,7 @@ class Broken(Channel):
 
 
 async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
-    """Approvals, cards, sessions, journals, stories, activity, transcripts and logs have the mask, before and after."""
+    """Approvals, cards, sessions, journals, pages, activity, transcripts and logs have the mask, before and after."""
     seen: list[object] = []
 
     async def look(supervisor) -> None:
@@ -143,7 +143,7 @@ async def test_a_secret_is_on_no_surface_and_reaches_the_effect(logged, capfd):
 
 
 def test_a_secret_is_on_no_surface_of_the_command_line(tmp_path, capsys):
-    """The store's file holds it; what commands print of it is masked, for people and for programs."""
+    """The store's file holds it. The output of commands masks it, for people and for programs."""
     path = str(tmp_path / "state.db")
 
     async def leave_it_pending() -> None:
@@ -160,8 +160,9 @@ def test_a_secret_is_on_no_surface_of_the_command_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("value", [MASK, "new", None])
-async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
-    """A8: the mask means the value behind it. A3: the same again is the same; whoever names a secret learns nothing."""
+async def test_an_edit_keeps_masked_values_and_replaces_the_rest(value):
+    """A8: the mask stands for the secret value. A3: the same edit again is `already`; one that names a secret learns
+    nothing."""
     async with opened() as supervisor:
         run = await supervisor.start(visitor, "go")
         approval = await next_of(run.watch_approvals())
@@ -189,8 +190,8 @@ async def test_an_edit_keeps_what_it_leaves_masked_and_replaces_the_rest(value):
         (ask(login, '{"token":"another"}'), True),
     ],
 )
-async def test_a_pattern_that_speaks_of_a_secret_asks(rule, asks):
-    """A5: it can neither be shown nor trusted: no allow is proved by it, and a deny of it is in doubt."""
+async def test_a_pattern_on_a_secret_argument_asks(rule, asks):
+    """A5: the value can be neither shown nor trusted, so no such allow matches, and a deny becomes an ask."""
 
     @agent(rules=[rule])
     async def caller(ctx: Context) -> str:
@@ -203,8 +204,8 @@ async def test_a_pattern_that_speaks_of_a_secret_asks(rule, asks):
     assert [[option.scope for option in approval.options] for approval in found] == [["once"]] * asks
 
 
-async def test_a_deny_of_what_is_not_secret_still_denies():
-    """A7: a secret beside it does not weaken it."""
+async def test_a_deny_on_another_argument_still_denies():
+    """A7: a secret argument next to it does not weaken it."""
 
     @agent(rules=[deny(login, '{"user":"ana"}')])
     async def caller(ctx: Context) -> str:
@@ -215,8 +216,8 @@ async def test_a_deny_of_what_is_not_secret_still_denies():
 
 
 @pytest.mark.parametrize(("pattern", "kind"), [('{"token":"x"}', "refused"), ('{"user":"eve"}', "accepted")])
-async def test_a_reservation_that_speaks_of_a_secret_holds(pattern, kind):
-    """A4, A5: whether it is met cannot be seen by then, so only those decide whom it names."""
+async def test_an_approver_rule_on_a_secret_argument_holds(pattern, kind):
+    """A4, A5: whether its pattern matches cannot be known later, so only the approvers that it names may decide."""
     persons = [Person(name=name, roles=("approver",), tokens=()) for name in ("ana", "cleo")]
     people = People(persons, [ApproverRule(approvers=("cleo",), rule=ask(login, pattern))])
     async with opened(people=people) as supervisor:
@@ -247,7 +248,7 @@ async def unlock(door: int, key: Literal["right", "wrong"]) -> None:
 )
 @pytest.mark.parametrize("name", ["unlock", "unlok"])
 async def test_no_error_quotes_a_secret(name, arguments, logged):
-    """Nor does the result that a model reads of its own mistake, nor the journal of it that others read."""
+    """Neither does the result that a model reads of its own mistake, nor the journal that others read."""
 
     @agent(tools=[unlock])
     async def caller(ctx: Context) -> str:
@@ -261,7 +262,7 @@ async def test_no_error_quotes_a_secret(name, arguments, logged):
 
 
 async def test_no_exception_in_the_agent_quotes_a_secret():
-    """What a program passes wrongly raises, and becomes its outcome, which everybody sees."""
+    """A wrong argument raises, and the exception becomes the outcome, which all readers see."""
 
     @agent
     async def caller(ctx: Context) -> None:
@@ -273,7 +274,7 @@ async def test_no_exception_in_the_agent_quotes_a_secret():
 
 
 async def test_edited_arguments_that_do_not_fit_are_not_quoted():
-    """A8: types are checked by whoever runs the call; the result says which argument, and no more."""
+    """A8: the process that runs the call checks types. The result names the argument, and no more."""
 
     @tool(secret=["key"])
     async def asked(key: Literal["right", "wrong"]) -> None: ...
@@ -291,7 +292,7 @@ async def test_edited_arguments_that_do_not_fit_are_not_quoted():
 
 
 async def test_neither_an_operation_nor_a_digest_gives_a_secret_away():
-    """A short secret could be guessed from a digest of it; both are those of what is shown."""
+    """A short secret could be guessed from its digest, so both are made from the masked arguments."""
 
     @agent
     async def caller(ctx: Context, token: str) -> None:
@@ -307,15 +308,15 @@ async def test_neither_an_operation_nor_a_digest_gives_a_secret_away():
     assert got == [(1, "right"), (1, "wrong")]
 
 
-def test_an_event_is_named_in_errors_without_what_it_holds():
-    """What an agent, a tool or a person wrote is raw JSON; its journal has it, a log never."""
+def test_an_event_is_named_in_errors_without_its_content():
+    """Texts of agents, tools and people are raw JSON, which the journal holds and a log never shows."""
     event = e.ToolCallRequested(
         at=datetime.now(UTC), operation="o", tool="t", arguments=msgspec.Raw(f'"{PLANTED}"'.encode()), digest="d"
     )
     assert ("operation='o'" in repr(event), PLANTED in repr(event)) == (True, False)
 
 
-def test_what_is_kept_secret_must_be_a_parameter():
+def test_a_secret_name_must_be_a_parameter():
     """A misspelt name would show the value."""
     with pytest.raises(ValueError, match="tokn"):
         tool(secret=["tokn"])(login.fn)

@@ -41,7 +41,7 @@ async def impatient(ctx: Context) -> bool:
 
 
 async def test_a_timer_that_comes_due_while_its_run_is_leaving_memory_wakes_it():
-    """Passivated at 4 s, the agent takes until 24 s to leave; its timer is due at 10 s: it goes on at 24 s."""
+    """Passivated at 4 s, the agent needs until 24 s to leave. Its timer is due at 10 s, and it goes on at 24 s."""
     async with open_supervisor(MemoryStore(), passivate_after=4) as supervisor:
         run = await supervisor.start(slow_to_leave)
         asked = await next_of(run.watch_approvals())
@@ -54,8 +54,8 @@ async def test_a_timer_that_comes_due_while_its_run_is_leaving_memory_wakes_it()
 
 
 @pytest.mark.parametrize("is_abandoned", [True, False], ids=["abandoned", "crashed"])
-async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_before_the_cut(is_abandoned):
-    """The timer's end lies before the call that it ended, as when both came in one commit: no divergence."""
+async def test_a_call_that_began_as_its_block_was_cancelled_is_asked_for_again_before_that(is_abandoned):
+    """The timer's end comes before the call that it ended, as if both came in one commit. The run does not diverge."""
     async with open_supervisor(MemoryStore()) as supervisor:
         run = await supervisor.start(impatient, session="s")
         await next_of(run.watch_approvals())
@@ -80,7 +80,8 @@ async def test_a_call_that_began_as_its_block_was_cut_off_is_asked_for_again_bef
 
 @pytest.mark.parametrize("late", [-0.03, -0.02, -0.01, -0.005, 0, 0.005])
 async def test_a_timer_that_comes_due_while_the_end_of_its_block_is_committed_is_one_or_the_other(late, monkeypatch):
-    """Commits are slow, and wait in a thread: whoever is first has the timer's one result, and nobody waits on."""
+    """Commits are slow, and run in a thread. The first of the two is the timer's one result, and no task keeps
+    waiting."""
 
     async def in_thread(commit):
         await anyio.sleep(0.02)
@@ -106,8 +107,8 @@ async def test_a_timer_that_comes_due_while_the_end_of_its_block_is_committed_is
     assert [bytes(timer.value) == b"true" for timer in timers] == [ends]
 
 
-async def test_a_block_that_is_left_as_a_scope_around_it_is_cancelled_leaves_no_timer_behind():
-    """Its end was cut off, not its body: nothing of the run is due any more."""
+async def test_a_block_that_ends_as_a_scope_around_it_is_cancelled_leaves_no_timer():
+    """The end of the block was cancelled, not its body. No timer of the run is due any more."""
 
     @agent
     async def leaves_both(ctx: Context) -> None:

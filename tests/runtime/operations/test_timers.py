@@ -1,4 +1,4 @@
-"""Durable timers: sleep and move_on_after hold in every attempt, and wake what sleeps."""
+"""Durable timers: sleep and move_on_after hold in every attempt, and wake passivated runs."""
 
 import time
 from contextlib import suppress
@@ -49,13 +49,13 @@ def now():
 
 
 def assert_took(started, least, most):
-    """What is due is due at a moment of the real clock: what the test itself takes of that is not waited for."""
+    """A durable timer is due at an instant of the real clock: the time that the test itself takes is not waited for."""
     virtual, real = (ended - began for began, ended in zip(started, now(), strict=True))
     assert least - real <= virtual <= most
 
 
-async def test_a_block_that_is_left_at_once_when_its_time_was_over_before_holds_nothing_up():
-    """W5: the world has changed since, and an error leaves the block before it could be cut off again."""
+async def test_a_block_of_an_expired_timer_that_an_error_leaves_at_once_does_not_hang():
+    """W5: the world has changed since, and an error leaves the block before the timer could cancel it again."""
 
     @agent
     async def looks_first(ctx: Context) -> str:
@@ -93,8 +93,8 @@ async def test_a_sleep_survives_passivation_and_wakes_on_time(kind, tmp_path):
         assert names(store, run.session).count("AttemptStarted") == 2
 
 
-async def test_a_sleep_goes_on_in_the_next_life_where_it_was():
-    """R1: the instant is journaled, not the duration."""
+async def test_a_sleep_ends_at_the_same_instant_in_the_next_life():
+    """R1: the journal holds the instant, not the duration."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         started = anyio.current_time()
@@ -109,8 +109,8 @@ async def test_a_sleep_goes_on_in_the_next_life_where_it_was():
         assert 999.9 <= anyio.current_time() - started <= 1001
 
 
-async def test_a_sleep_that_came_due_while_nobody_ran_it_ends_at_once():
-    """R1: a timer that is overdue is due."""
+async def test_a_sleep_that_came_due_while_no_process_ran_it_ends_at_once():
+    """R1: an overdue timer is due."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(sleeper, 2000.0, session="s")
@@ -126,7 +126,7 @@ async def test_a_sleep_that_came_due_while_nobody_ran_it_ends_at_once():
 
 
 async def test_leaving_waits_for_a_timer():
-    """W8: what a timer will wake can go on without a person, so leaving waits for it."""
+    """W8: a run with a timer can go on without a person, so leaving waits for it."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(sleeper, 1000.0, session="s")
@@ -134,8 +134,8 @@ async def test_leaving_waits_for_a_timer():
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])
-async def test_a_timer_that_cannot_be_is_refused(seconds):
-    """A5: before anything is journaled."""
+async def test_an_invalid_timer_is_refused(seconds):
+    """A5: it is refused before anything is journaled."""
 
     @agent
     async def careless(ctx: Context) -> str:
@@ -150,8 +150,8 @@ async def test_a_timer_that_cannot_be_is_refused(seconds):
         assert await (await supervisor.start(careless)).result() == "told"
 
 
-async def test_a_block_is_cut_off_when_its_time_is_over_and_says_so():
-    """W5: `expired` is true, the call in the block is interrupted, and what follows runs."""
+async def test_a_block_is_cancelled_when_its_timer_expires():
+    """W5: `expired` is true, the call in the block is interrupted, and the code after it runs."""
 
     @agent
     async def impatient(ctx: Context) -> list:
@@ -168,7 +168,7 @@ async def test_a_block_is_cut_off_when_its_time_is_over_and_says_so():
 
 
 async def test_a_block_that_is_left_in_time_has_not_expired():
-    """W5: and its timer wakes nobody later."""
+    """W5: its timer wakes no run later."""
 
     @agent
     async def quick(ctx: Context) -> bool:
@@ -187,8 +187,8 @@ async def test_a_block_that_is_left_in_time_has_not_expired():
             assert await run.result() is False
 
 
-async def test_a_block_that_is_left_by_an_exception_leaves_no_timer_behind():
-    """W5: the run that goes on to wait for a person is not woken, nor kept awake, by a timer of the past."""
+async def test_a_block_that_an_exception_leaves_has_no_timer_any_more():
+    """W5: the run then waits for a person. The old timer neither wakes it nor keeps it in memory."""
 
     @agent
     async def fails_inside(ctx: Context) -> bool:
@@ -211,8 +211,8 @@ async def test_a_block_that_is_left_by_an_exception_leaves_no_timer_behind():
 
 
 @pytest.mark.parametrize("decide_after", [5, 50])
-async def test_whether_a_block_expired_is_the_same_in_a_re_run(decide_after):
-    """R1: a question with a time limit is answered in time or not, once and for all."""
+async def test_whether_a_block_expired_is_the_same_in_a_replay(decide_after):
+    """R1: a question with a time limit is answered in time or not, in every attempt."""
 
     @agent
     async def gives_up(ctx: Context) -> list:
@@ -244,7 +244,7 @@ async def test_whether_a_block_expired_is_the_same_in_a_re_run(decide_after):
 
 
 async def test_a_passivated_block_is_woken_when_its_time_is_over():
-    """W2: a person does not answer for a week; the run sleeps, wakes when its time is over, and goes on."""
+    """W2: a person does not answer for a week. The run is passivated, wakes when its timer is due, and goes on."""
 
     @agent
     async def waits_a_week(ctx: Context) -> bool:
@@ -265,8 +265,8 @@ async def test_a_passivated_block_is_woken_when_its_time_is_over():
     assert effects == []
 
 
-async def test_nested_blocks_are_cut_off_by_the_one_that_is_due():
-    """W5: the inner one goes on when only it expires; the outer one takes the inner with it."""
+async def test_nested_blocks_are_cancelled_by_the_timer_that_is_due():
+    """W5: if only the inner one expires, the outer one goes on. If the outer one expires, it cancels both."""
 
     @agent
     async def nested(ctx: Context) -> list[bool]:
@@ -287,7 +287,7 @@ async def test_nested_blocks_are_cut_off_by_the_one_that_is_due():
 
 
 async def test_a_block_that_expired_has_expired_wherever_the_run_was_killed():
-    """R1: what the journal says of a timer is what the agent is told in every later attempt."""
+    """R1: every later attempt gets the timer's result from the journal."""
 
     @agent
     async def cut(ctx: Context) -> list:
@@ -316,7 +316,7 @@ async def test_a_block_that_expired_has_expired_wherever_the_run_was_killed():
 
 @pytest.fixture
 def set_wall_clock(monkeypatch):
-    """Set the wall clock: by so many seconds from now on."""
+    """Set the wall clock forward by `seconds` from now on."""
     real, ahead = clock.datetime, [0.0]
 
     class Wall:
@@ -340,7 +340,7 @@ async def listener(ctx: Context, seconds: float) -> str:
 @pytest.mark.parametrize("passivate_after", [1.0, 5000.0])
 @pytest.mark.parametrize("by", [-3600.0, 2 * DAY])
 async def test_a_wall_clock_that_is_set_moves_no_timer_of_this_process(set_wall_clock, timed, passivate_after, by):
-    """W11: whether its run is in memory or passivated, also if something else wakes it meanwhile."""
+    """W11: so it is for a run in memory and a passivated one, even if another entry wakes it meanwhile."""
     async with opened(passivate_after=passivate_after) as supervisor:
         started = now()
         run = await supervisor.start(timed, 1000.0)
