@@ -86,7 +86,7 @@ async def _measure(folder: Path, count: int, passivate_after: float) -> dict[str
             gc.collect()
             found["KiB each"] = (_resident() - before) / count
             begun = perf_counter()
-            approvals = await supervisor.find_approvals()
+            approvals = await supervisor.find_approvals(limit=None)
             found["seconds to list"] = perf_counter() - begun
             connection = plain_sqlite(folder / "plain.db")
             ratios = []

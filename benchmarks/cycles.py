@@ -57,7 +57,7 @@ async def cycles(folder: Path, count: int, kind: type[SqliteStore] = SqliteStore
             begun = perf_counter()
             await start(supervisor, range(count), PAYLOAD, at_once=count)
             async with anyio.create_task_group() as tasks:
-                for approval in await supervisor.find_approvals():
+                for approval in await supervisor.find_approvals(limit=None):
                     tasks.start_soon(_decide, supervisor, approval.id, approval.session)
             raise Left(count / (perf_counter() - begun))
     except Left as left:

@@ -49,7 +49,7 @@ async def _month(count: int, passivate_after: float) -> tuple[int, float, float]
         waiting = perf_counter()
         await anyio.sleep(MONTH)
         waited = perf_counter() - waiting
-        approvals = await supervisor.find_approvals()
+        approvals = await supervisor.find_approvals(limit=None)
         assert len(approvals) == count, len(approvals)
         for approval in approvals:
             await supervisor.decide(approval.id, Approve(by="a"))

@@ -36,7 +36,7 @@ async def waiting(
     try:
         async with open_supervisor(store, passivate_after=passivate_after, tune_interpreter=True) as supervisor:
             await start(supervisor, range(count), payload)
-            yield supervisor, await supervisor.find_approvals()
+            yield supervisor, await supervisor.find_approvals(limit=None)
             raise Left
     except Left:
         pass

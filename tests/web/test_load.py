@@ -59,7 +59,7 @@ async def listen_and_decide(url: str, cpu: Callable[[], float]) -> dict[str, flo
     headers, limits = {"authorization": f"Bearer {TOKEN}"}, httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, timeout=60) as client:
 
-        async def listen(after: int, done: anyio.Event) -> None:
+        async def listen(after: str, done: anyio.Event) -> None:
             async with client.stream("GET", "/api/events", params={"after": after}) as stream:
                 async for line in stream.aiter_lines():
                     if line.startswith("id:"):
@@ -71,11 +71,11 @@ async def listen_and_decide(url: str, cpu: Callable[[], float]) -> dict[str, flo
             page = (await client.get("/api/approvals", params={"limit": PENDING})).json()["items"]
         took["list"], began = cpu() - began, cpu()
         assert len(page) == PENDING
-        journal = (await client.get(f"/api/sessions/{page[-1]['session']}/journal")).json()["items"]
+        after = (await client.get("/api/approvals", params={"limit": 1})).json()["cursor"]
         done = [anyio.Event() for _ in range(STREAMS)]
         async with anyio.create_task_group() as tasks:
             for each in done:
-                tasks.start_soon(listen, journal[-1]["position"], each)
+                tasks.start_soon(listen, after, each)
             while f"supervisor_event_streams {STREAMS}\n" not in (await client.get("/metrics")).text:
                 await anyio.sleep(0.25)
             took["connect"], began = cpu() - began, cpu()
