@@ -1,7 +1,7 @@
 """The interface of a store, and what a store promises. abc.py, with the other interfaces, offers this name, too."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
@@ -76,8 +76,11 @@ class Store(ABC):
         """Return all entries after a position, up to another, in order. Entries in `unreadable` are left out."""
 
     @abstractmethod
-    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
-        """Return a session's entries, in order. Raises StoreUnreadable if one of them cannot be read."""
+    def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
+        """Return a session's entries after a position, in order, `limit` at most.
+
+        Raises StoreUnreadable if one of them cannot be read.
+        """
 
     @abstractmethod
     def last_position(self) -> int:
@@ -93,6 +96,10 @@ class Store(ABC):
     @abstractmethod
     def get_session(self, session: str) -> SessionRow | None:
         """Return the index row of a session; None if the session does not exist."""
+
+    @abstractmethod
+    def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
+        """Return those of these sessions that there are, by one query."""
 
     @abstractmethod
     def find_sessions(
@@ -135,6 +142,15 @@ class Store(ABC):
         """Return approvals after a position, oldest first, at most `limit`."""
 
     @abstractmethod
+    def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
+        """Return what is pending in some trees, one tree after the other, the oldest of a tree first, by one query.
+        `after`: the position after which those of the first tree begin."""
+
+    @abstractmethod
+    def find_blocked_in(self, roots: Sequence[str], after: int, limit: int) -> list[SessionRow]:
+        """Return the open sessions of some trees that are blocked, in the same way."""
+
+    @abstractmethod
     def find_shown(self) -> list[Approval]:
         """Return decided and withdrawn approvals that a card may still show as pending (R3)."""
 
@@ -164,6 +180,10 @@ class Store(ABC):
     @abstractmethod
     def get_owner(self, root: str) -> Owner | None:
         """Return the living owner of a tree, this process included."""
+
+    @abstractmethod
+    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
+        """Return the living owners of those of these trees that have one, by one query."""
 
     @abstractmethod
     def owners(self) -> list[Owner]:

@@ -71,6 +71,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     blocked: int | None = None
     """The position of the entry that says why its code cannot follow it; None if it is not blocked. A blocked session
     is asleep, and no event wakes it."""
+    runs: int = 0
+    """How many runs it has begun."""
 
 
 class TreeView(msgspec.Struct, frozen=True, kw_only=True):

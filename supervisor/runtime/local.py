@@ -460,8 +460,7 @@ class LocalSupervisor(StoreSupervisor):
         return self._run_of(session, number or latest, agent)
 
     async def get_session(self, session: str) -> SessionView:
-        await checkpoint()
-        return self.reader.get_session(session)
+        return await read(self.store, self._lists.session(session))
 
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
         await checkpoint()
@@ -491,21 +490,21 @@ class LocalSupervisor(StoreSupervisor):
         limit: int | None = 100,
     ) -> Page[SessionView]:
         only = SessionFilter(is_open=is_open, status=status, agent=agent, root=root, newest_first=newest_first)
-        return await read(self._lists.sessions(only, after=after, limit=limit))
+        return await read(self.store, self._lists.sessions(only, after=after, limit=limit))
 
     async def find_approvals(
         self, *, pending: bool = True, session: str | None = None, after: str | None = None, limit: int | None = 100
     ) -> Page[Approval]:
         self.audience.has_readers = True
-        return await read(self._lists.approvals(pending=pending, session=session, after=after, limit=limit))
+        return await read(self.store, self._lists.approvals(pending=pending, session=session, after=after, limit=limit))
 
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
     ) -> Page[JournalEntry]:
-        return await read(self._lists.entries(session, tree=tree, after=after, limit=limit))
+        return await read(self.store, self._lists.entries(session, tree=tree, after=after, limit=limit))
 
     async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
-        return await read(self._lists.audit(after=after, limit=limit))
+        return await read(self.store, self._lists.audit(after=after, limit=limit))
 
     async def find_rules(self) -> Page[Rule]:
         await checkpoint()

@@ -6,9 +6,10 @@ bytes. A transaction is a draft: a commit merges it, a rollback drops it.
 
 import os
 import secrets
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 
 from supervisor.abc import Counts, JournalEntry, Owner, SessionRow, Store
 from supervisor.core.errors import IllegalEvent
@@ -35,6 +36,7 @@ from supervisor.store.index.projection import (
 )
 
 Entry = tuple[int, str, bytes]
+_Place = tuple[int, str]
 
 
 class MemoryStore(Store):
@@ -51,6 +53,8 @@ class MemoryStore(Store):
         self._sessions: dict[str, SessionEntry] = {}
         self._approvals: dict[str, ApprovalEntry] = {}
         self._pending: dict[str, ApprovalEntry] = {}
+        self._in_order = _InOrder()
+        self._asked_in_order = _InOrder()
         self._owner = Owner(secrets.token_hex(16), os.uname().nodename, os.getpid(), datetime.now(UTC))
         self._owned: set[str] = set()
         self._draft: _Transaction | None = None
@@ -101,8 +105,13 @@ class MemoryStore(Store):
         self._entries += transaction.entries
         for entry in transaction.entries:
             self._journals.setdefault(entry[1], []).append(entry)
-        self._sessions.update(transaction.sessions)
+        for session in transaction.sessions.values():
+            if session.id not in self._sessions:
+                self._in_order.add(session.created, session.id, session.root)
+            self._sessions[session.id] = session
         for approval in transaction.approvals.values():
+            if approval.id not in self._approvals:
+                self._asked_in_order.add(approval.asked, approval.id, self._sessions[approval.session].root)
             self._approvals[approval.id] = approval
             if approval.status == "pending":
                 self._pending[approval.id] = approval
@@ -118,9 +127,10 @@ class MemoryStore(Store):
         end = None if to is None else bisect_right(self._entries, to, key=_position)
         return read_known_rows(self._entries[first:end], self.unreadable)
 
-    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
+    def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
         entries = self._journals.get(session, [])
-        return read_rows(entries[bisect_right(entries, after, key=_position) :])
+        start = bisect_right(entries, after, key=_position)
+        return read_rows(entries[start : None if limit is None else start + limit])
 
     def last_position(self) -> int:
         return max(self._last, self._entries[-1][0] if self._entries else 0)
@@ -142,15 +152,16 @@ class MemoryStore(Store):
         limit: int | None = None,
         newest_first: bool = False,
     ) -> list[SessionRow]:
-        found = [
+        found = (
             entry
-            for entry in sorted(self._sessions.values(), key=lambda entry: entry.created, reverse=newest_first)
-            if (after is None or (entry.created < after if newest_first else entry.created > after))
-            and (root is None or entry.root == root)
-            and (is_open is None or (entry.finished is None) == is_open)
+            for entry in map(self._sessions.__getitem__, self._in_order.of(root, after, newest_first=newest_first))
+            if (is_open is None or (entry.finished is None) == is_open)
             and (is_awake is None or (entry.finished is None and (entry.waiting_for is None) == is_awake))
-        ]
-        return [self._session_row(entry) for entry in found[:limit]]
+        )
+        return [self._session_row(entry) for entry in islice(found, limit)]
+
+    def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
+        return [self._session_row(self._sessions[name]) for name in sessions if name in self._sessions]
 
     def next_due(self) -> list[tuple[str, datetime]]:
         due = [(entry.due_at, entry.created, entry.id) for entry in self._sessions.values() if entry.due_at is not None]
@@ -175,14 +186,18 @@ class MemoryStore(Store):
         limit: int | None = None,
     ) -> list[Approval]:
         entries = self._pending if pending else self._approvals
-        found = [
-            entry
-            for entry in sorted(entries.values(), key=lambda entry: entry.asked)
-            if entry.asked > after
-            and (session is None or entry.session == session)
-            and (root is None or self._sessions[entry.session].root == root)
-        ]
-        return [self._approval_row(entry) for entry in found[:limit]]
+        names = (name for name in self._asked_in_order.of(root, after) if name in entries)
+        found = (entries[name] for name in names if session in (None, entries[name].session))
+        return [self._approval_row(entry) for entry in islice(found, limit)]
+
+    def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
+        found = (name for name in self._asked_in_order.of_each(roots, after) if name in self._pending)
+        return [self._approval_row(self._pending[name]) for name in islice(found, limit)]
+
+    def find_blocked_in(self, roots: Sequence[str], after: int, limit: int) -> list[SessionRow]:
+        entries = (self._sessions[name] for name in self._in_order.of_each(roots, after))
+        found = (entry for entry in entries if entry.blocked is not None and entry.finished is None)
+        return [self._session_row(entry) for entry in islice(found, limit)]
 
     def find_shown(self) -> list[Approval]:
         entries = (entry for entry in self._approvals.values() if entry.shown and entry.status != "pending")
@@ -202,7 +217,7 @@ class MemoryStore(Store):
         self._transaction.remove(root, self._tree({root}))
 
     def _tree(self, roots: set[str]) -> set[str]:
-        return {entry.id for entry in self._sessions.values() if entry.root in roots}
+        return {name for root in roots for name in self._in_order.of(root)}
 
     def _forget(self, roots: set[str]) -> None:
         if not roots:
@@ -214,6 +229,8 @@ class MemoryStore(Store):
         for approval in [each for each in self._approvals.values() if each.session in gone]:
             del self._approvals[approval.id]
             self._pending.pop(approval.id, None)
+        self._in_order.forget(roots)
+        self._asked_in_order.forget(roots)
         self._owned -= roots
 
     def claim(self, root: str) -> Owner | None:
@@ -222,6 +239,9 @@ class MemoryStore(Store):
 
     def get_owner(self, root: str) -> Owner | None:
         return self._owner if root in self._owned else None
+
+    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
+        return {root: self._owner for root in roots if root in self._owned}
 
     def owners(self) -> list[Owner]:
         return [self._owner] if self._owned else []
@@ -266,6 +286,38 @@ class MemoryStore(Store):
         return found if decided is None else as_ended(found, entry.status, decided)
 
 
+class _InOrder:
+    """The ids of sessions, or of approvals, by the positions of their first entries: all of them, and each tree's."""
+
+    def __init__(self) -> None:
+        self._all: list[_Place] = []
+        self._of_tree: dict[str, list[_Place]] = {}
+
+    def add(self, position: int, name: str, root: str) -> None:
+        """Add the newest one."""
+        self._all.append((position, name))
+        self._of_tree.setdefault(root, []).append((position, name))
+
+    def of(self, root: str | None, after: int | None = None, *, newest_first: bool = False) -> Iterator[str]:
+        """Yield those of a tree, or all, after a position; with `newest_first` in the other order, before it."""
+        found = self._all if root is None else self._of_tree.get(root, [])
+        if newest_first:
+            last = len(found) if after is None else bisect_left(found, after, key=_position_of)
+            return (found[place][1] for place in range(last - 1, -1, -1))
+        first = 0 if after is None else bisect_right(found, after, key=_position_of)
+        return (found[place][1] for place in range(first, len(found)))
+
+    def of_each(self, roots: Sequence[str], after: int) -> Iterator[str]:
+        """Yield those of some trees, one tree after the other; those of the first tree after a position."""
+        for number, root in enumerate(roots):
+            yield from self.of(root, 0 if number else after)
+
+    def forget(self, roots: set[str]) -> None:
+        """Forget trees."""
+        gone = {name for root in roots for _, name in self._of_tree.pop(root, ())}
+        self._all = [place for place in self._all if place[1] not in gone]
+
+
 class _Transaction:
     """The changes that a commit will merge, after it has removed the trees that are gone."""
 
@@ -291,3 +343,7 @@ class _Transaction:
 
 def _position(entry: Entry) -> int:
     return entry[0]
+
+
+def _position_of(place: _Place) -> int:
+    return place[0]

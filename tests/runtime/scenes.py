@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
+from copy import deepcopy
 from typing import Any
 
 import anyio
@@ -107,6 +108,7 @@ def fork(store: MemoryStore) -> MemoryStore:
     copy._journals = {session: list(entries) for session, entries in store._journals.items()}
     for name in ("_sessions", "_approvals", "_pending"):
         setattr(copy, name, dict(getattr(store, name)))
+    copy._in_order, copy._asked_in_order = deepcopy((store._in_order, store._asked_in_order))
     return copy
 
 

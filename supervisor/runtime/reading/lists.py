@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from supervisor.abc import JournalEntry, Page
+from supervisor.abc import JournalEntry, Page, SessionRow
 from supervisor.core import events as e
 from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import InvalidInput
 from supervisor.core.masking import shown
 from supervisor.core.values import Approval, SessionStatus, SessionView
 from supervisor.runtime.reading.pieces import PIECE, Pieces
-from supervisor.runtime.reading.sessions import session_views
+from supervisor.runtime.reading.sessions import Trees, views_of
 
 if TYPE_CHECKING:
     from supervisor.runtime.reading.reader import Reader
@@ -39,6 +39,20 @@ class SessionFilter:
     root: str | None = None
     newest_first: bool = False
 
+    @property
+    def must_be_open(self) -> bool:
+        """Whether only open sessions can be in the list."""
+        return self.is_open is True or (self.is_open is None and self.status in _OF_OPEN)
+
+    @property
+    def picks(self) -> bool:
+        """Whether some sessions that are looked at may not be in the list."""
+        return (self.is_open, self.status, self.agent) != (None, None, None)
+
+    def has(self, row: SessionRow) -> bool:
+        """Whether a session is in the list, as far as can be said without its view."""
+        return self.is_open in (None, row.outcome is None) and self.agent in (None, row.agent)
+
 
 class Lists:
     """The lists of one store."""
@@ -51,25 +65,32 @@ class Lists:
         """Return a list that is complete in one page."""
         return Page(tuple(items), None, self._reader.now())
 
+    def session(self, session: str) -> Pieces[SessionView]:
+        """Return one session. Of its tree only what waits there is read. Raises NotFound."""
+        (view,) = yield from views_of(self._store, [self._reader.get_row(session)])
+        return view
+
     def sessions(
         self, only: SessionFilter, *, after: str | None = None, limit: int | None = None
     ) -> Pieces[Page[SessionView]]:
         position, cursor = self._begin(after, limit), self._reader.now()
-        is_open, order = only.is_open, only.newest_first
-        if is_open is None and only.status is not None:
-            is_open = only.status in _OF_OPEN
+        indexed = True if only.root is None and only.must_be_open else None
+        """Open ones of all trees have an index; other ones are picked here, so that a piece stays small."""
+        trees = Trees(self._store)
         found: list[SessionView] = []
         while True:
-            views = session_views(
-                self._store, root=only.root, is_open=is_open, after=position, limit=PIECE, newest_first=order
+            most = PIECE if only.picks or limit is None else min(PIECE, limit - len(found) + 1)
+            rows = self._store.find_sessions(
+                root=only.root, is_open=indexed, after=position, limit=most, newest_first=only.newest_first
             )
-            for view in views:
+            yield from trees.read([row for row in rows if only.has(row)])
+            for row in rows:
                 if len(found) == limit:
                     return self._page(found, position, cursor)
-                position = view.position
-                if only.status in (None, view.status) and only.agent in (None, view.agent):
+                position = row.position
+                if only.has(row) and only.status in (None, (view := trees.view(row)).status):
                     found.append(view)
-            if len(views) < PIECE:
+            if len(rows) < most:
                 return self._page(found, None, cursor)
             yield
 
@@ -94,32 +115,61 @@ class Lists:
     def entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = None
     ) -> Pieces[Page[JournalEntry]]:
-        row = self._reader.get_row(session)
+        root = self._reader.get_row(session).root
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
         end = self._store.last_position()
         sessions = [session]
         if tree:
-            views = self._store.find_sessions(root=row.root, after=row.position)
-            sessions += [each.id for each in views if self._reader.is_below(each.id, session)]
+            yield from self._find_below(session, root, sessions)
+        most = None if limit is None else limit + 1
         found: list[JournalEntry] = []
         for each in sessions:
-            found += [entry for entry in self._store.journal(each, position) if entry.position <= end]
-            if tree:
+            start, some = position, list[JournalEntry]()
+            while most is None or len(some) < most:
+                read = [row for row in self._store.journal(each, start, PIECE) if row.position <= end]
+                some += read
+                if len(read) < PIECE:
+                    break
+                start = read[-1].position
                 yield
-        if tree:
-            found.sort(key=lambda entry: entry.position)
+            found += some
+            if tree:
+                found.sort(key=_position)
+                found = found[:most]
+                yield
         is_all = limit is None or len(found) <= limit
-        found = found[:limit]
-        return self._page(shown(found), None if is_all else found[-1].position, cursor)
+        return self._page(shown(found[:limit]), None if is_all else found[:limit][-1].position, cursor)
+
+    def _find_below(self, session: str, root: str, sessions: list[str]) -> Pieces[None]:
+        """Add the sessions below one to a list."""
+        below, start = {session}, self._reader.get_row(session).position
+        while rows := self._store.find_sessions(root=root, after=start, limit=PIECE):
+            for row in rows:  # parents come before children
+                if row.parent in below:
+                    below.add(row.id)
+                    sessions.append(row.id)
+            start = rows[-1].position
+            yield
 
     def audit(self, *, after: str | None = None, limit: int | None = None) -> Pieces[Page[JournalEntry]]:
+        """Return the audit trail. What a fork has copied is no fact of its own; where the copy ends is said at its end,
+        so that the journal is read to its end."""
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
-        rows = self._store.rows(0)
-        copied_to = {row.session: row.position for row in rows if isinstance(row.event, e.SessionForked)}
-        facts = [row for row in rows if row.position > max(position, copied_to.get(row.session, 0)) and _is_fact(row)]
+        end = self._store.last_position()
+        facts: list[JournalEntry] = []
+        copied_to: dict[str, int] = {}
+        while position < end:
+            to = min(position + PIECE, end)
+            for row in self._store.rows(position, to):
+                if isinstance(row.event, e.SessionForked):
+                    copied_to[row.session] = row.position
+                if _is_fact(row):
+                    facts.append(row)
+            position = to
+            yield
+        facts = [row for row in facts if row.position > copied_to.get(row.session, 0)]
         is_all = limit is None or len(facts) <= limit
         facts = facts[:limit]
-        yield
         return self._page(shown(facts), None if is_all else facts[-1].position, cursor)
 
     def _begin(self, after: str | None, limit: int | None) -> int | None:
@@ -129,6 +179,10 @@ class Lists:
 
     def _page(self, items: Iterable[T], last: int | None, cursor: str) -> Page[T]:
         return Page(tuple(items), None if last is None else make_cursor(self._store.id, last), cursor)
+
+
+def _position(row: JournalEntry) -> int:
+    return row.position
 
 
 def _is_fact(row: JournalEntry) -> bool:

@@ -14,7 +14,7 @@ from supervisor.core.errors import NotFound, RunBlocked, StoreDied, SupervisorEr
 from supervisor.core.masking import shown
 from supervisor.core.rows import ids_from
 from supervisor.core.session import Job
-from supervisor.core.values import Approval, JobView, SessionView
+from supervisor.core.values import Approval, JobView
 from supervisor.runtime.reading.sessions import block_of, session_views
 
 if TYPE_CHECKING:
@@ -63,11 +63,6 @@ class Reader:
             row = self.store.get_session(row.parent) if row.parent is not None else None
         return row is not None
 
-    def get_session(self, session: str) -> SessionView:
-        with self.store.one_instant():
-            root = self.get_row(session).root
-            return next(view for view in session_views(self.store, root=root) if view.id == session)
-
     def get_tree(self, session: str, *, entries: int | None) -> TreeView:
         """Return the tree of a session, and the journals of the session and below; see Supervisor.get_tree."""
         with self.store.one_instant():
@@ -112,8 +107,7 @@ class Reader:
         live = self._runner.journal.states.get(session)
         if live is not None:
             return live.runs
-        rows = self.store.journal(self.get_row(session).id)
-        return sum(type(row.event) in e.BEGINS_RUN for row in rows)
+        return self.get_row(session).runs
 
     def open_run_at(self, session: str, number: int) -> int | None:
         """Return a position after which the end of a run will be; None unless memory shows that the run is open."""

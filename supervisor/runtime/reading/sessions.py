@@ -1,50 +1,126 @@
-"""Sessions as their users see them. They are read from the store's index alone, and no journal is loaded."""
+"""Sessions as their users see them. They are read from the store's index alone, and no journal is loaded.
 
-from typing import Any
+A session's view has what is pending at it and below it. So of each open tree what waits in it is read once, and handed
+up from session to session; the sessions between are read by their ids. Other sessions of the tree are not read.
+"""
 
-from supervisor.abc import SessionRow, Store
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from supervisor.abc import Owner, SessionRow, Store
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
 from supervisor.core.values import Approval, Outcome, SessionStatus, SessionView
+from supervisor.runtime.reading.pieces import PIECE, Pieces, read_at_once
+
+T = TypeVar("T", Approval, SessionRow)
 
 
-def session_views(
-    store: Store,
-    *,
-    root: str | None = None,
-    is_open: bool | None = None,
-    after: int | None = None,
-    limit: int | None = None,
-    newest_first: bool = False,
-) -> list[SessionView]:
-    """Return sessions, parents before children, each with what is pending at it and below it."""
-    rows = everywhere = store.find_sessions(
-        root=root, is_open=is_open, after=after, limit=limit, newest_first=newest_first
-    )
-    if limit is None:
-        asked = store.find_approvals(root=root)
-    else:  # of a page: not the whole inbox, but whole trees, since what is below may be on another page
-        roots = dict.fromkeys(row.root for row in rows if row.outcome is None)
-        everywhere = [row for root in roots for row in store.find_sessions(root=root)]
-        asked = [approval for root in roots for approval in store.find_approvals(root=root)]
-    parents = {row.id: row.parent for row in everywhere}
-    pending: dict[str, list[Approval]] = {}
-    for approval in asked:
-        session: str | None = approval.session
-        while session is not None:
-            pending.setdefault(session, []).append(approval)
-            session = parents.get(session)
-    status: dict[str, SessionStatus] = {}
-    for row in everywhere:
-        session = row.id if row.blocked is not None and row.outcome is None else None
-        while session is not None:
-            status[session] = "blocked"
-            session = parents.get(session)
-    owners = {root: store.get_owner(root) for root in {row.root for row in rows if row.outcome is None}}
-    return [
-        _view(row, tuple(pending.get(row.id, ())), owners.get(row.root), status.get(row.id), block_of(store, row))
-        for row in rows
-    ]
+def session_views(store: Store, *, root: str) -> list[SessionView]:
+    """Return the sessions of a tree, parents before children."""
+    return read_at_once(views_of(store, store.find_sessions(root=root)))
+
+
+def views_of(store: Store, rows: Sequence[SessionRow]) -> Pieces[list[SessionView]]:
+    """Return what users see of these sessions."""
+    trees = Trees(store)
+    yield from trees.read(rows)
+    return [trees.view(row) for row in rows]
+
+
+class Trees:
+    """What waits in some trees, and who runs them; each open tree is read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: set[str] = set()
+        self._owners: dict[str, Owner] = {}
+        self._pending: dict[str, list[Approval]] = {}
+        """Session -> what is pending at it and below it, oldest first."""
+        self._blocked: set[str] = set()
+        """Blocked sessions, and those above them."""
+        self._parents: dict[str, str | None] = {}
+
+    def read(self, rows: Sequence[SessionRow]) -> Pieces[None]:
+        """Read what the views of these sessions need and is not known yet, in pieces: one query each."""
+        self._parents.update((row.id, row.parent) for row in rows)
+        open_roots = dict.fromkeys(row.root for row in rows if row.outcome is None)
+        roots = [root for root in open_roots if root not in self._known]
+        if not roots:
+            return
+        self._known.update(roots)
+        self._owners |= self._store.get_owners(roots)
+        yield from _in_pieces(roots, self._store.find_asked_in, lambda each: each.root_session, self._take_asked)
+        yield from _in_pieces(roots, self._store.find_blocked_in, lambda each: each.root, self._take_blocked)
+
+    def view(self, row: SessionRow) -> SessionView:
+        """Return what users see of a session whose tree has been read."""
+        is_open = row.outcome is None
+        pending = tuple(self._pending.get(row.id, ())) if is_open else ()
+        owner = self._owners.get(row.root) if is_open else None
+        return SessionView(
+            id=row.id,
+            parent=row.parent,
+            root=row.root,
+            agent=row.agent,
+            path=row.path,
+            status=self._status(row, is_waiting=bool(pending)),
+            outcome=_outcome(row.outcome),
+            pending_approvals=pending,
+            created_at=row.created_at,
+            ended_at=row.ended_at,
+            position=row.position,
+            owner=str(owner) if owner is not None else None,
+            blocked=block_of(self._store, row),
+        )
+
+    def _status(self, row: SessionRow, *, is_waiting: bool) -> SessionStatus:
+        if row.outcome is not None:
+            return "completed" if row.outcome.kind in ("succeeded", "cancelled") else "error"
+        if row.id in self._blocked:
+            return "blocked"
+        return "waiting_approval" if is_waiting else "active"
+
+    def _take_asked(self, asked: Sequence[Approval]) -> None:
+        self._know_parents(approval.session for approval in asked)
+        for approval in asked:
+            session: str | None = approval.session
+            while session is not None:
+                self._pending.setdefault(session, []).append(approval)
+                session = self._parents.get(session)
+
+    def _take_blocked(self, rows: Sequence[SessionRow]) -> None:
+        self._know_parents(row.id for row in rows)
+        for row in rows:
+            session: str | None = row.id
+            while session is not None and session not in self._blocked:
+                self._blocked.add(session)
+                session = self._parents.get(session)
+
+    def _know_parents(self, sessions: Iterable[str]) -> None:
+        """Read the way up from these sessions: one query for each level that is not known."""
+        unknown = {session for session in sessions if session not in self._parents}
+        while unknown:
+            rows = self._store.get_sessions(unknown)
+            self._parents.update((row.id, row.parent) for row in rows)
+            unknown = {row.parent for row in rows if row.parent is not None and row.parent not in self._parents}
+
+
+def _in_pieces(
+    roots: Sequence[str],
+    find: Callable[[Sequence[str], int, int], list[T]],
+    root_of: Callable[[T], str],
+    take: Callable[[Sequence[T]], None],
+) -> Pieces[None]:
+    """Read tree after tree, at most PIECE items at once."""
+    after = 0
+    while True:
+        found = find(roots, after, PIECE)
+        take(found)
+        if len(found) < PIECE:
+            return
+        roots, after = roots[roots.index(root_of(found[-1])) :], found[-1].position
+        yield
 
 
 def block_of(store: Store, row: SessionRow) -> Block | None:
@@ -55,36 +131,6 @@ def block_of(store: Store, row: SessionRow) -> Block | None:
         entry.event.block for entry in store.rows(row.blocked - 1, row.blocked) if isinstance(entry.event, e.RunBlocked)
     ]
     return said[0] if said else Block(why="path", cause="the entry that says why cannot be read")
-
-
-def _view(
-    row: SessionRow,
-    pending: tuple[Approval, ...],
-    owner: object | None,
-    status: SessionStatus | None,
-    block: Block | None,
-) -> SessionView:
-    return SessionView(
-        id=row.id,
-        parent=row.parent,
-        root=row.root,
-        agent=row.agent,
-        path=row.path,
-        status=(status if row.outcome is None else None) or _status(row.outcome, is_waiting=bool(pending)),
-        outcome=_outcome(row.outcome),
-        pending_approvals=pending,
-        created_at=row.created_at,
-        ended_at=row.ended_at,
-        position=row.position,
-        owner=str(owner) if owner is not None and row.outcome is None else None,
-        blocked=block,
-    )
-
-
-def _status(outcome: Outcome[Any] | None, *, is_waiting: bool) -> SessionStatus:
-    if outcome is None:
-        return "waiting_approval" if is_waiting else "active"
-    return "completed" if outcome.kind in ("succeeded", "cancelled") else "error"
 
 
 def _outcome(outcome: Outcome[Any] | None) -> dict[str, Any] | None:

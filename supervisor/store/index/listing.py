@@ -120,6 +120,7 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
         ended_at=None if entry.finished is None else (end.at if end else entry.last_at),
         position=entry.created,
         blocked=entry.blocked,
+        runs=entry.runs,
     )
 
 

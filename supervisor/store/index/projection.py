@@ -49,6 +49,7 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     waiting_for: tuple[str, ...] | None = None
     due_at: datetime | None = None
     finished: int | None = None
+    runs: int = 0
 
     @property
     def blocked(self) -> int | None:
@@ -163,11 +164,12 @@ class Draft:
             finished = None
         elif isinstance(event, e.RunFinished | e.ImportStarted):
             finished = row.position
-        if (waiting_for, due_at, finished) != (old.waiting_for, old.due_at, old.finished) or not (
+        runs = old.runs + (type(event) in e.BEGINS_RUN)
+        if (waiting_for, due_at, finished, runs) != (old.waiting_for, old.due_at, old.finished, old.runs) or not (
             old.last_at <= event.at < old.last_at + ROUGHLY
         ):
             self.sessions[row.session] = replace(
-                old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished
+                old, last_at=event.at, waiting_for=waiting_for, due_at=due_at, finished=finished, runs=runs
             )
 
     def _end(self, approval: str | None, row: JournalEntry) -> None:

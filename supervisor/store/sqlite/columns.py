@@ -36,7 +36,7 @@ def from_micros(micros: int) -> datetime:
 def session_entry(row: Columns) -> SessionEntry:
     waiting_for = None if row[4] is None else _decode_names(row[4])
     due_at = None if row[5] is None else from_micros(row[5])
-    return SessionEntry(row[0], row[1], row[2], from_micros(row[3]), waiting_for, due_at, row[6])
+    return SessionEntry(row[0], row[1], row[2], from_micros(row[3]), waiting_for, due_at, row[6], row[7])
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:
@@ -61,8 +61,8 @@ def changed_approval(entry: ApprovalEntry) -> Columns:
 
 def full_session(heads: Heads, row: Columns) -> SessionRow:
     """Read a row of the view session_full."""
-    finished = None if row[10] is None else heads.join(row[9], None, row[10])
-    return session_row(session_entry(row), heads.path(row[7], row[8]), row[8], finished)
+    finished = None if row[11] is None else heads.join(row[10], None, row[11])
+    return session_row(session_entry(row), heads.path(row[8], row[9]), row[9], finished)
 
 
 def full_approval(heads: Heads, row: Columns) -> Approval:
@@ -97,7 +97,7 @@ def owner(row: Columns) -> Owner:
 def _living(entry: SessionEntry) -> Columns:
     due_at = None if entry.due_at is None else to_micros(entry.due_at)
     waiting_for = None if entry.waiting_for is None else _encode_names(entry.waiting_for)
-    return (to_micros(entry.last_at), waiting_for, due_at, entry.finished)
+    return (to_micros(entry.last_at), waiting_for, due_at, entry.finished, entry.runs)
 
 
 def _answered(entry: ApprovalEntry) -> Columns:

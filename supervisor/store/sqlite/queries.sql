@@ -34,15 +34,15 @@ SELECT position, head, approval, body FROM event
  WHERE session = (SELECT position FROM event WHERE id = ?) AND position > ? ORDER BY position;
 
 -- session_entries: the index entries of some sessions, to change them; their roots do not change and are not read
-SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished
+SELECT k.value, '', s.number, s.last_at, s.waiting_for, s.due_at, s.finished, s.runs
   FROM json_each(?) AS k CROSS JOIN event AS c ON c.id = k.value CROSS JOIN session AS s ON s.number = c.position;
 
 -- add_session: put a new session into the index
-INSERT INTO session (number, root, last_at, waiting_for, due_at, finished)
-VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
+INSERT INTO session (number, root, last_at, waiting_for, due_at, finished, runs)
+VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?, ?);
 
 -- change_session: the columns of a session that may change
-UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ? WHERE number = ?;
+UPDATE session SET last_at = ?, waiting_for = ?, due_at = ?, finished = ?, runs = ? WHERE number = ?;
 
 -- clear_sessions: remove the index, to rebuild it
 DELETE FROM session;
@@ -52,8 +52,9 @@ SELECT k.value, '', a.asked, a.status, a.decided, a.shown, a.reminded
   FROM json_each(?) AS k CROSS JOIN event AS r ON r.approval = k.value CROSS JOIN approval AS a ON a.asked = r.position;
 
 -- add_approval: put a new approval into the index
-INSERT INTO approval (asked, session, status, decided, shown, reminded)
-VALUES (?, (SELECT position FROM event WHERE id = ?), ?, ?, ?, ?);
+INSERT INTO approval (asked, session, root, status, decided, shown, reminded)
+SELECT ?1, s.number, s.root, ?3, ?4, ?5, ?6 FROM event AS c CROSS JOIN session AS s ON s.number = c.position
+ WHERE c.id = ?2;
 
 -- change_approval: the columns of an approval that may change
 UPDATE approval SET status = ?, decided = ?, shown = ?, reminded = ? WHERE asked = ?;
@@ -63,6 +64,15 @@ DELETE FROM approval;
 
 -- session: one session for people
 SELECT * FROM session_full WHERE number = (SELECT position FROM event WHERE id = ?);
+
+-- some_sessions: those of some ids
+SELECT s.* FROM json_each(?) AS k CROSS JOIN event AS c ON c.id = k.value CROSS JOIN session_full AS s
+    ON s.number = c.position;
+
+-- sessions_blocked_in: blocked ones, tree after tree; those of the first tree after a position
+SELECT s.* FROM json_each(?1) AS k CROSS JOIN event AS r ON r.id = k.value CROSS JOIN session_full AS s
+    ON s.root = r.position
+ WHERE s.finished IS NULL AND substr(s.waiting_for, 1, 10) = '["blocked"' AND (k.key > 0 OR s.number > ?2);
 
 -- sessions: all sessions, parents before children
 SELECT * FROM session_full WHERE number > ? ORDER BY number;
@@ -109,16 +119,28 @@ SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER
 SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
 
 -- approvals_of_tree: those of a root and all below it, after a position
-SELECT a.* FROM session AS t CROSS JOIN approval_full AS a ON a.session = t.number
- WHERE t.root = (SELECT position FROM event WHERE id = ?) AND a.asked > ? ORDER BY a.asked;
+SELECT * FROM approval_full WHERE root = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
 
--- counts: sessions, open ones, pending approvals, blocked sessions; all but the last from an index alone
+-- approvals_pending_of_tree: those that are pending
+SELECT * FROM approval_full
+ WHERE root = (SELECT position FROM event WHERE id = ?) AND status IS NULL AND asked > ? ORDER BY asked;
+
+-- approvals_pending_in: pending ones, tree after tree; those of the first tree after a position
+SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_body, a.shown, a.reminded_body
+  FROM json_each(?1) AS k CROSS JOIN event AS r ON r.id = k.value CROSS JOIN approval_full AS a ON a.root = r.position
+ WHERE a.status IS NULL AND (k.key > 0 OR a.asked > ?2);
+
+-- counts: sessions, open ones, pending approvals, blocked sessions; each from an index alone
 SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finished IS NULL),
        (SELECT count(*) FROM approval WHERE status IS NULL),
-       (SELECT count(*) FROM session WHERE finished IS NULL AND waiting_for LIKE '["blocked",%');
+       (SELECT count(*) FROM session WHERE finished IS NULL AND substr(waiting_for, 1, 10) = '["blocked"');
 
 -- owner_of_tree: the process that has, or had, a tree
 SELECT o.id, o.host, o.pid, o.since FROM tree AS t CROSS JOIN owner AS o ON o.number = t.owner WHERE t.root = ?;
+
+-- owners_of_trees: the owners of some trees, or the former ones
+SELECT t.root, o.id, o.host, o.pid, o.since FROM json_each(?) AS k CROSS JOIN tree AS t ON t.root = k.value
+ CROSS JOIN owner AS o ON o.number = t.owner;
 
 -- owners: all processes that have owned a tree; few, since dead ones are removed
 SELECT id, host, pid, since FROM owner;

@@ -46,7 +46,7 @@ def _named(text: str) -> dict[str, str]:
 
 
 STEPS: tuple[str, ...] = (_text("schema.sql"),)
-FORMER: Final = 5
+FORMER: Final = 6
 QUERIES: Final = _named(_text("queries.sql"))
 REMOVAL: Final = {
     "remove_approvals": "number",

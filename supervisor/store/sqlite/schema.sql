@@ -45,7 +45,8 @@ CREATE TABLE session (
     last_at     INTEGER NOT NULL,
     waiting_for TEXT,            -- what wakes it, as JSON; null while it is awake
     due_at      INTEGER,         -- only while it is asleep
-    finished    INTEGER          -- position of its outcome
+    finished    INTEGER,         -- position of its outcome
+    runs        INTEGER NOT NULL -- how many it has begun
 );
 
 -- All sessions of a tree, parents before children.
@@ -57,10 +58,14 @@ CREATE INDEX session_open ON session (number) WHERE finished IS NULL;
 -- Sleeping sessions that a timer will wake; most wait for people and are not in the index.
 CREATE INDEX session_due ON session (due_at) WHERE due_at IS NOT NULL;
 
+-- Blocked sessions, by tree. The expression is that of the queries.
+CREATE INDEX session_blocked ON session (root) WHERE finished IS NULL AND substr(waiting_for, 1, 10) = '["blocked"';
+
 -- One row per approval. Its id, the request and the answer are in the events.
 CREATE TABLE approval (
     asked    INTEGER PRIMARY KEY,   -- position of the call
     session  INTEGER NOT NULL,
+    root     INTEGER NOT NULL,      -- of its session
     status   TEXT,                  -- null while it is pending
     decided  INTEGER,               -- position of what ended it: a decision, a withdrawal, the call's own end
     shown    TEXT,                  -- names of the channels that hold a card, ?NAME: that may hold one, as JSON
@@ -69,6 +74,9 @@ CREATE TABLE approval (
 
 -- The inbox: pending approvals, oldest first.
 CREATE INDEX approval_pending ON approval (asked) WHERE status IS NULL;
+
+-- The same of one tree.
+CREATE INDEX approval_pending_of_tree ON approval (root) WHERE status IS NULL;
 
 -- A session's approvals, oldest first. No decision changes it.
 CREATE INDEX approval_of_session ON approval (session);
@@ -94,7 +102,7 @@ CREATE TABLE owner (
 
 -- Sessions with the events that they point to.
 CREATE VIEW session_full AS
-SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.finished,
+SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.finished, s.runs,
        c.head AS created_head, c.body AS created_body, f.head AS finished_head, f.body AS finished_body, s.root
   FROM session AS s
   CROSS JOIN event AS c ON c.position = s.number
@@ -105,7 +113,7 @@ SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.fi
 CREATE VIEW approval_full AS
 SELECT r.approval AS id, c.id AS session_id, a.asked, c.head AS created_head, c.body AS created_body,
        r.body AS asked_body, a.shown, m.body AS reminded_body,
-       a.status, d.head AS decided_head, d.body AS decided_body, a.session
+       a.status, d.head AS decided_head, d.body AS decided_body, a.session, a.root
   FROM approval AS a
   CROSS JOIN event AS c ON c.position = a.session
   CROSS JOIN event AS r ON r.position = a.asked

@@ -40,5 +40,5 @@ def search_approvals(
     if session is not None:
         return ("approvals_of_session", session, after), is_meant
     if root is not None:
-        return ("approvals_of_tree", root, after), is_meant
+        return ("approvals_pending_of_tree" if pending else "approvals_of_tree", root, after), is_meant
     return ("approvals_pending" if pending else "approvals", after), None

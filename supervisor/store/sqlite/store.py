@@ -18,7 +18,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
@@ -254,8 +254,8 @@ class SqliteStore(Store):
     def rows(self, after: int, to: int | None = None) -> list[JournalEntry]:
         return self._known_rows(self._read("rows", after, _END if to is None else to))
 
-    def journal(self, session: str, after: int = 0) -> list[JournalEntry]:
-        return self._read_as(partial(columns.journal_row, session), "journal", session, after)
+    def journal(self, session: str, after: int = 0, limit: int | None = None) -> list[JournalEntry]:
+        return self._read_as(partial(columns.journal_row, session), "journal", session, after, limit=limit)
 
     def last_position(self) -> int:
         return int(self._read("last_position")[0][0])
@@ -277,6 +277,9 @@ class SqliteStore(Store):
 
     def get_session(self, session: str) -> SessionRow | None:
         return next(iter(self._read_as(columns.full_session, "session", session)), None)
+
+    def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
+        return self._read_as(columns.full_session, "some_sessions", _as_json(sessions))
 
     def find_sessions(
         self,
@@ -313,6 +316,12 @@ class SqliteStore(Store):
         query, is_meant = search_approvals(pending, root, session, after)
         return self._read_as(columns.full_approval, *query, keep=is_meant, limit=limit)
 
+    def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
+        return self._read_as(columns.full_approval, "approvals_pending_in", _as_json(roots), after, limit=limit)
+
+    def find_blocked_in(self, roots: Sequence[str], after: int, limit: int) -> list[SessionRow]:
+        return self._read_as(columns.full_session, "sessions_blocked_in", _as_json(roots), after, limit=limit)
+
     def find_shown(self) -> list[Approval]:
         return self._read_as(columns.full_approval, "approvals_shown")
 
@@ -342,6 +351,9 @@ class SqliteStore(Store):
 
     def get_owner(self, root: str) -> Owner | None:
         return self._owning.owner_of(root)
+
+    def get_owners(self, roots: Sequence[str]) -> dict[str, Owner]:
+        return self._owning.owners_of(roots)
 
     def owners(self) -> list[Owner]:
         return self._owning.owners()
@@ -442,3 +454,7 @@ class SqliteStore(Store):
 
     def _numbers(self, session: str) -> dict[str, int]:
         return dict(self._read("numbers", msgspec.json.encode([session]).decode(), writing=True))
+
+
+def _as_json(ids: Collection[str]) -> str:
+    return msgspec.json.encode(list(ids)).decode()

@@ -9,6 +9,8 @@ Rules
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from supervisor.abc import Owner
 from supervisor.core.errors import StoreDied
 from supervisor.store.owners import LockFolder
@@ -77,6 +79,11 @@ class Owning:
     def owner_of(self, root: str) -> Owner | None:
         found = self._read("owner_of_tree", root)
         return columns.owner(found[0]) if found and self._locks.is_alive(found[0][0]) else None
+
+    def owners_of(self, roots: Sequence[str]) -> dict[str, Owner]:
+        found = self._read("owners_of_trees", msgspec.json.encode(roots).decode())
+        living = {owner: self._locks.is_alive(owner) for owner in {row[1] for row in found}}
+        return {row[0]: columns.owner(row[1:]) for row in found if living[row[1]]}
 
     def owners(self) -> list[Owner]:
         return [columns.owner(row) for row in self._read("owners") if self._locks.is_alive(row[0])]

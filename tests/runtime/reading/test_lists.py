@@ -1,0 +1,217 @@
+"""Lists come page by page, of one store alone, and no long one holds the loop."""
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from scenes import opened
+from watching import next_of
+
+from supervisor import Context, CursorUnknown, Deny, InvalidInput, MemoryStore, NotFound, SqliteStore, agent, tool
+from supervisor.runtime.reading.pieces import PIECE
+
+pytestmark = pytest.mark.anyio
+MANY = 250
+STEP = 2 * PIECE
+"""Trio may give a task two turns between two of another one."""
+
+
+@tool
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def asks(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+async def ask_one(ctx, target):
+    await ctx.run(asks, target)
+
+
+@agent
+async def parent(ctx: Context, count: int) -> None:
+    async with ctx.task_group() as tasks:
+        for number in range(count):
+            tasks.start_soon(ask_one, str(number))
+
+
+@agent
+async def talks(ctx: Context, text: str) -> str:
+    return text
+
+
+class Counting:
+    """Counts what is read of a store until `steps` is asked for another step."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.steps = [0]
+        self.journals = 0
+
+    def counted(self, found):
+        self.steps[-1] += len(found)
+        return found
+
+    def find_sessions(self, **which):
+        return self.counted(super().find_sessions(**which))
+
+    def find_approvals(self, **which):
+        return self.counted(super().find_approvals(**which))
+
+    def find_asked_in(self, *which):
+        return self.counted(super().find_asked_in(*which))
+
+    def get_sessions(self, sessions):
+        return self.counted(super().get_sessions(sessions))
+
+    def rows(self, *which):
+        return self.counted(super().rows(*which))
+
+    def journal(self, *which):
+        self.journals += 1
+        return self.counted(super().journal(*which))
+
+
+class CountingMemory(Counting, MemoryStore):
+    pass
+
+
+class CountingSqlite(Counting, SqliteStore):
+    pass
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    return CountingMemory() if request.param == "memory" else CountingSqlite(tmp_path / "state.db")
+
+
+async def most_in_a_step(store, read):
+    """Return what a read returns, and how much of the store it read between two turns of another task."""
+    async with anyio.create_task_group() as tasks:
+
+        async def other():
+            while True:
+                await checkpoint()
+                store.steps.append(0)
+
+        tasks.start_soon(other)
+        await checkpoint()
+        store.steps = [0]
+        found = await read()
+        most = max(store.steps)
+        tasks.cancel_scope.cancel()
+    return found, most
+
+
+async def wait_for_all(supervisor, count):
+    with anyio.fail_after(60):
+        while (await supervisor.get_counts()).pending_approvals < count:
+            await anyio.sleep(0.1)
+
+
+async def test_no_list_holds_the_loop(store):
+    """However long it is, and whatever waits below a session: a piece of each kind, then others have their turn."""
+    async with opened(store) as supervisor:
+        await supervisor.start(parent, MANY, session="top")
+        await wait_for_all(supervisor, MANY)
+        views, most = await most_in_a_step(store, lambda: supervisor.find_sessions(limit=None))
+        assert (len(views), len(views[0].pending_approvals)) == (MANY + 1, MANY)
+        assert [len(view.pending_approvals) for view in views[1:]] == [1] * MANY
+        assert most <= 3 * STEP < 3 * MANY
+        for read, count in [
+            (lambda: supervisor.find_approvals(session="top", limit=None), MANY),
+            (lambda: supervisor.find_audit(limit=None), MANY),
+            (lambda: supervisor.find_entries("top", tree=True, limit=None), 3 * MANY),
+        ]:
+            found, most = await most_in_a_step(store, read)
+            assert len(found) >= count
+            assert most <= STEP < MANY
+
+
+async def test_one_session_is_read_without_its_tree_and_without_a_journal(store):
+    """Only itself, and what waits in its tree."""
+    async with opened(store) as supervisor:
+        run = await supervisor.start(parent, 3, session="top")
+        await wait_for_all(supervisor, 3)
+        child = (await supervisor.find_sessions())[1]
+        store.steps, store.journals = [0], 0
+        assert await supervisor.get_session(child.id) == child
+        assert (sum(store.steps), store.journals) == (3 + 3, 0), "approvals, and the sessions on their way up"
+        await run.cancel()
+    async with opened(store) as supervisor:
+        store.journals = 0
+        assert (await supervisor.get_run("top")).number == 1
+        assert store.journals == 0
+
+
+async def pages_of(find, **which):
+    """Return the items of all pages, one at a time."""
+    page = await find(limit=1, **which)
+    found = [*page]
+    while page.next is not None:
+        page = await find(limit=1, after=page.next, **which)
+        found += page
+    return found
+
+
+async def test_pages_follow_each_other_without_gaps(store):
+    """In both orders, with every filter; `cursor` is the instant of the read."""
+    async with opened(store) as supervisor:
+        for name in "abc":
+            await (await supervisor.start(talks, name, session=name)).outcome()
+        await supervisor.start(parent, 2, session="top")
+        await wait_for_all(supervisor, 2)
+        every = list(await supervisor.find_sessions(limit=None))
+        assert await pages_of(supervisor.find_sessions) == every
+        assert await pages_of(supervisor.find_sessions, newest_first=True) == every[::-1]
+        assert await pages_of(supervisor.find_sessions, root="top", newest_first=True) == every[:2:-1]
+        assert await pages_of(supervisor.find_sessions, agent="talks") == every[:3]
+        assert await pages_of(supervisor.find_sessions, status="completed", newest_first=True) == every[2::-1]
+        assert await pages_of(supervisor.find_sessions, is_open=True, newest_first=True) == every[:2:-1]
+        assert await pages_of(supervisor.find_sessions, status="waiting_approval", is_open=False) == []
+        asked = list(await supervisor.find_approvals())
+        assert await pages_of(supervisor.find_approvals, session="top") == asked
+        assert await pages_of(supervisor.find_approvals, session=asked[1].session) == asked[1:]
+        rows = await pages_of(lambda **more: supervisor.find_entries("top", tree=True, **more))
+        assert rows == list((await supervisor.get_tree("top", entries=None)).entries)
+        assert await pages_of(supervisor.find_audit) == list(await supervisor.find_audit())
+
+
+async def test_a_cursor_of_another_store_or_from_beyond_the_end_is_refused(store):
+    """By every list and every watch, before anything is read."""
+    async with opened() as other:
+        await (await other.start(talks, "x", session="a")).outcome()
+        strange = (await other.find_owners()).cursor
+    async with opened(store) as supervisor:
+        await (await supervisor.start(talks, "x", session="a")).outcome()
+        for cursor, error in [(strange, CursorUnknown), (f"{store.id}.99999", CursorUnknown), ("7", InvalidInput)]:
+            for read in (supervisor.find_sessions, supervisor.find_approvals, supervisor.find_audit):
+                with pytest.raises(error):
+                    await read(after=cursor)
+            for watch in (supervisor.watch_inbox(after=cursor), supervisor.watch_session("a", after=cursor)):
+                with pytest.raises(error):
+                    async with watch:
+                        pass
+        with pytest.raises(InvalidInput):
+            await supervisor.find_sessions(limit=0)
+
+
+async def test_the_inbox_of_a_session_has_what_is_asked_there_and_below(store):
+    """In the snapshot and after a page's cursor; the same for approvals that are pending."""
+    async with opened(store) as supervisor:
+        await supervisor.start(asks, "other", session="other")
+        await supervisor.start(parent, 2, session="top")
+        await wait_for_all(supervisor, 3)
+        page = await supervisor.find_approvals(session="top")
+        last = page[1]
+        async with supervisor.watch_inbox(session="top") as inbox, supervisor.watch_approvals(session="top") as asked:
+            assert [(await anext(inbox)).id for _ in page] == [each.id for each in page]
+            assert [(await anext(asked)).id for _ in page] == [each.id for each in page]
+        await supervisor.decide((await next_of(supervisor.watch_approvals(session="other"))).id, Deny(by="ana"))
+        await supervisor.decide(last.id, Deny(by="ana"))
+        async with supervisor.watch_inbox(session=last.session, after=page.cursor) as inbox:
+            assert (await anext(inbox)).id == last.id
+        with pytest.raises(NotFound):
+            async with supervisor.watch_inbox(session="nowhere"):
+                pass
