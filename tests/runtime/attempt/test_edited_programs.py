@@ -1,4 +1,5 @@
-"""Random edits of random programs that were killed: nothing runs past the parting, and the old code finishes (R1)."""
+"""Random edits of random programs that were killed: nothing runs after the first difference, and the old code finishes
+(R1)."""
 
 from collections import Counter
 
@@ -65,7 +66,7 @@ PROGRAMS = st.lists(LEAVES | LEAVES | BLOCKS, min_size=1, max_size=5)
 
 @st.composite
 def edits(draw):
-    """Return a program, and the same with one operation taken out, put in, changed, or moved."""
+    """Return a program, and the same program with one operation removed, added, changed or moved."""
     program = draw(PROGRAMS)
     place = draw(st.integers(0, len(program) - 1))
     edited = [*program]
@@ -110,7 +111,8 @@ async def check(program: list, edited: list, chance: int) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(edits(), st.integers(0, 30), st.sampled_from([virtual_asyncio, virtual_trio]))
-def test_an_edited_program_runs_nothing_past_the_parting_and_the_old_one_finishes(edit, chance, virtual):
-    """Steps may run again, as after any crash, and idempotent calls that the kill cut off; nothing else runs twice."""
+def test_an_edited_program_runs_nothing_after_the_difference_and_the_old_one_finishes(edit, chance, virtual):
+    """Steps may run again, as after any crash, and so may idempotent calls that the kill interrupted. Nothing else runs
+    twice."""
     backend, options = virtual()
     anyio.run(check, *edit, chance, backend=backend, backend_options=options)

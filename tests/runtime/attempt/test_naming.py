@@ -1,4 +1,4 @@
-"""Operations are named by what was passed, and equal values have equal names in every process."""
+"""Operations are named by their arguments, and equal values have equal names in every process."""
 
 import pytest
 
@@ -24,8 +24,8 @@ async def adder(ctx: Context, is_reversed: bool) -> None:
     await ctx.step(largest, numbers)
 
 
-async def test_a_set_names_the_same_operation_whatever_order_it_has_in_this_process():
-    """Else a run that is resumed in another process would diverge."""
+async def test_a_set_names_the_same_operation_in_every_order():
+    """Otherwise a run that another process resumes would diverge."""
     assert [*{8, 0}] != [*{0, 8}]
     async with open_supervisor(MemoryStore()) as supervisor:
         named = []

@@ -1,4 +1,4 @@
-"""R: an agent that is run again with its memory takes the same path, and nothing runs twice."""
+"""R: a resumed agent takes the same path over its journal, and no call runs twice."""
 
 import random
 
@@ -31,7 +31,7 @@ def _nothing_has_run():
 
 
 class Killed(Exception):
-    """What the body of a supervisor raises to leave it in the middle of things."""
+    """Raised by the body of a supervisor to leave it half-way."""
 
 
 @tool(policy="allow")
@@ -56,7 +56,7 @@ async def slow(name: str, seconds: float) -> str:
 
 @agent
 async def collects(ctx: Context) -> list[str]:
-    """Collects parallel results in the order in which they complete, and does what depends on that order."""
+    """Collects parallel results in the order in which they complete, and acts on that order."""
     done = []
 
     async def one(name: str) -> None:
@@ -72,7 +72,7 @@ async def collects(ctx: Context) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_results_collected_in_completion_order_are_collected_so_again(kind, tmp_path):
-    """R1: left at random points fifty times over, the run asks nobody twice and does nothing twice."""
+    """R1: left at fifty random points, the run asks no approval twice and does nothing twice."""
     lives = seed = 0
     while lives < 50:
         effects.clear()
@@ -102,7 +102,7 @@ async def test_results_collected_in_completion_order_are_collected_so_again(kind
 
 
 async def test_killed_after_every_commit_it_does_nothing_twice_and_loses_nothing():
-    """R1: what each commit leaves behind is resumed to the same end, with the same approvals."""
+    """R1: a resume after each commit comes to the same end, with the same approvals."""
     random.seed(1)
     store = ForkingStore(look=lambda: list(effects))
     async with opened(store) as supervisor:
@@ -126,7 +126,7 @@ async def test_killed_after_every_commit_it_does_nothing_twice_and_loses_nothing
 
 
 async def test_live_state_is_the_replayed_state_at_every_commit():
-    """R1: the journal is the truth; what is in memory says the same."""
+    """R1: the journal is the truth, and the state in memory equals it."""
 
     class Compared(MemoryStore):
         def commit(self) -> None:
@@ -151,7 +151,7 @@ async def _numbered(number: int) -> int:
 
 @agent
 async def counts_what_others_have(ctx: Context) -> None:
-    """Asks for something that depends on what others were given, in the instant in which they are given it."""
+    """Asks for an operation that depends on the other tasks' results, in the instant in which they get them."""
     done = []
 
     async def others(number: int) -> None:
@@ -167,8 +167,8 @@ async def counts_what_others_have(ctx: Context) -> None:
             tasks.start_soon(others, number)
 
 
-async def test_what_an_operation_follows_from_is_what_its_agent_had_when_it_asked():
-    """R1: and not what others are given while the operation begins, which a re-run would then give too early."""
+async def test_an_operation_depends_on_the_results_its_agent_had_when_it_asked():
+    """R1: results that other tasks get while the operation begins do not count; a replay would give them too early."""
     store = ForkingStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(counts_what_others_have, session="s")).result()
@@ -180,7 +180,7 @@ async def test_what_an_operation_follows_from_is_what_its_agent_had_when_it_aske
 
 @agent
 async def gives_up_in_the_last_moment(ctx: Context, after: float) -> list[int]:
-    """One task gives up the other while the result of that is about to be written."""
+    """One task cancels the other while the other's result is about to be written."""
     got = []
 
     async def number(context: Context) -> None:
@@ -201,8 +201,8 @@ async def keeps_the_store_busy(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("after", [0.105, 0.115])
-async def test_what_is_given_up_gets_no_result_though_it_is_committed_by_then(after, monkeypatch):
-    """R1: the result has a place behind what ended the wait for it; a re-run is cancelled before its turn."""
+async def test_a_cancelled_operation_gets_no_result_although_it_is_committed(after, monkeypatch):
+    """R1: the result's place is after the result that ended the wait. A replay is cancelled before its turn."""
 
     async def in_thread(commit):
         await anyio.sleep(0.03)
@@ -223,7 +223,7 @@ async def test_what_is_given_up_gets_no_result_though_it_is_committed_by_then(af
 
 
 async def test_identical_calls_in_two_branches_are_two_calls():
-    """R1: `branch` names them, in every attempt; neither runs twice, nor for the other."""
+    """R1: `branch` names them the same in every attempt. Neither runs twice, or in place of the other."""
 
     @agent
     async def twice(ctx: Context) -> list[str]:
@@ -255,7 +255,7 @@ async def test_identical_calls_in_two_branches_are_two_calls():
 
 
 async def test_identical_operations_of_two_live_tasks_are_refused():
-    """R1: which of them is the first would change from attempt to attempt; the error names a way out."""
+    """R1: their order could change from attempt to attempt. The error says what to do."""
 
     @agent
     async def careless(ctx: Context) -> str:
@@ -279,7 +279,7 @@ async def test_identical_operations_of_two_live_tasks_are_refused():
 
 
 async def test_task_groups_of_two_live_tasks_are_refused_on_one_context():
-    """R1: which of them has which number would change from attempt to attempt."""
+    """R1: their numbers could change from attempt to attempt."""
 
     async def numbered(ctx: Context, name: str) -> None:
         await ctx.call(effect, name)
@@ -308,7 +308,7 @@ async def test_task_groups_of_two_live_tasks_are_refused_on_one_context():
 
 
 async def test_a_task_group_of_the_context_gives_each_child_its_branch():
-    """R1: numbered in program order, identical operations are told apart in every attempt."""
+    """R1: children are numbered in program order, so identical operations differ in every attempt."""
 
     async def one(ctx: Context, got: list) -> None:
         got.append((await ctx.call(asked, "same")).kind)
@@ -337,7 +337,7 @@ async def test_a_task_group_of_the_context_gives_each_child_its_branch():
 
 @pytest.mark.parametrize("order", [("slow", "fast"), ("fast", "slow")])
 async def test_a_race_takes_the_same_winner_again(order):
-    """R1: the call that the first result cancelled waits in the re-run until it is cancelled again."""
+    """R1: in the replay, the call that the first result cancelled waits until it is cancelled again."""
 
     @agent
     async def races(ctx: Context) -> list[str]:
@@ -374,7 +374,7 @@ async def _fails(text: str) -> None:
 
 
 async def test_a_step_that_failed_raises_step_failed_in_every_attempt():
-    """R1: live or remembered, with the same type and text; the step does not run again."""
+    """R1: a replay raises with the same type and text, and the step does not run again."""
 
     @agent
     async def steps(ctx: Context) -> list[str]:
@@ -416,7 +416,8 @@ async def _fails_early(ctx: Context) -> str:
 @pytest.mark.parametrize("changed", [_calls_another, _returns_early, _passes_other_arguments, _fails_early])
 @pytest.mark.parametrize("is_decided", [False, True])
 async def test_an_agent_that_changed_is_blocked_and_runs_nothing(changed, is_decided):
-    """R1: it names what it did not ask for again; nothing is withdrawn or spent, and the old code goes on."""
+    """R1: the block names the entry that it did not ask for. Nothing is withdrawn or used up, and the old code goes
+    on."""
     bodies = []
 
     @agent
@@ -456,7 +457,7 @@ async def test_an_agent_that_changed_is_blocked_and_runs_nothing(changed, is_dec
 
 
 async def test_an_agent_that_replays_slowly_has_not_diverged():
-    """R1: a model call in a re-run takes its time, and a held loop is not the agent's fault."""
+    """R1: a model call in a replay takes its time, and a blocked loop does not count."""
 
     @agent
     async def thinks(ctx: Context) -> str:
@@ -483,8 +484,8 @@ async def test_an_agent_that_replays_slowly_has_not_diverged():
         assert await run.result() == "done"
 
 
-async def test_a_re_run_may_be_silent_for_as_long_as_the_agent_may():
-    """R1: what the agent's own code waits for cannot be seen; it has its inactivity budget for that, no less."""
+async def test_a_replay_may_be_silent_for_as_long_as_the_agent_may():
+    """R1: the runtime cannot see what the agent's own code waits for. So the replay has the whole inactivity budget."""
 
     @agent(inactivity_timeout=60)
     async def thinks(ctx: Context) -> str:
@@ -512,7 +513,7 @@ async def test_a_re_run_may_be_silent_for_as_long_as_the_agent_may():
 
 @pytest.mark.parametrize("appends", [False, True])
 async def test_three_attempts_in_a_row_that_append_nothing_are_the_last(appends):
-    """R5: a run that dies with its process again and again is abandoned; one that gets on is not."""
+    """R5: a run that dies with its process three times is abandoned. A run that appends entries is not."""
 
     lives = []
 
@@ -545,7 +546,7 @@ async def _kills() -> None:
 
 
 async def test_a_waiting_run_that_is_killed_many_times_is_not_abandoned():
-    """R5: an attempt that has come to wait is no crash loop."""
+    """R5: an attempt that waits is no crash loop."""
 
     @agent
     async def waits(ctx: Context) -> str:
@@ -569,7 +570,7 @@ async def test_a_waiting_run_that_is_killed_many_times_is_not_abandoned():
 
 
 async def test_a_resumed_run_keeps_requester_path_and_folder():
-    """R4: what is asked after a restart is asked on behalf of the same person."""
+    """R4: approvals after a restart are asked on behalf of the same person."""
 
     @agent
     async def asks_twice(ctx: Context) -> None:
@@ -589,8 +590,8 @@ async def test_a_resumed_run_keeps_requester_path_and_folder():
         assert second.requester == "bob"
 
 
-async def test_opening_runs_nothing_and_a_decision_is_kept_for_whoever_does():
-    """R2: in a process that does not run the tree a decision is recorded, and says so."""
+async def test_opening_runs_nothing_and_a_decision_is_kept_for_the_process_that_runs_the_tree():
+    """R2: a process that does not run the tree records a decision, and its result says so."""
 
     @agent
     async def waits(ctx: Context) -> str:
@@ -614,7 +615,8 @@ async def test_opening_runs_nothing_and_a_decision_is_kept_for_whoever_does():
 
 
 async def test_one_process_at_a_time_owns_a_tree(tmp_path):
-    """R6: a second one is told who has it, may decide and cancel, and `resume` of everything passes it over."""
+    """R6: a second process is told which one owns it, and may decide and cancel. Its `resume_all` leaves the tree
+    out."""
     from supervisor import TreeOwned
 
     @agent
@@ -635,8 +637,8 @@ async def test_one_process_at_a_time_owns_a_tree(tmp_path):
     assert effects == ["x"]
 
 
-async def test_starting_is_idempotent_whoever_does_it_at_once():
-    """R6: ten tasks start the same new session; there is one run, and one attempt of it."""
+async def test_starting_is_idempotent_for_tasks_that_start_at_once():
+    """R6: ten tasks start the same new session. There is one run, with one attempt."""
 
     @agent
     async def once(ctx: Context) -> str:
@@ -660,8 +662,9 @@ async def test_starting_is_idempotent_whoever_does_it_at_once():
     assert results == ["once"] * 200
 
 
-async def test_what_a_scope_ends_as_it_is_asked_for_was_asked_for():
-    """R1: trio decides by chance which of two tasks runs first; a loser that is cut off a tick earlier follows, too."""
+async def test_an_operation_that_a_scope_cancels_as_it_begins_was_asked_for():
+    """R1: trio chooses at random which of two tasks runs first. A loser that is cancelled one tick earlier also follows
+    its journal."""
     ticks = [3, 0]
 
     @agent

@@ -1,7 +1,8 @@
-"""Settling: between two results, all that follows from the first one happens, in the first attempt as in every other.
+"""Settling: between two results, everything that follows from the first one happens, in every attempt.
 
-The agents here go another way if the order is another one: then a later attempt, which is given all results at once,
-diverges from the journal.
+These agents take another path if the order differs: a later attempt, which is given all results at once, would then
+diverge from the journal.
+
 """
 
 import asyncio
@@ -28,7 +29,7 @@ async def work(name: str, seconds: float) -> str:
 
 @tool(policy="allow", timeout=1000)
 async def work_until(name: str, instant: float) -> str:
-    """`instant` is one of the loop's clock: whenever the call could begin, it ends then."""
+    """Work until an instant of the loop's clock, even if the call begins late."""
     await anyio.sleep_until(instant)
     return name
 
@@ -80,7 +81,7 @@ async def yields(call) -> None:
 
 
 async def cancels_a_loser(call) -> None:
-    """The loser is in its tool."""
+    """Cancels a loser that is inside its tool."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: call(500))
         await anyio.sleep(0)
@@ -93,7 +94,7 @@ WAYS = {way.__name__: way for way in (nested_groups, gathers, pipeline, yields, 
 
 @agent(inactivity_timeout=20)
 async def races(ctx: Context, how: str) -> str:
-    """Two branches: the one whose result is first learns of it late."""
+    """Races two branches. The branch whose result is first learns of it late."""
     came: list[str] = []
 
     async def late(inner: Context) -> None:
@@ -111,7 +112,7 @@ async def races(ctx: Context, how: str) -> str:
 
 
 async def first_attempt(store, started, *args, hold: bool = False) -> str:
-    """Run it until it waits for a person, and leave; return what it asks about."""
+    """Run until the agent waits for a person, and leave. Return its approval."""
     async with opened(store) as supervisor:
         run = await supervisor.start(started, *args, session="s")
         if hold:  # both results are committed together
@@ -137,8 +138,8 @@ async def later_attempt(store) -> object:
 
 @pytest.mark.parametrize("hold", [False, True], ids=["20 ms apart", "in one commit"])
 @pytest.mark.parametrize("how", WAYS)
-async def test_what_follows_from_a_result_happens_before_the_next_one_is_given(how, hold):
-    """R1: the path is the same in every attempt, also where branches race."""
+async def test_all_that_follows_from_a_result_happens_before_the_next_one_is_given(how, hold):
+    """R1: the path is the same in every attempt, even if branches race."""
     store = HeldStore()
     assert await first_attempt(store, races, how, hold=hold) == "late"
     assert await later_attempt(store) == "late"
@@ -148,7 +149,7 @@ async def test_what_follows_from_a_result_happens_before_the_next_one_is_given(h
 @pytest.mark.parametrize("how", ["nested_groups", "pipeline", "yields", "cancels_a_loser"])
 @pytest.mark.parametrize("anyio_backend", [None])
 def test_a_journal_that_was_written_on_one_backend_is_followed_on_the_other(how, backends, anyio_backend):
-    """R1: what is given when does not depend on who schedules."""
+    """R1: the order of results does not depend on the scheduler."""
     store = MemoryStore()
     for (name, options), act, args in zip(
         [backend() for backend in backends],
@@ -161,7 +162,7 @@ def test_a_journal_that_was_written_on_one_backend_is_followed_on_the_other(how,
 
 @agent(inactivity_timeout=20)
 async def journals_between(ctx: Context, given: tuple[str, float]) -> str:
-    """The branch that is first journals something, for which a later attempt does not wait."""
+    """The branch that is first appends an entry, for which a later attempt does not wait."""
     what, start = given
     came: list[str] = []
 
@@ -198,8 +199,8 @@ async def journals_between(ctx: Context, given: tuple[str, float]) -> str:
 
 
 @pytest.mark.parametrize("what", ["a timer's start", "an abandonment", "a commit that is cut off"])
-async def test_what_waits_for_the_disk_in_the_first_attempt_only_is_part_of_what_follows(what, monkeypatch):
-    """The next result waits, too: a later attempt finds the entry, and goes on at once."""
+async def test_a_wait_for_the_disk_in_the_first_attempt_only_delays_the_next_result(what, monkeypatch):
+    """A later attempt finds the entry in the journal, and goes on at once."""
 
     async def in_thread(commit) -> None:
         await anyio.sleep(0.02)
@@ -214,7 +215,7 @@ async def test_what_waits_for_the_disk_in_the_first_attempt_only_is_part_of_what
 
 @agent(inactivity_timeout=20)
 async def lands_together(ctx: Context) -> str:
-    """The first result cancels a task that goes on by the very commit which brings that result."""
+    """The first result cancels a task that continues by the same commit that brings that result."""
     came: list[str] = []
 
     async def first(inner: Context) -> None:
@@ -239,8 +240,8 @@ async def lands_together(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("_", range(10))  # trio shuffles who goes on first
-async def test_what_goes_on_by_the_commit_of_a_result_is_part_of_what_follows(_, monkeypatch):
-    """A cancellation finds it scheduled already; it has unwound all the same before the next result is given."""
+async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_result(_, monkeypatch):
+    """A cancellation finds it scheduled already. It has unwound before the next result is given."""
 
     async def in_thread(commit) -> None:
         await anyio.sleep(0.02)
@@ -253,8 +254,8 @@ async def test_what_goes_on_by_the_commit_of_a_result_is_part_of_what_follows(_,
     assert await later_attempt(store) == first
 
 
-async def test_an_agent_that_spins_holds_nobody_up():
-    """What never waits for anything is let go."""
+async def test_an_agent_that_spins_does_not_block_results():
+    """A chain of steps that never waits is no longer followed."""
 
     @agent
     async def spins(ctx: Context) -> int:
@@ -281,8 +282,8 @@ async def test_an_agent_that_spins_holds_nobody_up():
         assert [await run.result() for run in runs] == [5, 5]
 
 
-async def test_a_run_is_not_put_to_sleep_while_it_acts_upon_what_it_was_given():
-    """R2: its message has come, and the agent is about to give up the other wait, for which nobody will wake it."""
+async def test_a_run_is_not_passivated_while_it_acts_on_a_result():
+    """R2: its message has come, and the agent is about to cancel the other wait, whose answer would not come."""
 
     @agent
     async def hears(ctx: Context) -> str:
@@ -306,8 +307,8 @@ async def test_a_run_is_not_put_to_sleep_while_it_acts_upon_what_it_was_given():
             assert await run.result() == "news"
 
 
-async def test_results_that_come_together_are_gone_on_from_together():
-    """Group commit: to be given results one by one does not mean a commit for each of what is asked for next."""
+async def test_operations_that_follow_from_results_of_one_commit_share_commits():
+    """Group commit: results are given one by one, but the next operations do not need one commit each."""
 
     class Counting(MemoryStore):
         commits = 0
@@ -332,8 +333,8 @@ async def test_results_that_come_together_are_gone_on_from_together():
     assert store.commits < 200  # of 400 that a commit for each would be
 
 
-async def test_what_fails_as_a_run_settles_stops_that_run_and_no_other(monkeypatch):
-    """Its tree is suspended, with the reason, and can be resumed."""
+async def test_an_error_while_a_run_settles_suspends_that_run_and_no_other(monkeypatch):
+    """Its tree is suspended with the reason, and can be resumed."""
     look_at, faults = Quiet.look_at, ["bad"]
 
     def fails_once(quiet, attempt) -> None:
@@ -361,7 +362,7 @@ async def test_what_fails_as_a_run_settles_stops_that_run_and_no_other(monkeypat
 
 
 class Uncoverable(AutojumpLoop):
-    """As a loop whose methods cannot be covered by attributes."""
+    """A loop whose methods cannot be covered by attributes."""
 
     @property
     def call_soon(self):
@@ -369,16 +370,16 @@ class Uncoverable(AutojumpLoop):
 
 
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"loop_factory": Uncoverable})])
-async def test_on_a_loop_that_cannot_be_followed_agents_run():
-    """As before: only what they race may go another way in a later attempt."""
+async def test_agents_run_on_a_loop_that_cannot_be_followed():
+    """Only racing operations may take another path in a later attempt."""
     assert "call_soon" not in vars(asyncio.get_running_loop())
     store = MemoryStore()
     assert await first_attempt(store, races, "yields") in ("late", "direct")
 
 
 @pytest.mark.parametrize("anyio_backend", [virtual_asyncio()])
-async def test_the_loops_call_soon_is_its_own_while_nothing_follows_from_anything():
-    """So whatever else runs on the loop costs what it did; what others put in its place stays there."""
+async def test_call_soon_of_the_loop_is_not_covered_while_no_step_is_hot():
+    """So other code on the loop costs the same as before. A replacement by other code stays in place."""
     loop = asyncio.get_running_loop()
     usual = loop.call_soon
     async with open_supervisor(MemoryStore()) as supervisor:
@@ -396,8 +397,8 @@ async def test_the_loops_call_soon_is_its_own_while_nothing_follows_from_anythin
 
 
 @pytest.mark.parametrize("anyio_backend", [virtual_asyncio()])
-async def test_a_callback_that_the_loop_refuses_holds_nobody_up():
-    """In debug mode asyncio refuses coroutines: no step of the agent runs by that, and the next result is given."""
+async def test_a_callback_that_the_loop_refuses_does_not_block_results():
+    """In debug mode asyncio refuses coroutines: no step of the agent comes of that, and the next result is given."""
 
     @agent
     async def schedules_a_coroutine(ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""Tracebacks are journaled for people; an agent reads none of them (runtime/attempt/tracebacks.py)."""
+"""Tracebacks are journaled for people, and an agent reads none of them (runtime/attempt/tracebacks.py)."""
 
 import traceback
 
@@ -62,8 +62,8 @@ async def ends_unspeakably(ctx: Context) -> str:
     raise Unspeakable
 
 
-async def test_what_ended_a_run_is_journaled_with_its_lines_and_raised_for_the_program():
-    """The outcome of the journal names file and line; `result()` has the exception itself as its cause."""
+async def test_the_exception_of_a_run_is_journaled_with_its_lines_and_raised_for_the_program():
+    """The journal's outcome names file and line. `result()` has the exception itself as its cause."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(looks_up, session="s")
@@ -86,8 +86,8 @@ async def test_a_parent_reads_no_traceback_and_no_exception_of_its_child():
     assert not hasattr(events(store, "p", e.ChildEnded)[0], "traceback")
 
 
-async def test_a_failed_step_and_tool_have_theirs_without_known_secrets():
-    """The journal's tracebacks mask what a tool declares secret; what the agent is given holds no traceback."""
+async def test_a_failed_step_and_tool_have_tracebacks_without_known_secrets():
+    """The journal's tracebacks mask secret arguments. The agent gets no traceback."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         read = await (await supervisor.start(logs_in, session="s")).result()
@@ -100,8 +100,8 @@ async def test_a_failed_step_and_tool_have_theirs_without_known_secrets():
     assert "in _leaks" not in read
 
 
-async def test_an_exception_that_cannot_be_shown_ends_its_run_alone():
-    """Its `__str__` is the user's code: what that raises costs neither the result nor the supervisor."""
+async def test_an_exception_whose_text_raises_ends_only_its_run():
+    """Its `__str__` is the user's code: neither the result nor the supervisor is lost if that raises."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         outcome = await (await supervisor.start(ends_unspeakably, session="s")).outcome()
@@ -111,7 +111,7 @@ async def test_an_exception_that_cannot_be_shown_ends_its_run_alone():
 
 
 def test_a_long_traceback_keeps_its_beginning_and_its_end():
-    """At most LIMIT bytes of UTF-8, and what is left out is said."""
+    """It has at most LIMIT bytes of UTF-8, and says what is left out."""
     try:
         raise ValueError("ü" * LIMIT + "the end")
     except ValueError as error:
@@ -122,8 +122,8 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end():
     assert "left out" in told
 
 
-def test_groups_causes_and_cycles_are_told_once():
-    """An exception may be its own context; the traceback ends all the same."""
+def test_groups_causes_and_cycles_are_shown_once():
+    """An exception may be its own context, and the traceback still ends."""
     first, second = ValueError("first"), KeyError("second")
     first.__context__, second.__context__ = second, first
     group = ExceptionGroup("several", [first, anyio.EndOfStream()])

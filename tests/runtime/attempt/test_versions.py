@@ -1,4 +1,4 @@
-"""Code that is changed on purpose while people wait: versions and named changes (R10)."""
+"""Code that changes on purpose while people wait: versions and named changes (R10)."""
 
 import sys
 
@@ -24,7 +24,7 @@ async def _fails() -> None:
 
 
 async def left_waiting(old, *given) -> MemoryStore:
-    """Start an agent, and end the program when it waits for a person; returns the store."""
+    """Start an agent, and end the program when it waits for a person. Return the store."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(old, *given, session="s")
@@ -33,7 +33,7 @@ async def left_waiting(old, *given) -> MemoryStore:
 
 
 async def finish(store) -> object:
-    """Approve whatever is asked until the session has ended."""
+    """Approve every call until the session has ended."""
     async with opened(store) as supervisor:
         await supervisor.resume("s")
         async with anyio.create_task_group() as tasks:
@@ -60,7 +60,7 @@ async def new_code(ctx: Context, target: str) -> str:
 
 @pytest.mark.parametrize("is_agent", [True, False], ids=["an agent", "a function"])
 async def test_a_run_keeps_the_version_that_it_began_with(deployed, is_agent):
-    """R10: the old code ends what it began, with the same approval; new runs and turns begin with the new version."""
+    """R10: the old code ends its run, with the same approval. New runs and turns begin with the new version."""
     store = await left_waiting(deployed(agent(old_code), held_as="ship"), "prod")
     asked = [event.approval for event in events(store, "s", e.ToolCallRequested)]
     old = agent(old_code) if is_agent else old_code
@@ -75,7 +75,7 @@ async def test_a_run_keeps_the_version_that_it_began_with(deployed, is_agent):
 
 
 async def test_a_version_that_is_not_declared_blocks_the_run(deployed):
-    """R10: nothing runs under other code than it began with; the text says which versions there are."""
+    """R10: a run never continues under another version. The text names the declared versions."""
     store = await left_waiting(deployed(agent(version="1.5")(old_code), held_as="ship"), "prod")
     deployed(agent(version="2", versions={"1": old_code})(new_code), held_as="ship")
     async with opened(store) as supervisor:
@@ -89,8 +89,8 @@ async def test_a_version_that_is_not_declared_blocks_the_run(deployed):
     assert await finish(store) == "old 1.5 prod"
 
 
-def test_versions_are_looked_at_when_an_agent_is_declared():
-    """An old function that cannot be an agent is said at once, as is a version that is declared twice."""
+def test_versions_are_checked_when_an_agent_is_declared():
+    """An old function that cannot be an agent raises at once, and so does a version that is declared twice."""
     with pytest.raises(TypeError):
         agent(version="2", versions={"1": lambda ctx: None})(new_code)
     with pytest.raises(ValueError, match="version"):
@@ -100,15 +100,15 @@ def test_versions_are_looked_at_when_an_agent_is_declared():
 
 
 async def test_an_old_function_has_the_budgets_of_the_new_declaration_and_its_own_types(monkeypatch):
-    """`versions={"1": fn}`: under the new declaration, with the input and the result of the old function."""
+    """`versions={"1": fn}`: it runs under the new declaration, with its own input and result types."""
     spec = agent(version="2", versions={"1": old_code}, inactivity_timeout=7.0)(new_code)
     older = spec.at_version("1")
     assert (older.inactivity_timeout, older.fn, older.version) == (7.0, old_code, "1")
     assert spec.at_version("1") is older
 
 
-async def test_an_agent_that_moved_leaves_its_name_behind(deployed, monkeypatch):
-    """`start(session=...)` accepts the agent under both names; without the old name it is another agent."""
+async def test_an_agent_that_moved_is_found_under_its_old_name(deployed, monkeypatch):
+    """`start(session=...)` accepts the agent under both names. Without the old name it is another agent."""
     store = await left_waiting(deployed(agent(old_code), held_as="ship"), "prod")
     moved = agent(old_code)
     moved.__module__, moved.__qualname__ = "scenes", "moved"
@@ -138,7 +138,7 @@ async def looping_after(ctx: Context) -> list[str]:
 
 
 async def test_an_old_run_keeps_its_path_and_a_new_one_takes_the_new_path(deployed):
-    """The run that waits at its first call goes on as it began, in every later loop; a new session checks first."""
+    """The run that waits at its first call goes on in the old way, in every later loop. A new session checks first."""
     store = await left_waiting(deployed(agent(looping_before), held_as="loops"))
     new = deployed(agent(looping_after), held_as="loops")
     assert await finish(store) == ["a", "b"]
@@ -158,7 +158,7 @@ async def saving(ctx: Context) -> list[bool]:
 
 
 async def test_a_mark_outlives_a_save_and_a_crash_and_is_no_operation(deployed):
-    """The mark is journaled once; a run that has it takes the new path again however little it remembers."""
+    """The mark is journaled once. A run that has it takes the new path again, even after a save."""
     store = await left_waiting(deployed(agent(saving), held_as="saves"))
     assert await finish(store) == [True, True, True]
     assert [mark.name for mark in events(store, "s", e.PatchMarked)] == ["x", "y"]
@@ -185,7 +185,7 @@ async def unmarked_in_branches(ctx: Context) -> None:
 
 @pytest.mark.parametrize("is_old", [True, False])
 async def test_the_first_answer_holds_for_all_branches(deployed, is_old):
-    """Also in the attempt in which the last entry of the journal is asked for between the two."""
+    """So it does in the attempt in which the replay ends between the two branches."""
     old = unmarked_in_branches if is_old else marked_in_branches
     store = await left_waiting(deployed(agent(old), held_as="branches"))
     deployed(agent(marked_in_branches), held_as="branches")
@@ -197,7 +197,7 @@ async def marked_turn(ctx: Context, text: str) -> bool:
 
 
 async def test_a_turn_has_marks_of_its_own(deployed):
-    """Each run answers for itself: a second turn is marked anew."""
+    """Each run answers for itself, and a second turn is marked anew."""
     turn = deployed(agent(marked_turn), held_as="turns")
     store = MemoryStore()
     async with opened(store) as supervisor:

@@ -1,4 +1,4 @@
-"""Live states hold what is on disk, whatever plans and commits are refused."""
+"""Live states hold what is on disk, even if plans and commits are refused."""
 
 from datetime import UTC, datetime
 from random import Random
@@ -33,7 +33,7 @@ async def idle(ctx: Context) -> None:
 
 
 def _plan(random: Random) -> list[tuple[str, e.AnyEvent]]:
-    """Return a few events of two sessions: steps, spawned children and their ends, messages received and taken."""
+    """Return a few events of two sessions: steps, spawned children and their ends, received and taken messages."""
     found: list[tuple[str, e.AnyEvent]] = []
     for _ in range(random.randint(1, 4)):
         number = random.randint(1, 6)
@@ -53,8 +53,8 @@ def _plan(random: Random) -> list[tuple[str, e.AnyEvent]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_live_states_are_what_the_journal_says_whatever_is_refused(seed, monkeypatch):
-    """A3, A5: plans that gather in one batch, some refused half-way, in commits some of which the store refuses."""
+async def test_live_states_equal_the_journal_although_plans_and_commits_are_refused(seed, monkeypatch):
+    """A3, A5: plans come in one batch, and some raise half-way. The store refuses some of the commits."""
     monkeypatch.setattr("supervisor.core.overlay.SMALL", -1)  # small sessions are overlaid, too
     random, store = Random(seed), RefusingStore()
 

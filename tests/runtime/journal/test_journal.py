@@ -1,4 +1,4 @@
-"""The journal: one way to write, shared commits, and what becomes of those who wait when the disk fails."""
+"""The journal: one way to write, shared commits, and the fate of waiting callers when the disk fails."""
 
 import asyncio
 from contextlib import suppress
@@ -65,7 +65,7 @@ def _withdrawal(supervisor, approval) -> e.ApprovalWithdrawn:
 
 
 async def test_a_plan_that_raises_fails_only_its_caller():
-    """A5: of fifty plans in one batch, each gets what it raised, and the others are committed."""
+    """A5: fifty plans are in one batch. Each that raises gets its own exception, and the others are committed."""
     results: dict[int, str] = {}
     store = MemoryStore()
 
@@ -95,7 +95,7 @@ async def test_a_plan_that_raises_fails_only_its_caller():
 
 
 async def test_a_plan_that_is_refused_half_way_leaves_nothing():
-    """A5: its first events are legal, its last is not: none of them is written, live or on disk."""
+    """A5: its first events are legal, and its last one is not. None of them is written, live or on disk."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(asks, "x", session="s")
@@ -110,8 +110,8 @@ async def test_a_plan_that_is_refused_half_way_leaves_nothing():
         assert await run.result() == "ok"
 
 
-async def test_a_plan_sees_what_those_before_it_in_its_batch_leave():
-    """A3: of ten withdrawals that gather behind one commit, the first is legal and the rest are not."""
+async def test_a_plan_sees_the_changes_of_earlier_plans_in_its_batch():
+    """A3: ten withdrawals wait for one commit. The first one is legal, and the others are not."""
     refused = []
 
     async def withdraw(journal, event) -> None:
@@ -135,7 +135,7 @@ async def test_a_plan_sees_what_those_before_it_in_its_batch_leave():
 @pytest.mark.parametrize("nth", range(2, 20))
 @pytest.mark.parametrize("step", ["write", "commit"])
 async def test_a_commit_that_is_refused_suspends_the_tree_and_resuming_goes_on(nth, step):
-    """A5: whichever commit it is, and at either of its steps: nothing of the tree fails, nothing runs twice, and the
+    """A5: each commit is refused once, at either of its steps. No run of the tree fails, nothing runs twice, and the
     tree comes to its end."""
 
     def refuse() -> None:
@@ -166,8 +166,8 @@ async def test_a_commit_that_is_refused_suspends_the_tree_and_resuming_goes_on(n
 
 
 @pytest.mark.parametrize("nth", range(3, 14))
-async def test_when_the_store_dies_everybody_who_waits_is_told(nth):
-    """A5: after a failed sync nothing in memory is trusted; waiters, callers, and whoever leaves hear of it."""
+async def test_when_the_store_dies_all_waiting_callers_are_told(nth):
+    """A5: after a failed sync no state in memory is trusted. Waiters, callers and the closing program get the error."""
 
     def die() -> None:
         raise StoreDied("the disk failed")
@@ -225,7 +225,7 @@ async def test_a_scope_of_the_programs_that_is_cancelled_at_its_nth_append_loses
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_many_callers_share_commits(kind, tmp_path):
-    """A1: whoever finds the writer idle commits at once, the rest gather behind it."""
+    """A1: a caller that finds the writer idle commits at once, and later callers wait for one commit."""
     commits = []
     base = MemoryStore if kind == "memory" else SqliteStore
 
@@ -252,7 +252,7 @@ async def test_many_callers_share_commits(kind, tmp_path):
 
 
 async def test_text_that_utf_8_cannot_hold_fails_one_caller_and_not_the_batch():
-    """A5: found before the store is asked; nobody else in the batch notices."""
+    """A5: the text is found before the store is called. No other caller of the batch notices."""
 
     @agent
     async def odd(ctx: Context) -> str:
@@ -267,8 +267,8 @@ async def test_text_that_utf_8_cannot_hold_fails_one_caller_and_not_the_batch():
 
 @only_asyncio
 @pytest.mark.parametrize("what", ["step", "send", "spawn", "cancel"])
-async def test_asyncios_own_timeout_that_comes_with_a_commit_leaves_no_result_in_the_way(what):
-    """W5: nobody takes the result, so the agent goes on and is given the next one."""
+async def test_a_native_timeout_that_comes_with_a_commit_blocks_no_later_result(what):
+    """W5: the agent does not take that result, goes on, and is given the next one."""
     store = HeldStore()
 
     @agent
@@ -296,8 +296,8 @@ async def test_asyncios_own_timeout_that_comes_with_a_commit_leaves_no_result_in
         assert "LookupError" in str((await run.outcome()).cause)
 
 
-async def test_what_a_plan_has_read_stays_in_memory_if_another_one_fails_half_way():
-    """A5: the same batch takes up a tree, and refuses somebody's second event."""
+async def test_a_state_that_a_plan_has_read_stays_in_memory_if_another_plan_fails():
+    """A5: the same batch loads a tree, and refuses the second event of another plan."""
     store = HeldStore()
     async with opened(store) as supervisor:
         await supervisor.start(asks, "a", session="left")
@@ -323,8 +323,8 @@ async def test_what_a_plan_has_read_stays_in_memory_if_another_one_fails_half_wa
 
 @also_native("how", "scope")
 async def test_a_cancellation_that_comes_while_a_commit_gathers_neither_ends_the_wait_nor_is_lost(how):
-    """W8: the caller goes on when its entry is on disk; a scope cancels it at its next checkpoint, and asyncio's own
-    cancellation, which comes only once, is raised at the end of the append."""
+    """W8: the caller goes on when its entry is on disk. A scope cancels it at its next checkpoint. A native
+    cancellation comes only once, and is raised at the end of the append."""
     is_native, happened, scope, tasks = how == "native", [], anyio.CancelScope(), []
 
     async def say(journal) -> None:

@@ -1,4 +1,4 @@
-"""A5, A7, A9: two supervisors on one file see each other's rules; rules that cannot be read let nothing begin."""
+"""A5, A7, A9: two supervisors on one file see each other's rules. If rules cannot be read, no call begins."""
 
 import sqlite3
 
@@ -35,7 +35,8 @@ async def deploys(ctx: Context, target: str) -> str:
 
 
 async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path):
-    """A7, A9: allowed there, not asked here; denied there, not run here although it was approved; and revoked again."""
+    """A7, A9: a call allowed there is not asked here. A call denied there does not run here, although it was approved.
+    A revocation counts, too."""
     path = tmp_path / "state.db"
     with anyio.fail_after(60):
         async with open_supervisor(path) as here, open_supervisor(path) as there:
@@ -55,7 +56,7 @@ async def test_a_rule_of_another_process_counts_for_the_very_next_call(tmp_path)
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["while it is open", "before it is opened"])
 async def test_rules_that_a_newer_program_wrote_let_no_call_begin(tmp_path, is_open):
-    """A5: what is unreadable may be a deny: runs are suspended, nothing is lost, and it can still be read."""
+    """A5: an unreadable rule may be a deny. Runs are suspended, nothing is lost, and the store can still be read."""
     path = tmp_path / "state.db"
 
     def write_as_a_newer_program():

@@ -1,4 +1,4 @@
-"""Commits that take long, in a thread: what happens meanwhile waits for them, and they wait for nobody."""
+"""Slow commits run in a thread: later work waits for them, and they wait for no other thread."""
 
 import asyncio
 import threading
@@ -38,7 +38,7 @@ async def note() -> str:
 
 @agent
 async def limited(ctx: Context, seconds: tuple[float, float]) -> bool:
-    """Works with a limit, for so long; beside it a step is committed at the last moment."""
+    """Works under a time limit, while a step is committed at the last moment."""
     limit, work = seconds
 
     async def beside(inner: Context) -> None:
@@ -54,7 +54,7 @@ async def limited(ctx: Context, seconds: tuple[float, float]) -> bool:
 
 @pytest.fixture
 def commits_take(monkeypatch):
-    """Each commit takes so many seconds of the virtual clock, which a thread does not hold."""
+    """Make each commit take so many seconds of the virtual clock, for which a thread does not wait."""
 
     def take(seconds):
         async def slowly(commit) -> None:
@@ -68,7 +68,7 @@ def commits_take(monkeypatch):
 
 @pytest.mark.parametrize(("limit", "work"), [(10.0, 10.2), (10.2, 10.0), (10.0, 10.0)])
 async def test_a_time_limit_that_ends_during_a_commit_ends_once(commits_take, limit, work):
-    """W1: cut off or left in time, whichever is journaled first, and never both."""
+    """W1: the block is cancelled or ends in time, whichever is journaled first, and never both."""
     commits_take(1)
     store = MemoryStore()
     async with opened(store) as supervisor:
@@ -79,8 +79,8 @@ async def test_a_time_limit_that_ends_during_a_commit_ends_once(commits_take, li
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_commit_waits_for_no_thread_of_anybody_else():
-    """W11: all worker threads are taken by what waits for somebody's decision, and the decision is committed."""
+async def test_a_commit_waits_for_no_other_thread():
+    """W11: tasks that wait for a decision use all worker threads, and the decision is committed."""
     decided = threading.Event()
     async with open_supervisor(MemoryStore()) as supervisor, anyio.create_task_group() as tasks:
         for _ in range(int(anyio.to_thread.current_default_thread_limiter().total_tokens)):
@@ -119,8 +119,9 @@ async def calls_twice(ctx: Context) -> list[str]:
 
 @also_native("how", "scope", "error")
 @pytest.mark.parametrize("seconds", [2, 30])
-async def test_a_stop_while_executing_is_committed_cuts_no_effect_off(commits_take, how, seconds):
-    """R8: the call ends and its result is written, or, where the commit outlasts the stop, its effect never begins."""
+async def test_a_stop_while_executing_is_committed_cancels_no_effect(commits_take, how, seconds):
+    """R8: the call ends and its result is written. If the commit takes longer than the stop, its effect never
+    begins."""
     commits_take(seconds)
     store = MemoryStore()
     with suppress(LookupError, asyncio.CancelledError), anyio.CancelScope() as scope:
@@ -142,7 +143,7 @@ async def test_a_stop_while_executing_is_committed_cuts_no_effect_off(commits_ta
 
 
 async def test_a_call_that_is_approved_during_a_stop_does_not_begin(commits_take):
-    """R8: it is decided, and begins at the next start, with all the time that it needs."""
+    """R8: it is decided, and begins after the next start, with its whole deadline."""
     commits_take(1)
     store = MemoryStore()
     async with anyio.create_task_group() as tasks:
@@ -164,7 +165,7 @@ async def goes_on_calling(ctx: Context) -> None:
 
 
 async def test_a_stop_ends_when_the_last_call_has_its_result(commits_take):
-    """R8: the writer wakes the call's task and the stop in one step; the stop ends whichever of them runs first."""
+    """R8: the writer wakes the call's task and the stop in one step. The stop ends whichever of them runs first."""
     commits_take(0.1)
     for number in range(20):
         with anyio.CancelScope() as scope:

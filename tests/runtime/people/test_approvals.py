@@ -1,4 +1,4 @@
-"""A: a person is asked, once; the first decision wins; what then runs is what was decided."""
+"""A: a person is asked once, the first decision wins, and the call runs as it was decided."""
 
 import string
 from dataclasses import dataclass
@@ -83,8 +83,8 @@ async def test_each_stage_of_a_call_is_in_the_journal_before_the_next_begins():
         assert order == ["ToolCallRequested", "ApprovalDecided", "ToolCallStarted", "ToolCallFinished"]
 
 
-async def test_an_approval_is_found_by_its_id_whatever_became_of_it():
-    """A2: a click carries nothing but the id, days later."""
+async def test_an_approval_is_found_by_its_id_in_every_state():
+    """A2: a button carries only the id, even days later."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         approval = await next_of(run.watch_approvals())
@@ -96,8 +96,9 @@ async def test_an_approval_is_found_by_its_id_whatever_became_of_it():
             await supervisor.get_approval("0" * 26)
 
 
-async def test_ids_are_what_every_surface_can_carry():
-    """A2: sessions that we name have 22 letters and digits at any depth, approvals at least 128 random bits of them."""
+async def test_every_surface_can_carry_ids():
+    """A2: new session ids have 22 letters and digits at any depth. Approval ids have at least 128 random bits in such
+    characters."""
     alphabet = set(string.ascii_lowercase + string.digits)
     async with opened() as supervisor:
         for _ in range(2):
@@ -115,14 +116,14 @@ async def test_ids_are_what_every_surface_can_carry():
 
 @pytest.mark.parametrize("name", ["", "A", "-x", "a/b", "x" * 65, "ä", "a b"])
 async def test_a_session_id_that_does_not_fit_is_refused(name):
-    """A2: one that a caller gives matches [a-z0-9][a-z0-9._-]{0,63}."""
+    """A2: an id that a caller gives matches [a-z0-9][a-z0-9._-]{0,63}."""
     async with opened() as supervisor:
         with pytest.raises(InvalidInput):
             await supervisor.start(parent, session=name)
         await supervisor.start(parent, session="a" + "0._-" * 15)
 
 
-async def test_an_approval_is_bound_to_what_was_asked():
+async def test_an_approval_is_bound_to_its_call():
     """A2: it names session, operation, tool, arguments with defaults, digest, cwd, requester, options, path."""
     async with opened() as supervisor:
         run = await supervisor.start(parent, requester="bob")
@@ -139,7 +140,7 @@ async def test_an_approval_is_bound_to_what_was_asked():
 
 
 async def test_the_first_decision_wins_and_every_later_one_is_told():
-    """A3: the same again is fine, another is a conflict, an unknown id is said to be unknown."""
+    """A3: the same decision again is `already`, another one a conflict, and an unknown id is unknown."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
@@ -156,7 +157,7 @@ async def test_the_first_decision_wins_and_every_later_one_is_told():
 
 
 async def test_of_fifty_decisions_at_once_one_wins():
-    """A3: the decision is a compare-and-set, whoever comes at the same instant."""
+    """A3: a decision is one compare-and-set, although many come at the same instant."""
     kinds = []
 
     async def click(supervisor, asked: str, n: int) -> None:
@@ -176,8 +177,8 @@ async def test_of_fifty_decisions_at_once_one_wins():
         assert (await run.result())[0] == ("ok" if winner else "denied")
 
 
-async def test_a_withdrawn_approval_is_gone():
-    """A3: a late click is told so and runs nothing."""
+async def test_a_withdrawn_approval_is_closed():
+    """A3: a late decision is told so, and runs nothing."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
@@ -188,7 +189,7 @@ async def test_a_withdrawn_approval_is_gone():
 
 
 async def test_an_empty_identity_decides_nothing():
-    """A4: a decision needs the name of who makes it."""
+    """A4: a decision needs the name of a person."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
@@ -199,7 +200,7 @@ async def test_an_empty_identity_decides_nothing():
 
 
 async def test_a_decision_that_cannot_be_committed_does_not_count():
-    """A5: whoever decides is told, nothing runs, and the same decision counts when the store takes it again."""
+    """A5: the caller is told, and nothing runs. The same decision counts when the store accepts it again."""
     full = []
 
     class Full(MemoryStore):
@@ -223,7 +224,7 @@ async def test_a_decision_that_cannot_be_committed_does_not_count():
 
 
 async def test_a_policy_that_raises_asks():
-    """A5: a callable that fails has proved nothing."""
+    """A5: a policy function that raises has decided nothing."""
 
     def broken(target: str) -> Policy:
         raise RuntimeError(target)
@@ -243,8 +244,8 @@ async def test_a_policy_that_raises_asks():
         assert ran == []
 
 
-async def test_where_nobody_could_ever_answer_a_call_is_denied_with_the_reason():
-    """A6: a store in memory, no channel, no reader, and a program that waits for the outcome."""
+async def test_a_call_that_no_person_can_answer_is_denied_with_the_reason():
+    """A6: the store is in memory, there is no channel and no reader, and the program waits for the outcome."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
         with anyio.fail_after(10):
@@ -253,8 +254,8 @@ async def test_where_nobody_could_ever_answer_a_call_is_denied_with_the_reason()
         assert "--unattended" in content
 
 
-async def test_where_the_program_reads_approvals_a_call_waits():
-    """A6: whoever reads approvals may answer, later."""
+async def test_a_call_waits_if_the_program_reads_approvals():
+    """A6: a program that reads approvals may answer later."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
         async with run.watch_approvals() as reader:
@@ -265,8 +266,8 @@ async def test_where_the_program_reads_approvals_a_call_waits():
             assert (await run.result())[0] == "ok"
 
 
-async def test_a_durable_store_can_always_be_answered_later(tmp_path):
-    """A6: with a file there are the command line and the inbox: the call waits."""
+async def test_a_call_in_a_durable_store_waits(tmp_path):
+    """A6: the command line and the inbox can answer in a file."""
     async with opened(tmp_path / "state.db") as supervisor:
         run = await supervisor.start(deployer, "x")
         with anyio.move_on_after(300):
@@ -278,8 +279,8 @@ async def test_a_durable_store_can_always_be_answered_later(tmp_path):
 
 
 @pytest.mark.parametrize(("unattended", "kind"), [("allow", "ok"), ("deny", "denied")])
-async def test_what_the_caller_said_beforehand_answers_and_is_decided_and_audited(unattended, kind):
-    """A6: an unattended run's approvals are decided like any other, by the setting's name."""
+async def test_the_unattended_setting_decides_and_is_audited(unattended, kind):
+    """A6: the approvals of an unattended run are decided like any other one, under the setting's name."""
     store = MemoryStore()
     async with opened(store, unattended=unattended) as supervisor:
         run = await supervisor.start(parent)
@@ -290,7 +291,7 @@ async def test_what_the_caller_said_beforehand_answers_and_is_decided_and_audite
 
 
 async def test_an_edited_call_runs_with_the_approvers_arguments():
-    """A8: the edit replaces the whole object, and is what the journal and the tool see."""
+    """A8: the edit replaces all arguments. The journal and the tool get the edited ones."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
@@ -300,8 +301,8 @@ async def test_an_edited_call_runs_with_the_approvers_arguments():
         assert (await supervisor.find_approvals(pending=False))[0].arguments == _args("y", 3)
 
 
-async def test_whoever_approves_what_another_has_edited_is_told_that_it_is_another_decision():
-    """A3: arguments count, whoever leaves them out means those that were asked for."""
+async def test_a_plain_approval_after_an_edited_one_is_a_conflict():
+    """A3: arguments count. An approval without arguments means the original ones."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
@@ -311,8 +312,8 @@ async def test_whoever_approves_what_another_has_edited_is_told_that_it_is_anoth
 
 
 @pytest.mark.parametrize("edit", [{"target": "y"}, {"target": "y", "count": 1, "force": True}, {}])
-async def test_an_edit_that_is_not_the_whole_object_is_refused_when_it_is_decided(edit):
-    """A8: missing and unknown names decide nothing; the approval stays pending."""
+async def test_an_edit_with_missing_or_unknown_names_is_refused(edit):
+    """A8: it decides nothing, and the approval stays pending."""
     async with opened() as supervisor:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
@@ -345,7 +346,7 @@ async def reach(target: Target) -> str:
 
 
 async def test_a_misspelt_name_deep_in_an_edit_becomes_an_error_without_effect():
-    """A8: it is no choice of the default."""
+    """A8: a misspelt name does not mean the default."""
 
     @agent
     async def reaching(ctx: Context) -> list[str]:
@@ -373,7 +374,8 @@ async def test_a_denial_is_a_result_that_says_who_and_why():
 
 
 async def test_a_call_whose_defaults_changed_after_it_was_approved_is_blocked():
-    """A9, R1: immediately before the effect the digest, with defaults filled in, is checked again; nothing is spent."""
+    """A9, R1: the digest, with defaults filled in, is checked again just before the effect. The approval stays
+    unused."""
 
     @tool(name="deploy")
     async def deploy_to_all(target: str, count: int = 1000) -> None:
@@ -405,7 +407,7 @@ async def test_a_call_whose_defaults_changed_after_it_was_approved_is_blocked():
 
 
 async def test_a_cancel_between_decision_and_effect_runs_nothing():
-    """A9: the run's life is checked again in the plan that commits `executing`; the two are on disk in one commit."""
+    """A9: the plan that commits `executing` checks the run again. Cancel and decision are on disk in one commit."""
     async with opened(HeldStore()) as supervisor, anyio.create_task_group() as tasks:
         run = await supervisor.start(deployer, "x")
         asked = (await next_of(run.watch_approvals())).id
@@ -446,8 +448,8 @@ async def test_of_two_calls_that_wait_each_proceeds_when_its_own_is_decided():
             assert finished == [("b", "ok"), ("a", "denied")]
 
 
-async def test_what_a_grandchild_asks_is_seen_and_decided_at_the_root():
-    """A14: the root's run shows it with its path, and so do the views of all that are above it."""
+async def test_an_approval_of_a_grandchild_is_seen_and_decided_at_the_root():
+    """A14: the root's run shows it with its path, and so do the views of all sessions above it."""
     async with opened() as supervisor:
         run = await supervisor.start(grandparent)
         approval = await next_of(run.watch_approvals())
@@ -462,7 +464,7 @@ async def test_what_a_grandchild_asks_is_seen_and_decided_at_the_root():
 
 
 async def test_the_approvals_of_a_run_are_its_own_and_those_below_it_and_end_with_it():
-    """A14: not those of its siblings."""
+    """A14: those of its siblings are not included."""
     async with opened() as supervisor:
         first, second = await supervisor.start(parent), await supervisor.start(parent)
         for run in (first, second):
@@ -474,8 +476,8 @@ async def test_the_approvals_of_a_run_are_its_own_and_those_below_it_and_end_wit
             assert seen == [run.session]
 
 
-async def test_the_audit_says_who_asked_who_decided_and_what_then_ran():
-    """A15: in order, for the whole store."""
+async def test_the_audit_trail_shows_requests_decisions_and_calls():
+    """A15: it shows them in order, for the whole store."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
         asked = (await next_of(run.watch_approvals())).id
@@ -492,8 +494,8 @@ async def test_the_audit_says_who_asked_who_decided_and_what_then_ran():
         assert b'"y"' in bytes(trail[1].arguments)
 
 
-async def test_every_state_in_which_an_approval_can_be_found_is_found_again_by_the_next_life():
-    """R1: pending is still asked, with the same id; decided is not asked again."""
+async def test_every_state_of_an_approval_survives_a_restart():
+    """R1: a pending approval is still asked, with the same id. A decided one is not asked again."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(parent, session="s")

@@ -1,4 +1,5 @@
-"""Cards are posted by the same code wherever approvals are kept: here in a dictionary, without a store or a runtime."""
+"""The same code posts cards for any card host. This one keeps approvals in a dictionary, without a store or a
+runtime."""
 
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -36,7 +37,7 @@ ASKED = Approval(
 
 
 class Kept:
-    """Keeps approvals, and what happened to their cards, in memory (CardHost)."""
+    """A card host that keeps approvals and card events in memory."""
 
     def __init__(self) -> None:
         self.approvals = {ASKED.id: ASKED}
@@ -82,7 +83,7 @@ async def posting(host, *channels):
 
 
 async def test_an_approval_goes_to_the_next_channel_and_is_tried_again_on_the_first():
-    """A11: what fails is noted, and tried again until it succeeds; a decision retires both cards (R3)."""
+    """A11: a failure is noted, and the card tried again until it succeeds. A decision retires both cards (R3)."""
     host, broken, wall = Kept(), Wall("broken", fails=True), Wall("wall")
     async with posting(host, broken, wall) as poster:
         poster.show(ASKED)
@@ -101,7 +102,7 @@ async def test_an_approval_goes_to_the_next_channel_and_is_tried_again_on_the_fi
 
 
 async def test_the_next_process_renews_the_card_that_was_noted():
-    """R3: by what the host kept; there are no two cards of one approval."""
+    """R3: the host has kept it, so there are no two cards of one approval."""
     host, wall = Kept(), Wall("wall")
     for _ in range(2):
         async with posting(host, wall) as poster:

@@ -1,4 +1,4 @@
-"""A11, R3: a card that a channel refused comes later, once; a channel that fails holds up no other."""
+"""A11, R3: a card that a channel refused comes later, once. A failing channel does not delay the others."""
 
 import itertools
 
@@ -25,7 +25,7 @@ async def deployer(ctx: Context, target: str) -> str:
 
 
 class Board(Channel):
-    """A platform whose cards outlive the process: `cards` is what hangs there, `is_live` what can be pressed."""
+    """A platform whose cards outlive the process. `cards` are all its cards, and `is_live` those with buttons."""
 
     keeps_cards = True
 
@@ -72,7 +72,7 @@ ERRORS = [ConnectionResetError("500"), ConnectionRefusedError("down"), RuntimeEr
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 async def test_a_card_that_was_refused_comes_when_its_channel_takes_it_again(error):
-    """A11: the next channel shows it meanwhile; one card comes, and both are retired by the decision."""
+    """A11: the next channel shows it meanwhile. One card comes, and the decision retires both."""
     board, inbox = Board(), Board("inbox")
     board.error = error
     async with opened(channels=[board, inbox]) as supervisor:
@@ -90,8 +90,8 @@ async def test_a_card_that_was_refused_comes_when_its_channel_takes_it_again(err
         assert (board.live, inbox.live, len(inbox.tried)) == (set(), set(), 1)
 
 
-async def test_it_is_tried_after_twice_as_long_each_time_and_no_more_when_it_is_decided():
-    """A11: 5 s, 10 s ... 10 minutes; the journal says a failure once, not each time."""
+async def test_tries_come_at_doubled_intervals_until_the_decision():
+    """A11: after 5 s, 10 s ... 10 minutes. The journal holds a failure once, not each time."""
     board = Board()
     board.error = ConnectionRefusedError("down")
     async with opened(channels=[board]) as supervisor:
@@ -109,8 +109,8 @@ async def test_it_is_tried_after_twice_as_long_each_time_and_no_more_when_it_is_
 
 
 @pytest.mark.parametrize("is_fallback_kept", [True, False])
-async def test_a_later_process_tries_again_where_an_earlier_one_failed(is_fallback_kept):
-    """A11, R3: it is shown on the next channel all the time, and on the first when that is well again."""
+async def test_a_later_process_tries_the_failed_channel_again(is_fallback_kept):
+    """A11, R3: the next channel shows it all the time, and the first one when it works again."""
     store, board, inbox = MemoryStore(), Board(), Board("inbox")
     board.error, inbox.keeps_cards = RuntimeError("token revoked"), is_fallback_kept
     async with opened(store, channels=[board, inbox]) as supervisor:
@@ -128,8 +128,9 @@ async def test_a_later_process_tries_again_where_an_earlier_one_failed(is_fallba
     assert set(store.find_approvals()[0].shown) == {"inbox", "board"}
 
 
-async def test_a_card_that_came_although_nobody_was_told_is_found_when_it_is_tried_again():
-    """R3: the platform took it, died, and was away for a while: one card, and it is the one that is retired."""
+async def test_a_card_that_the_platform_did_not_confirm_is_found_by_the_next_try():
+    """R3: the platform took it, failed, and was away for a while. There is one card, and it is the one that is
+    retired."""
     board = Board()
     board.is_said = False
 
@@ -146,8 +147,8 @@ async def test_a_card_that_came_although_nobody_was_told_is_found_when_it_is_tri
     assert board.live == set()
 
 
-async def test_nobody_waits_for_a_channel_that_hangs():
-    """A11: a hundred cards reach the next channel when the first has been seen to hang, not one after the other."""
+async def test_a_channel_that_hangs_is_not_waited_for():
+    """A11: a hundred cards reach the next channel as soon as the first one counts as stuck, not one after the other."""
     hangs, inbox = Board("hangs"), Board("inbox")
     hangs.takes = 1e9
     async with opened(channels=[hangs, inbox]) as supervisor:
@@ -166,7 +167,7 @@ async def test_nobody_waits_for_a_channel_that_hangs():
 
 
 async def test_a_new_card_does_not_wait_for_old_ones_to_be_renewed():
-    """R3: after a restart a thousand old cards are renewed, one after the other; what is asked now comes first."""
+    """R3: after a restart a thousand old cards are renewed one after the other. A new card comes first."""
     store, board = MemoryStore(), Board()
     async with opened(store, channels=[board]) as supervisor:
         for number in range(100):
@@ -188,8 +189,8 @@ async def test_a_new_card_does_not_wait_for_old_ones_to_be_renewed():
             await supervisor.cancel(view.id)
 
 
-async def test_who_leaves_after_the_last_answer_retires_its_cards_first():
-    """R3: a platform takes its time; the program ends, and no card looks live."""
+async def test_leaving_after_the_last_answer_retires_the_cards_first():
+    """R3: a slow platform takes its time. The program ends, and no card looks live."""
     store, board = MemoryStore(), Board()
     async with opened(store, channels=[board]) as supervisor:
         run = await supervisor.start(deployer, "x")
@@ -202,8 +203,8 @@ async def test_who_leaves_after_the_last_answer_retires_its_cards_first():
     assert (board.live, store.find_shown()) == (set(), [])
 
 
-async def test_who_leaves_waits_no_longer_than_cards_get_done():
-    """R8: a platform that hangs is left to a later start, which retires the dead cards of its own trees."""
+async def test_leaving_does_not_wait_for_a_platform_that_hangs():
+    """R8: its cards are left to a later start, which retires those of its own trees."""
     store, board = MemoryStore(), Board()
     async with opened(store, channels=[board]) as supervisor:
         run = await supervisor.start(deployer, "x", session="s")
@@ -222,14 +223,14 @@ async def test_who_leaves_waits_no_longer_than_cards_get_done():
 
 
 class Printer(Board):
-    """Says what is asked where nobody can answer."""
+    """A channel that prints approvals and takes no answers."""
 
     keeps_cards = False
     asks = False
 
 
-async def test_a_daemon_shows_what_another_process_had_shown_to_nobody_when_it_began(tmp_path, monkeypatch):
-    """A6, A11: and goes on with the card when it takes up what the other one leaves."""
+async def test_a_daemon_shows_an_older_approval_of_another_process_without_a_card(tmp_path, monkeypatch):
+    """A6, A11: when it claims the tree later, it continues with the same card."""
     monkeypatch.setattr(
         "supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9
     )  # a thread does not hold the virtual clock
@@ -248,8 +249,8 @@ async def test_a_daemon_shows_what_another_process_had_shown_to_nobody_when_it_b
 
 
 @pytest.mark.parametrize("is_asked_there", [False, True])
-async def test_a_daemon_shows_what_another_process_shows_to_nobody(tmp_path, monkeypatch, is_asked_there):
-    """A6, A11: beside it a program runs that only prints; nothing is shown twice where people are asked already."""
+async def test_a_daemon_shows_a_new_approval_of_another_process_without_a_card(tmp_path, monkeypatch, is_asked_there):
+    """A6, A11: another program only prints. An approval that has a card already is not shown twice."""
     monkeypatch.setattr(
         "supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9
     )  # a thread does not hold the virtual clock
@@ -267,8 +268,8 @@ async def test_a_daemon_shows_what_another_process_shows_to_nobody(tmp_path, mon
     assert (here.live, there.live) == (set(), set())
 
 
-async def test_what_is_said_where_nobody_can_answer_goes_to_the_next_channel_as_well():
-    """A6: and the journal does not call it shown."""
+async def test_an_approval_on_a_channel_without_answers_also_goes_to_the_next_channel():
+    """A6: the journal does not count it as shown on the first one."""
     printer, board = Printer("printer"), Board()
     async with opened(channels=[printer, board]) as supervisor:
         run = await supervisor.start(deployer, "x")
@@ -282,7 +283,7 @@ async def test_what_is_said_where_nobody_can_answer_goes_to_the_next_channel_as_
 
 
 class HeldWhenAsked(HeldStore):
-    """Held by another process from when something is asked."""
+    """A store that another process holds, from the moment at which an approval is asked."""
 
     def write(self, rows) -> None:
         rows = list(rows)
@@ -290,8 +291,8 @@ class HeldWhenAsked(HeldStore):
         self.is_held = any(isinstance(row.event, e.ToolCallRequested) for row in rows)
 
 
-async def test_what_is_decided_while_its_card_is_about_to_be_posted_is_not_posted():
-    """A1: both are committed at once; nothing is left that would be looked for."""
+async def test_an_approval_that_is_decided_before_its_card_is_posted_is_not_posted():
+    """A1: both are committed together, and no later process searches for a card."""
     store, board = HeldWhenAsked(), Board()
     async with opened(store, channels=[board]) as supervisor, anyio.create_task_group() as tasks:
         run = await supervisor.start(deployer, "x")
@@ -306,8 +307,8 @@ async def test_what_is_decided_while_its_card_is_about_to_be_posted_is_not_poste
     assert (board.tried, board.looked, store.find_shown()) == ([], [], [])
 
 
-async def test_a_card_that_cannot_be_retired_is_tried_after_twice_as_long_each_time():
-    """R3: 5 s, 10 s ... 10 minutes."""
+async def test_a_card_that_cannot_be_retired_is_tried_at_doubled_intervals():
+    """R3: after 5 s, 10 s ... 10 minutes."""
     times = []
 
     class Away(Board):

@@ -1,4 +1,4 @@
-"""A11, R3: approvals are brought to people by channels; one that fails is passed over, and that is said."""
+"""A11, R3: channels bring approvals to people. If a channel fails, the next one is used, and the journal says so."""
 
 from datetime import timedelta
 
@@ -25,7 +25,7 @@ async def deployer(ctx: Context, target: str) -> str:
 
 
 class Wall(Channel):
-    """Shows cards on a list."""
+    """A channel that keeps cards in a list."""
 
     def __init__(self, name: str, *, fails: bool = False, hangs: bool = False) -> None:
         self.name = name
@@ -65,7 +65,7 @@ class Wall(Channel):
 
 @pytest.mark.parametrize("broken", [{"fails": True}, {"hangs": True}])
 async def test_a_card_that_cannot_be_posted_goes_to_the_next_channel(broken):
-    """A11: the first channel raises or hangs; the second shows it, and the journal says both."""
+    """A11: the first channel raises or hangs. The second one shows it, and the journal holds both."""
     first, second = Wall("first", **broken), Wall("second")
     store = MemoryStore()
     async with opened(store, channels=[first, second]) as supervisor:
@@ -79,8 +79,8 @@ async def test_a_card_that_cannot_be_posted_goes_to_the_next_channel(broken):
         assert await run.result() == "ok"
 
 
-async def test_with_no_channel_left_a_call_stays_pending_and_that_is_said():
-    """A11: `shown` is empty, the journal names both failures, and it can still be decided."""
+async def test_a_call_stays_pending_if_all_channels_fail():
+    """A11: `shown` is empty, the journal names both failures, and the call can still be decided."""
     store = MemoryStore()
     async with opened(store, channels=[Wall("a", fails=True), Wall("b", fails=True)]) as supervisor:
         run = await supervisor.start(deployer, "x")
@@ -94,8 +94,9 @@ async def test_with_no_channel_left_a_call_stays_pending_and_that_is_said():
 
 
 @pytest.mark.parametrize("how", ["decided", "cancelled", "abandoned"])
-async def test_a_card_is_retired_when_its_approval_needs_nobody_any_more(how):
-    """R3: decided, withdrawn by a cancel, or given up by the agent: no card looks live that is not."""
+async def test_a_card_is_retired_when_its_approval_needs_no_decision_any_more(how):
+    """R3: it was decided, withdrawn by a cancel, or abandoned by the agent. No closed approval has a card that looks
+    live."""
     give_up = anyio.Event()
 
     @agent
@@ -121,7 +122,7 @@ async def test_a_card_is_retired_when_its_approval_needs_nobody_any_more(how):
 
 
 async def test_posting_never_delays_a_decision():
-    """A1: cards run beside the order; one that hangs holds nobody up, and is not posted after the decision."""
+    """A1: a card that hangs delays nothing, and is not posted after the decision."""
     hangs, second = Wall("hangs", hangs=True), Wall("second")
     async with opened(channels=[hangs, second]) as supervisor:
         run = await supervisor.start(deployer, "x")
@@ -134,8 +135,8 @@ async def test_posting_never_delays_a_decision():
         assert second.posted == []
 
 
-async def test_after_a_restart_what_is_pending_is_posted_again():
-    """R3: in the next life the channel is given every approval that is still pending, and no other."""
+async def test_pending_approvals_are_posted_again_after_a_restart():
+    """R3: the next process gives the channel every approval that is still pending, and no other."""
     store, wall = MemoryStore(), Wall("wall")
     async with opened(store, channels=[wall]) as supervisor:
         for target in "ab":
@@ -152,8 +153,8 @@ async def test_after_a_restart_what_is_pending_is_posted_again():
         assert [asked for asked, _ in again.posted] == [second]
 
 
-async def test_a_channel_that_cannot_listen_takes_nobody_down():
-    """A11: a broken channel is said to be broken; runs go on, and other channels show what is asked."""
+async def test_a_channel_that_cannot_listen_harms_no_run():
+    """A11: the log says that it failed. Runs go on, and other channels show approvals."""
 
     class Deaf(Wall):
         async def serve(self, supervisor) -> None:
@@ -169,7 +170,7 @@ async def test_a_channel_that_cannot_listen_takes_nobody_down():
 
 
 async def shown_and_left(*walls: Wall) -> MemoryStore:
-    """Return what a process leaves behind that was killed when its card was shown."""
+    """Return the store of a process that was killed when its card was shown."""
     async with opened(channels=walls) as supervisor:
         await supervisor.start(deployer, "prod", session="left")
         await anyio.sleep(1)
@@ -179,7 +180,7 @@ async def shown_and_left(*walls: Wall) -> MemoryStore:
 
 
 async def test_a_card_that_an_earlier_process_left_is_renewed():
-    """R3: the channel is given its old card, whatever stands before it in the order of channels."""
+    """R3: the channel gets its old card, even if other channels come before it."""
     store = await shown_and_left(Wall("chat"))
     other, chat = Wall("other"), Wall("chat")
     async with opened(store, channels=[other, chat], adopt=True) as supervisor:
@@ -191,8 +192,8 @@ async def test_a_card_that_an_earlier_process_left_is_renewed():
     assert len(events(store, "left", e.CardPosted)) == 1
 
 
-async def test_a_card_of_a_tree_that_was_removed_meanwhile_is_retired_and_takes_nobody_down():
-    """R3: the channel was away for long, and somebody has made room in the store."""
+async def test_a_card_of_a_pruned_tree_is_retired_without_an_error():
+    """R3: the channel was away for long, and the tree was pruned meanwhile."""
     store, chat = await shown_and_left(Wall("chat")), Wall("chat")
     async with opened(store) as supervisor:
         (asked,) = await supervisor.find_approvals()
@@ -209,8 +210,8 @@ async def test_a_card_of_a_tree_that_was_removed_meanwhile_is_retired_and_takes_
         assert await (await supervisor.start(deployer, "x", session="s")).cancel() is None
 
 
-async def test_what_was_decided_while_nobody_showed_it_does_not_look_live():
-    """R3: a decision from a shell while the daemon was down; its start retires the old card, once."""
+async def test_a_card_of_an_approval_that_was_decided_elsewhere_is_retired_at_the_start():
+    """R3: a shell decides while the daemon is down. The daemon's start retires the old card, once."""
     store = await shown_and_left(Wall("chat"))
     async with opened(store) as supervisor:
         (asked,) = await supervisor.find_approvals()
@@ -223,7 +224,7 @@ async def test_what_was_decided_while_nobody_showed_it_does_not_look_live():
 
 
 async def test_a_decision_anywhere_retires_every_card():
-    """R3: also that of a channel which had it before another one did."""
+    """R3: so does a decision on a channel that had the card before another one."""
     store = await shown_and_left(Wall("chat"))
     chat, page = Wall("chat", fails=True), Wall("page")
     async with opened(store, channels=[chat, page], adopt=True) as supervisor:
@@ -237,7 +238,7 @@ async def test_a_decision_anywhere_retires_every_card():
 
 
 async def test_many_cards_at_once_wait_for_their_turn():
-    """A11: a platform that takes a card a second is not given up because a hundred wait for it."""
+    """A11: a platform that takes one card a second does not fail because a hundred cards wait for it."""
     slow, second = Wall("slow"), Wall("second")
     slow.takes = 5.0
     async with opened(channels=[slow, second]) as supervisor:
@@ -251,7 +252,7 @@ async def test_many_cards_at_once_wait_for_their_turn():
 
 
 async def test_a_card_that_cannot_be_retired_is_retired_later():
-    """R3: while the channel cannot be reached the card waits, nobody else does; then it is retired, once."""
+    """R3: only the card waits while the channel cannot be reached. Then it is retired, once."""
     wall, store = Wall("wall"), MemoryStore()
     async with opened(store, channels=[wall]) as supervisor:
         run = await supervisor.start(deployer, "x")
@@ -268,7 +269,7 @@ async def test_a_card_that_cannot_be_retired_is_retired_later():
 
 
 class Platform(Wall):
-    """Keeps cards when the process is gone. `killed`: what its store held when a card was there, and not yet noted."""
+    """Keeps cards after the process is gone. `killed`: its store when a card was posted, and not noted yet."""
 
     keeps_cards = True
 
@@ -289,8 +290,8 @@ class Platform(Wall):
 
 
 @pytest.mark.parametrize("is_decided", [True, False])
-async def test_a_card_that_nobody_came_to_note_is_found_by_the_next_process(is_decided):
-    """R3: it is retired if the approval was decided elsewhere meanwhile, and renewed if it was not."""
+async def test_a_card_that_was_posted_but_not_noted_is_found_by_the_next_process(is_decided):
+    """R3: it is retired if the approval was decided elsewhere meanwhile, and renewed if not."""
     before = Platform(MemoryStore(), [])
     async with opened(before.store, channels=[before]) as supervisor:
         await supervisor.start(deployer, "x", session="s")
@@ -310,7 +311,7 @@ async def test_a_card_that_nobody_came_to_note_is_found_by_the_next_process(is_d
 
 
 class Unsaid(Platform):
-    """Shows the card and does not come to say so. `is_away`: nor can it be asked what it shows."""
+    """Shows the card and does not confirm it. `is_away`: its cards cannot be searched either."""
 
     def __init__(self, store, cards, error: type[OSError] = ConnectionResetError) -> None:
         super().__init__(store, cards)
@@ -330,8 +331,9 @@ class Unsaid(Platform):
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-async def test_a_card_of_which_nobody_knows_is_retired_as_soon_as_it_can_be_looked_for(is_killed):
-    """R3, A11: the next channel shows it meanwhile; nor is it forgotten by a process that finds its platform away."""
+async def test_a_card_that_was_not_confirmed_is_retired_as_soon_as_it_is_found(is_killed):
+    """R3, A11: the next channel shows the approval meanwhile. A later process that finds the platform away keeps
+    trying."""
     platform, store = Unsaid(MemoryStore(), []), MemoryStore()
     platform.store = store
     async with opened(store, channels=[platform, Wall("next")]) as supervisor:
@@ -355,8 +357,8 @@ async def test_a_card_of_which_nobody_knows_is_retired_as_soon_as_it_can_be_look
         await supervisor.cancel("s")
 
 
-async def test_what_was_never_sent_is_not_looked_for():
-    """A platform that cannot be reached for hours has no cards to be searched when it comes back."""
+async def test_a_card_that_was_never_sent_is_not_searched_for():
+    """A platform that could not be reached for hours need not be searched when it comes back."""
     store = MemoryStore()
     platform = Unsaid(store, [], ConnectionRefusedError)
     async with opened(store, channels=[platform, Wall("next")]) as supervisor:
@@ -369,8 +371,8 @@ async def test_what_was_never_sent_is_not_looked_for():
     assert "next" in [event.channel for event in events(store, run.session, e.CardRetired)]
 
 
-async def test_nobody_waits_at_the_end_for_a_card_that_cannot_be_retired():
-    """R8: a program leaves; the card is left to a later start."""
+async def test_leaving_does_not_wait_for_a_card_that_cannot_be_retired():
+    """R8: the program ends, and a later start retires the card."""
     wall, store = Wall("wall"), MemoryStore()
     async with opened(store, channels=[wall]) as supervisor:
         run = await supervisor.start(deployer, "x")

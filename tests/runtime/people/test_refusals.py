@@ -1,4 +1,4 @@
-"""A15: who was refused is in the audit trail, and nobody fills the store by being refused."""
+"""A15: refused decisions are in the audit trail, and cannot fill the store."""
 
 import anyio
 import pytest
@@ -22,7 +22,7 @@ async def refused(supervisor, approval, by):
 
 
 async def test_a_refusal_is_journaled_once_for_each_person_and_approval():
-    """However often they press, at once or one after the other; each press is refused all the same."""
+    """The person may press again, at once or later. Each press is refused all the same."""
     store = MemoryStore()
     async with opened(store, people=PEOPLE) as supervisor:
         run = await supervisor.start(deploys, session="s", requester="ana")

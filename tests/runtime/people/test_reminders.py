@@ -1,4 +1,4 @@
-"""A10: people are reminded of what waits for them, once, and more of them are asked when it has waited for longer."""
+"""A10: people are reminded of an approval once, and after a longer wait more people may decide it."""
 
 import anyio
 import pytest
@@ -26,7 +26,7 @@ async def deploys(ctx: Context) -> str:
 
 
 class Wall(Channel):
-    """Remembers what it was given to show, and how."""
+    """A channel that records what it shows."""
 
     name = "wall"
 
@@ -44,8 +44,8 @@ class Wall(Channel):
         pass
 
 
-async def test_what_waits_is_shown_again_once_and_then_to_more_people():
-    """With the card that is there; the run sleeps on, and nobody is reminded any more after that."""
+async def test_a_waiting_approval_is_shown_again_once_and_then_to_more_people():
+    """Its existing card is used, the run stays passivated, and there is no further reminder."""
     wall, store = Wall(), MemoryStore()
     async with opened(store, channels=[wall], passivate_after=60, **OPTIONS) as supervisor:
         run = await supervisor.start(deploys)
@@ -61,8 +61,8 @@ async def test_what_waits_is_shown_again_once_and_then_to_more_people():
         assert await run.result() == "ok"
 
 
-async def test_what_is_decided_in_time_reminds_nobody():
-    """Nor does anything where nothing was said of reminders."""
+async def test_an_approval_that_is_decided_in_time_has_no_reminder():
+    """Without the setting there is no reminder either."""
     for options in (OPTIONS, {}):
         wall = Wall()
         async with opened(channels=[wall], **options) as supervisor:
@@ -76,8 +76,8 @@ async def test_what_is_decided_in_time_reminds_nobody():
             assert len(wall.posts) == 1
 
 
-async def test_a_restart_neither_reminds_again_nor_puts_it_off():
-    """The journal knows what was done."""
+async def test_a_restart_neither_repeats_nor_delays_a_reminder():
+    """The journal holds the reminders."""
     store = MemoryStore()
     reminded: list[list[bool]] = []
     for hours in (1.5, 0.2, 5.0, 5.0):
@@ -91,8 +91,8 @@ async def test_a_restart_neither_reminds_again_nor_puts_it_off():
     assert reminded == [[False], [False], [False, True], [False, True]]
 
 
-async def test_whom_it_was_escalated_to_may_decide_it():
-    """A4: who was no approver of it before, and from then on; once, not for good."""
+async def test_a_person_to_whom_it_is_escalated_may_decide_it():
+    """A4: the person was no approver before. They may decide it once, but make no rule."""
     async with opened(channels=[Wall()], **OPTIONS) as supervisor:
         people = [Person(name="ops", roles=("approver",))]
         supervisor.people = People(people, [ApproverRule(approvers=("zoe",), agent="deploys")])
@@ -112,7 +112,7 @@ async def test_whom_it_was_escalated_to_may_decide_it():
     "options",
     [{"remind_after": 0}, {"escalate_after": 5}, {"escalate_to": ["ops"]}, {"escalate_after": 5, "escalate_to": [" "]}],
 )
-async def test_what_could_not_be_done_is_refused(options):
+async def test_an_incomplete_escalation_is_refused(options):
     """An escalation needs a time and names."""
     with pytest.raises(InvalidInput):
         async with open_supervisor(MemoryStore(), **options):

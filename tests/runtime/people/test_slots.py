@@ -1,4 +1,4 @@
-"""Slots: so many at a time, the most urgent first, and none is lost to a cancellation."""
+"""Slots limit the tasks at a time, the most urgent one is next, and a cancellation loses no slot."""
 
 import anyio
 import pytest
@@ -17,7 +17,7 @@ async def hold(slots, rank, entered, gate=None):
 
 
 async def test_the_most_urgent_is_next_and_the_last_slot_is_kept_for_it():
-    """Of three slots the others have two."""
+    """Other tasks have two of the three slots."""
     slots, entered, gates = Slots(3), [], [anyio.Event() for _ in range(3)]
     async with anyio.create_task_group() as tasks:
         for rank, gate in ((2, gates[0]), (2, gates[1]), (1, gates[2]), (URGENT, gates[2]), (2, None)):
@@ -35,8 +35,8 @@ async def test_the_most_urgent_is_next_and_the_last_slot_is_kept_for_it():
 
 
 @pytest.mark.parametrize("is_given", [False, True])
-async def test_whoever_is_cancelled_in_the_queue_leaves_the_slot_to_the_next(is_given):
-    """Also in the moment in which they were given it."""
+async def test_a_task_that_is_cancelled_in_the_queue_leaves_its_slot_to_the_next(is_given):
+    """So it is if the task is cancelled in the moment in which it gets the slot."""
     slots, entered = Slots(1), []
     async with anyio.create_task_group() as waiting, slots.taken(URGENT):
         waiting.start_soon(hold, slots, URGENT, entered)

@@ -22,20 +22,20 @@ STAGING, PRODUCTION = '{"target":"staging"}', '{"target":"production"}'
 
 @agent
 async def deploys(ctx: Context, targets: list[str]) -> list[str]:
-    """Deploy one after the other; the last one by a sub-agent."""
+    """Make deploys one after the other, the last one by a sub-agent."""
     *first, last = targets
     kinds = [(await ctx.call(deploy, target)).kind for target in first]
     return kinds + (await ctx.run(deploys, [last]) if first else [(await ctx.call(deploy, last)).kind])
 
 
 async def first_asked(supervisor, targets, session=None):
-    """Start it, and return its run and the first that it asks."""
+    """Start the agent. Return its run and its first approval."""
     run = await supervisor.start(deploys, targets, session=session)
     return run, await next_of(run.watch_approvals())
 
 
-async def test_what_was_approved_for_the_session_is_not_asked_again_in_its_tree_and_is_elsewhere():
-    """A7, A14: the exact call, from any depth; other arguments and other sessions are asked."""
+async def test_an_approval_for_the_session_holds_in_its_tree_only():
+    """A7, A14: it holds for the exact call at any depth. Other arguments and other sessions ask."""
     async with opened() as supervisor:
         run, asked = await first_asked(supervisor, ["staging", "staging", "production", "staging"])
         assert [option.scope for option in asked.options] == ["once", "session", "always"]
@@ -52,8 +52,8 @@ async def test_what_was_approved_for_the_session_is_not_asked_again_in_its_tree_
         assert await other.result() == ["denied"]
 
 
-async def test_what_was_approved_for_good_at_any_depth_is_asked_nowhere_after_a_restart_either():
-    """A7, A14: always is every tree of the store; a sub-agent's approval makes the rule of its root."""
+async def test_an_approval_for_always_holds_everywhere_and_after_a_restart():
+    """A7, A14: always means every tree of the store, even if a sub-agent asked."""
     store = MemoryStore()
 
     @agent
@@ -72,7 +72,7 @@ async def test_what_was_approved_for_good_at_any_depth_is_asked_nowhere_after_a_
 
 @pytest.mark.parametrize("scope", ["session", "always"])
 async def test_the_rule_is_on_disk_with_its_decision_or_neither_is(scope):
-    """A1: whatever commit is the last one that a process made."""
+    """A1: so it is after a kill at any commit."""
     store = ForkingStore()
     async with opened(store) as supervisor:
         run, asked = await first_asked(supervisor, ["staging"])
@@ -83,7 +83,7 @@ async def test_the_rule_is_on_disk_with_its_decision_or_neither_is(scope):
 
 
 async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_pattern():
-    """A3: of decisions at once one wins, its rule is the only one, and another scope is another decision."""
+    """A3: one of several decisions at once wins, and only its rule is written. Another scope is another decision."""
     verdicts = []
 
     async def click(supervisor, asked, scope):
@@ -105,7 +105,7 @@ async def test_only_the_winner_writes_a_rule_and_the_same_is_the_same_scope_and_
 
 
 async def test_another_pattern_is_another_decision():
-    """A3: of two that were offered for the same scope one wins; who names none means the exact one."""
+    """A3: one of two offered patterns for the same scope wins. A decision without a pattern means the exact one."""
 
     @agent
     async def looks(ctx: Context) -> str:
@@ -142,8 +142,8 @@ async def test_a_denial_makes_no_rule_and_a_lost_race_neither():
     ],
     ids=["pattern", "scope", "once with a pattern", "edited"],
 )
-async def test_what_was_not_offered_is_refused_and_the_question_stays(decision):
-    """A5, A8: no rule but one that was shown, and none out of arguments that nobody had asked about."""
+async def test_a_rule_that_was_not_offered_is_refused_and_the_approval_stays_pending(decision):
+    """A5, A8: only an offered rule can be made, and none from edited arguments."""
     async with opened() as supervisor:
         run, asked = await first_asked(supervisor, ["staging"])
         with pytest.raises(InvalidInput):
@@ -155,7 +155,7 @@ async def test_what_was_not_offered_is_refused_and_the_question_stays(decision):
 
 
 async def test_a_deny_that_comes_while_a_call_is_asked_wins_over_its_approval():
-    """A9: the rules are asked again before the effect; the question itself stays with the person."""
+    """A9: the rules are checked again before the effect. The approval itself stays with the person."""
     async with opened() as supervisor:
         run, asked = await first_asked(supervisor, ["production"])
         await supervisor.add_rule(deny(deploy, PRODUCTION), by="ben")
@@ -164,8 +164,8 @@ async def test_a_deny_that_comes_while_a_call_is_asked_wins_over_its_approval():
         assert (await run.result(), effects) == (["denied"], [])
 
 
-async def test_what_was_asked_stays_asked_when_a_rule_comes_that_would_allow_it():
-    """A13: parallel approvals are independent: each waits for its own decision."""
+async def test_an_asked_call_stays_asked_when_a_rule_comes_that_would_allow_it():
+    """A13: parallel approvals are independent, and each waits for its own decision."""
 
     @agent
     async def both(ctx: Context) -> list[str]:
@@ -190,8 +190,8 @@ async def test_what_was_asked_stays_asked_when_a_rule_comes_that_would_allow_it(
             assert [rule.id for rule in await supervisor.find_rules()] == [again.rule], "two of one meaning are one"
 
 
-async def test_a_revoked_rule_covers_nothing_that_begins_afterwards():
-    """A7: revoked by its id, once; an unknown one is said to be unknown."""
+async def test_a_revoked_rule_covers_no_later_call():
+    """A7: it is revoked by its id, once. An unknown rule raises."""
     async with opened() as supervisor:
         rule = await supervisor.add_rule(allow(deploy, STAGING), by="ana")
         assert await supervisor.add_rule(allow(deploy, STAGING), by="ben") == rule
@@ -205,8 +205,8 @@ async def test_a_revoked_rule_covers_nothing_that_begins_afterwards():
         assert list(await supervisor.find_rules()) == []
 
 
-async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_gone():
-    """A9: nobody was asked, so what allowed it must still hold when it begins."""
+async def test_a_call_that_a_rule_allowed_does_not_begin_after_a_crash_without_the_rule():
+    """A9: no person approved it, so the rule must still hold when the call begins."""
 
     @tool(name="deploy")
     async def late(context: ProcessToolContext, target: str) -> str:
@@ -230,8 +230,8 @@ async def test_what_a_rule_allowed_does_not_begin_after_a_crash_if_the_rule_is_g
         assert (await resumed.result(), effects) == ("denied", [])
 
 
-async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin():
-    """A9: the rules are asked inside the commit of `executing`, the last thing before the effect."""
+async def test_a_deny_that_comes_while_a_process_is_being_made_stops_the_call():
+    """A9: the rules are checked inside the commit of `executing`, the last step before the effect."""
 
     @tool(name="deploy")
     async def slow(context: ProcessToolContext, target: str) -> str:
@@ -252,8 +252,8 @@ async def test_a_deny_that_comes_while_a_process_is_being_made_lets_it_not_begin
         assert events(supervisor.store, run.session, e.ToolCallStarted) == []
 
 
-async def test_a_resumed_run_keeps_what_its_program_denied_and_not_what_it_allowed():
-    """R4: another process may resume it, with no rules of its own; least privilege in doubt."""
+async def test_a_resumed_run_keeps_its_programs_denies_and_not_its_allows():
+    """R4: another process may resume it without rules of its own. In doubt it has the least privilege."""
     store = MemoryStore()
     async with opened(store, rules=[allow(deploy, STAGING), deny(deploy, PRODUCTION)]) as supervisor:
         await supervisor.start(deploys, ["staging", "other", "staging", "production"], session="s")
@@ -269,7 +269,7 @@ async def test_a_resumed_run_keeps_what_its_program_denied_and_not_what_it_allow
 
 
 async def test_the_audit_trail_says_who_added_and_who_revoked_and_by_which_rule_a_call_ran():
-    """A15: rules come and go in the same order as what they allow."""
+    """A15: rules are listed in order with the calls that they allow."""
     async with opened() as supervisor:
         rule = await supervisor.add_rule(make_rule("allow", deploy, STAGING, "command line"), by="ana")
         await (await supervisor.start(deploys, ["staging"])).result()
@@ -291,15 +291,15 @@ async def test_the_audit_trail_says_who_added_and_who_revoked_and_by_which_rule_
     ],
     ids=["unsafe", "no tool", "no kind", "no session"],
 )
-async def test_a_rule_that_could_not_do_what_it_says_is_not_stored(rule):
-    """A5: one made by hand is held to what allow, deny and ask refuse; its session must be there."""
+async def test_an_invalid_rule_is_not_stored(rule):
+    """A5: a rule made by hand is checked as `allow`, `deny` and `ask` check theirs. Its session must exist."""
     async with opened() as supervisor:
         with pytest.raises((InvalidInput, NotFound)):
             await supervisor.add_rule(rule, by="ana")
         assert list(await supervisor.find_rules()) == []
 
 
-async def test_a_rule_needs_somebody_who_adds_it():
+async def test_a_rule_needs_a_person_who_adds_it():
     """A4: an empty identity adds and revokes nothing."""
     async with opened() as supervisor:
         rule = await supervisor.add_rule(deny(deploy), by="ana")
@@ -309,8 +309,8 @@ async def test_a_rule_needs_somebody_who_adds_it():
         assert list(await supervisor.find_rules()) == [rule]
 
 
-async def test_where_people_have_roles_rules_are_an_operators():
-    """A4: enforced in the core, whatever surface asks for it."""
+async def test_only_operators_change_rules_if_people_have_roles():
+    """A4: the core enforces this for every surface."""
     async with opened() as supervisor:
         supervisor.people = People([Person(name="ana", roles=("operator",)), Person(name="ben", roles=("approver",))])
         rule = await supervisor.add_rule(deny(deploy), by="ana")
