@@ -21,6 +21,7 @@ from supervisor.core.errors import StoreError
 from supervisor.core.masking import shown
 from supervisor.core.values import Approval
 from supervisor.runtime.journal.hub import INBOX, INBOX_EVENTS
+from supervisor.runtime.reading.pieces import PIECE
 
 if TYPE_CHECKING:
     from supervisor.runtime.reading.reader import Reader
@@ -98,14 +99,14 @@ class PendingApprovals(_LocalWatch[Approval]):
             if self._reader.is_left or self._is_over():
                 raise StopAsyncIteration
             while self._found:
+                self._position = self._found[0].position
                 approval = self._reader.store.get_approval(self._found.pop(0).id)
                 if approval is not None and approval.status == "pending" and self._concerns(approval):
                     return approval
             inbox = self._reader.hub.news(INBOX)
             ended = self._reader.hub.news(self._session) if self._session is not None else None
-            self._found = self._reader.store.find_approvals(root=self._root, after=self._position)
+            self._found = self._reader.store.find_approvals(root=self._root, after=self._position, limit=PIECE)
             if self._found:
-                self._position = self._found[-1].position
                 continue
             self._reader.check_running(self._session)
             await _first_of(inbox, ended)
@@ -124,14 +125,15 @@ class Inbox(_LocalWatch[Approval]):
         """The position up to which the store has been read."""
         self._changed: dict[str, int] = {}
         """By approval, the position of its last change, in the order of these."""
+        self._listed: int | None = None
+        """The position up to which the pending approvals of its beginning were read; None after the last one."""
 
     def _begin(self) -> None:
         if self._after is not None:
             self._read = self._position
             return
         self._read = self._reader.store.last_position()
-        found = self._reader.store.find_approvals(root=self._root)
-        self._changed.update((approval.id, approval.position) for approval in found)
+        self._listed = 0
 
     async def _next(self) -> Approval:
         while True:
@@ -144,6 +146,9 @@ class Inbox(_LocalWatch[Approval]):
                 approval = self._reader.store.get_approval(changed)
                 if approval is not None and self._concerns(approval):
                     return approval
+            if self._listed is not None:
+                self._list(self._listed)
+                continue
             news = self._reader.hub.news(INBOX)
             last = self._reader.store.last_position()
             while self._read < last and not self._reader.is_left:
@@ -151,6 +156,12 @@ class Inbox(_LocalWatch[Approval]):
                 await anyio.lowlevel.checkpoint()
             if not self._changed:
                 await news.wait()
+
+    def _list(self, after: int) -> None:
+        """Note the next pending approvals of its beginning. What was asked or decided since then comes as a change."""
+        found = self._reader.store.find_approvals(root=self._root, after=after, limit=PIECE)
+        self._changed.update((each.id, each.position) for each in found if each.position <= self._read)
+        self._listed = found[-1].position if len(found) == PIECE else None
 
     def _look(self, to: int) -> None:
         """Note the approvals that have changed up to a position."""

@@ -129,6 +129,22 @@ async def test_no_list_holds_the_loop(store):
             assert most <= STEP < MANY
 
 
+async def test_a_long_inbox_does_not_hold_the_loop(store):
+    """Neither its beginning, nor what waits for a session."""
+    async with opened(store) as supervisor:
+        await supervisor.start(parent, MANY, session="top")
+        await wait_for_all(supervisor, MANY)
+        for watch in (supervisor.watch_inbox(), supervisor.watch_approvals(session="top")):
+
+            async def take_all(watch=watch):
+                async with watch:
+                    return [(await anext(watch)).id for _ in range(MANY)]
+
+            found, most = await most_in_a_step(store, take_all)
+            assert found == [each.id for each in await supervisor.find_approvals(limit=None)]
+            assert most <= STEP < MANY
+
+
 async def test_one_session_is_read_without_its_tree_and_without_a_journal(store):
     """Only itself, and what waits in its tree."""
     async with opened(store) as supervisor:
