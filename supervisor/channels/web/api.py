@@ -1,9 +1,9 @@
-"""The HTTP API: sessions, approvals, decisions. Handlers only translate; what is said and done is the Supervisor's.
+"""The HTTP API: sessions, approvals, decisions. Handlers only translate; the Supervisor does the work.
 
 Rules
-- Who decides is whom the request shows, never a name in it.
+- The credential of a request names the person who decides, never a name in its body.
 - A3's answers: 200 it counts, or it is what counted before; 404 unknown; 409 decided otherwise, by whom and when; 410
-  expired or withdrawn; 202 recorded, and nobody can say yet.
+  expired or withdrawn; 202 recorded, with a result that is not known yet.
 """
 
 from datetime import UTC, datetime
@@ -50,7 +50,7 @@ from supervisor.core.values import Answer, Approve, Decision, DecisionResult, De
 _STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
 _GOES_WITH: Final = {"approve": {"scope", "pattern", "arguments"}, "deny": {"reason"}, "answer": {"value"}}
-"""What a decision may say beside its word; null is as good as nothing."""
+"""The further fields of a decision; null means that a field is absent."""
 
 
 async def list_sessions(call: Call) -> Response:

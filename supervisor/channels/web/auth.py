@@ -1,14 +1,14 @@
-"""Who makes a request, by what it shows: a bearer token, or the cookie of a login.
+"""Authenticates requests: by a bearer token, or by the cookie of a login.
 
 Rules
-- A cookie is not kept anywhere: it names the person and until when, signed with a key that is made of the store's own
-  secret and the hash of the token that was shown at the login. So it survives a restart, and dies with its token.
-- What is kept is what ended early: the login that was signed out, the token that was revoked (revocations.py).
-- What a browser sends along by itself proves nothing about who wanted it: whatever changes something under a cookie
-  needs an Origin of ours and the token that our own pages carry (CSRF).
-- A token that counts is always heard, whoever else fails from the same address: behind a proxy all clients have one.
-  Tokens are too long to be guessed, so failures need no lock; after many of them from one address a further one is told
-  to wait, and is not logged.
+- The server keeps no cookies. A cookie names the person and its expiry, signed with a key made of the store's secret
+  and the hash of the token of the login. So it survives a restart, and ends with its token.
+- The server keeps only what ended early: logins that were signed out, and tokens that were revoked (revocations.py).
+- A browser sends cookies by itself, so a cookie does not prove that the person wanted the request. A request that
+  changes something under a cookie also needs our Origin and the CSRF token of our pages.
+- A valid token is always accepted, even if other clients fail from the same address: all clients of a proxy share one
+  address. Tokens are too long to be guessed, so failures need no lock. After many failures from one address, a further
+  one gets 429 and is not logged.
 """
 
 import base64
@@ -36,13 +36,13 @@ FAILURES: Final = 10
 """Failed logins from one address that are logged within FAILURES_LAST."""
 FAILURES_LAST: Final = timedelta(minutes=1)
 ADDRESSES: Final = 10_000
-"""Addresses whose failures are remembered; the longest quiet is forgotten first."""
+"""The most addresses whose failures are remembered; the one without a failure for longest is forgotten first."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who makes a request, and until when what they show counts, None: for ever; `csrf`: what their own pages send back
-    with whatever changes something, if by a cookie; `login`: that cookie's nonce; `token`: the hash of the token that
-    they show, or logged in with."""
+    """The person who makes a request, and until when their credential is valid (None: for ever). With a cookie: `csrf`,
+    which our pages send with each change, and `login`, the cookie's nonce. `token`: the hash of the token that they
+    show, or logged in with."""
 
     person: Person
     until: datetime | None
@@ -52,7 +52,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class _Claims(msgspec.Struct, frozen=True, array_like=True):
-    """What a cookie says."""
+    """The content of a cookie."""
 
     name: str
     until: int
@@ -79,7 +79,7 @@ class Guard:
         self._failures: OrderedDict[str, list[datetime]] = OrderedDict()
 
     def identify(self, request: Request) -> Identity | None:
-        """Return who makes a request, None if it shows nothing that counts. Raises Problem: 401, 429."""
+        """Return who makes a request, None without a valid credential. Raises Problem: 401, 429."""
         shown = request.headers.get("authorization")
         if shown is not None:
             scheme, _, token = shown.partition(" ")
@@ -99,18 +99,18 @@ class Guard:
         return identity
 
     def still_counts(self, identity: Identity) -> bool:
-        """Whether what somebody has shown still counts: it has neither expired, nor was it revoked."""
+        """Whether a credential is still valid: neither expired nor revoked."""
         if identity.until is not None and _now() >= identity.until:
             return False
         return identity.token not in self.revocations and identity.login not in self.revocations
 
     def check_again(self, identity: Identity) -> None:
-        """Refuse who was known when a request began, and is no more now that all of it is there. Raises Problem 401."""
+        """Refuse a credential that has ended while the request arrived. Raises Problem 401."""
         if not self.still_counts(identity):
             raise _unknown("this token or login has just ended")
 
     def check_csrf(self, request: Request, identity: Identity, shown: str | None = None) -> None:
-        """Refuse what a cookie alone vouches for. `shown`: from a form; default: the header. Raises Problem 403."""
+        """Refuse a cookie without its CSRF token. `shown`: the form's; default: the header's. Raises Problem 403."""
         if identity.csrf is None or request.method in SAFE_METHODS:
             return
         self.check_origin(request)
@@ -119,13 +119,13 @@ class Guard:
             raise Problem(403, "this page is too old, or not ours: load it again")
 
     def check_origin(self, request: Request) -> None:
-        """Refuse what another site's page sends; the border has seen to it that Host is ours. Raises Problem 403."""
+        """Refuse requests from pages of other sites; the border has checked the Host. Raises Problem 403."""
         host = request.headers.get("host", "")
         if request.headers.get("origin", "null") not in (f"http://{host}", f"https://{host}", self._public_origin):
             raise Problem(403, "this comes from another site's page; use the pages of this server, or a bearer token")
 
     def check_token(self, request: Request, token: str) -> tuple[Person, TokenHash]:
-        """Return whose token it is. Raises Problem: 401; 429 after too many failures."""
+        """Return the person whose token it is. Raises Problem: 401; 429 after too many failures."""
         now = _now()
         found = self.people.find_by_token(token, now)
         if found is None or found[1].hash in self.revocations:
@@ -149,7 +149,7 @@ class Guard:
     # -- cookies -----------------------------------------------------------------------------------------------------
 
     def log_in(self, response: Response, person: Person, token: TokenHash, nonce: str, *, is_secure: bool) -> None:
-        """Let a response carry the cookie of a login. `nonce`: random; two logins have different CSRF tokens."""
+        """Set the cookie of a login on a response. `nonce`: random, so that two logins have different CSRF tokens."""
         until = _now() + LOGIN_LASTS
         if token.expires_at is not None:
             until = min(until, token.expires_at)
@@ -160,7 +160,7 @@ class Guard:
         response.set_cookie(self.cookie, value, age, httponly=True, secure=is_secure, samesite="lax")
 
     async def log_out(self, response: Response, identity: Identity | None) -> None:
-        """End a login, if it is one that counts, and let a response take its cookie away."""
+        """End a login, if it is valid, and delete its cookie by the response."""
         if identity is not None and identity.login is not None:
             by = identity.person.name
             ended = Revocation(login=identity.login, until=identity.until, at=_now(), by=by)

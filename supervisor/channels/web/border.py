@@ -1,18 +1,18 @@
-"""The outermost layer, pure ASGI: what does not get past it reaches no route.
+"""The outermost layer, pure ASGI: each request passes its checks before it reaches a route.
 
 Rules
-- The Host header must name this server (DNS rebinding): a name that is known, or a literal address where the server is
-  bound to all of them. An address cannot be rebound, a name can.
-- A body has a bound; a client that lies about its length is cut off where the bound is. One that takes for ever to send
-  what it announced is not waited for. (For the head of a request the server does not wait either.)
-- What nobody reads of a body is dropped while we answer: the server's queue for it has few places, and through it comes
-  that the client has gone, too; a full one would hold up the end of the answer for ever.
-- The number of requests under way has a bound; a request beyond it is told to try again. The probes (`always`) are
-  answered in any case: what watches the daemon must not take a crowd for a death.
-- A request waits for its body without a place among those. When too many bodies are on their way, the oldest is given
-  up.
-- Every answer tells browsers not to guess, not to frame, not to tell others where they came from.
-- Whatever is raised below becomes a problem document (channels/web/problems.py).
+- The Host header must name this server (DNS rebinding): a known name, or a literal address if the server is bound to
+  all addresses. A name can be rebound, an address cannot.
+- The length of a body is limited, also if the client announces a shorter one. The server waits for a body, and for the
+  head of a request, only for a limited time.
+- The rest of an unread body is dropped while the server answers. Its queue has few places and also carries the message
+  that the client has gone, so a full queue would block the end of the answer for ever.
+- The number of running requests is limited; a request beyond the limit gets 503. The probes (`always`) are answered in
+  any case, so that a monitor does not take a busy daemon for a dead one.
+- A request does not count as running while it waits for its body. When too many bodies are awaited, the oldest request
+  is given up.
+- The headers of every answer forbid browsers to guess types, to show the page in a frame, and to send a referrer.
+- Every exception of the inner layers becomes a problem document (channels/web/problems.py).
 """
 
 import ipaddress
@@ -29,11 +29,11 @@ from supervisor.channels.web.problems import Problem, problem_of
 
 MAX_BODY: Final = 4 * 1024 * 1024
 PATIENCE: Final = 30.0
-"""Seconds that a body may take."""
+"""Seconds within which a body must arrive."""
 ARRIVALS: Final = 100
-"""Bodies that may be on their way at once."""
+"""The most bodies that are awaited at once."""
 GONE: Final = 1.0
-"""Seconds after an answer in which the server says that its client has gone; it says so at once."""
+"""Seconds to wait after an answer for the server's message that the client has gone; it comes at once."""
 _ANNOUNCING: Final = ("content-length", "transfer-encoding")
 """Headers without which a request has no body."""
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:@/\[\]]+)(:\d*)?")
@@ -46,7 +46,7 @@ _HEADERS: Final = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""A route that says something else is heard: a page has a policy of its own."""
+"""Default headers; a route may replace them, since a page has its own policy."""
 
 
 class Border:
@@ -99,7 +99,7 @@ class Border:
             if scope["path"] not in self._always:
                 place.take()
             await self._app({**scope, "app": self}, body, answer)  # with an app the router raises
-        except Exception as error:  # noqa: BLE001 # the outermost layer: nothing but an answer leaves it
+        except Exception as error:  # noqa: BLE001 # the outermost layer answers every request
             problem = problem_of(error)
             if not has_begun:
                 await problem.response()(scope, receive, answer)
@@ -112,7 +112,7 @@ class Border:
         if not self._is_ours(host):
             raise Problem(421, f"this server is not {host!r}; add the name to `hosts` in its configuration if it is")
         length = headers.get("content-length", "0")
-        if length.isdecimal() and (len(length) > 18 or int(length) > MAX_BODY):  # of thousands of digits no int is made
+        if length.isdecimal() and (len(length) > 18 or int(length) > MAX_BODY):  # int() refuses thousands of digits
             raise _too_large()
 
     def _is_ours(self, host: str) -> bool:
@@ -140,7 +140,7 @@ class _Body:
         self._length = 0
         self._deadline = anyio.current_time() + PATIENCE
         self._is_whole = is_empty
-        """Whether all that is still to come is that the client has gone."""
+        """Whether no more messages can come, except that the client has gone."""
         self._is_awaited = False
         self._is_given_up = False
         self._wait = anyio.CancelScope()
@@ -174,7 +174,7 @@ class _Body:
         raise Problem(408, why, headers={"connection": "close"})
 
     async def drop_during(self, send: Send, message: Message) -> None:
-        """Send a part of the answer, and drop meanwhile what nobody reads; behind the last part, to the end."""
+        """Send a part of the answer, and drop the unread body meanwhile; after the last part, all of it."""
         if self._is_whole or self._is_awaited:
             await send(message)
             return

@@ -1,12 +1,12 @@
-"""How much at once. A client beyond a bound is told so, and that it is worth trying again.
+"""Limits on work at the same time. A client beyond a limit gets 503, which says to try again.
 
 Rules
-- The log says it once, and again only after there was room: what comes in floods must not fill a disk.
-- What is bounded is work under way. A request whose body is still on its way is no work yet: it gives its place back
-  while it waits. Otherwise a client that nobody knows could take every place with two bytes of a body.
-- Bodies on their way have a bound of their own. Beyond it the request that came first is given up, so that a client
-  which sends its body at once always gets through.
-- The server closes a connection that asks for nothing.
+- The log says once that a limit is reached, and again only after there was room: a flood must not fill the disk.
+- A limit counts running requests. A request that waits for its body gives its place back meanwhile; otherwise an
+  unknown client could hold every place by two bytes of a body.
+- Awaited bodies have their own limit. Beyond it the oldest request is given up, so that a client that sends its body at
+  once always gets through.
+- The server closes a connection that sends no request.
 """
 
 from collections.abc import Iterator
@@ -120,7 +120,7 @@ class Arrivals:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Return the body of a request from somebody who need not be known yet. `most`: bytes. Raises Problem 413."""
+    """Return the body of a request whose sender is not authenticated yet. `most`: bytes. Raises Problem 413."""
     body = bytearray()
     async with aclosing(request.stream()) as pieces:
         async for piece in pieces:

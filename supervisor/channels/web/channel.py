@@ -1,8 +1,7 @@
-"""The web as a channel: whatever is pending is in its inbox, as long as it is served.
+"""The web as a channel: its inbox shows every pending approval while the server runs.
 
-Theory: the inbox is drawn from the store, so a card of the web is nothing but the approval itself: posting shows
-nothing that was not there, retiring takes nothing away. The channel takes every approval, so it comes last, behind
-those that could fail (A11).
+Theory: the inbox is drawn from the store, so the approval itself is the card, and `post` and `retire` change nothing.
+The channel accepts every approval, so it comes last, after the channels that could fail (A11).
 """
 
 import socket
@@ -53,10 +52,10 @@ class Web(Channel):
             await self.site.until_stopped()
             raise SupervisorError(f"the web server has failed: {self._failure!r}; start the daemon again")
         finally:
-            self.site.is_stopping = True  # it goes on answering while the supervisor is being left
+            self.site.is_stopping = True  # the server goes on answering while the supervisor closes
 
     async def post(self, approval: Approval, card: str | None) -> str:
         return approval.id
 
     async def retire(self, approval: Approval, card: str) -> None:
-        """The inbox has no card of what is not pending."""
+        """Do nothing: the inbox shows only pending approvals."""

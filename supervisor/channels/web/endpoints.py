@@ -1,10 +1,10 @@
-"""One table says what the HTTP API is: path, method, who may, types in and out. The routes, the checks before a
-handler is called, and the OpenAPI document all come from it.
+"""One table defines the HTTP API: path, method, role, types in and out. The routes, the checks before each handler, and
+the OpenAPI document are derived from it.
 
 Rules
-- A handler gets what was asked for already as types: what does not parse is 400, what does not fit is 422.
-- Every endpoint but the open ones needs somebody who is known; which role, the table says.
-- One route per path, which knows all its methods: 405 names them truthfully.
+- A handler gets typed values: a request that does not parse gets 400, one that does not fit its types gets 422.
+- Every endpoint except the open ones needs an authenticated person; the table names the role.
+- Each path has one route with all its methods, so that 405 names them correctly.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,9 +25,9 @@ from supervisor.core.values import Approval
 
 T = TypeVar("T")
 
-Need = Literal["nobody", "anybody", "operator"]
-"""Who may call an endpoint: without a token, everybody who is known, or operators. Who may decide depends on the
-approval, and is asked where the approval is known."""
+Need = Literal["none", "person", "operator"]
+"""Who may call an endpoint: all clients without a token, all authenticated people, or operators. The right to decide
+depends on the approval and is checked later, with the approval."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     handle: "Callable[[Call], Awaitable[Response]]"
     answers: dict[int, Any]
-    need: Need = "anybody"
+    need: Need = "person"
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] | None = None
     may_omit_body: bool = False
@@ -72,18 +72,18 @@ class Call:
 
     @property
     def person(self) -> Person:
-        assert self._identity is not None, "the table lets nobody in here who is not known"
+        assert self._identity is not None, "the table admits only authenticated people here"
         return self._identity.person
 
     def still_counts(self) -> bool:
-        """Whether what was shown still counts."""
+        """Whether the credential of the request is still valid."""
         return self._identity is None or self.site.guard.still_counts(self._identity)
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
 
     def show(self, *approvals: Approval) -> None:
-        """Note that whoever asks is shown these by the answer."""
+        """Note that the answer shows these approvals to the person who asks."""
         self.site.shown.note(self.person.name, approvals)
 
 
@@ -110,7 +110,7 @@ class Resource:
         await response(scope, receive, send)
 
     async def _admit(self, request: Request, endpoint: Endpoint) -> Identity | None:
-        if endpoint.need == "nobody":
+        if endpoint.need == "none":
             return None
         guard = self._site.guard
         identity = guard.demand(request)
@@ -172,7 +172,7 @@ async def _body(request: Request, endpoint: Endpoint) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem(400, f"the body is no JSON: {error}") from None
     except RecursionError:
-        raise Problem(400, "the body is no JSON that anybody reads: it is nested too deeply") from None
+        raise Problem(400, "the body is no JSON that can be read: it is nested too deeply") from None
     try:
         return msgspec.convert(value, endpoint.body)
     except msgspec.ValidationError as error:

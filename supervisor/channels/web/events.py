@@ -7,13 +7,13 @@ misses nothing and gets nothing twice.
 Rules
 - A client that takes nothing for SLOW seconds is dropped; it comes back by itself, and goes on where it was.
 - A comment every BEAT seconds tells both ends that the other one lives.
-- A stream ends when its client goes, when what the client has shown expires or is revoked, and when the server stops;
-  nothing of it is left behind.
+- A stream ends when its client goes, when the client's credential expires or is revoked, and when the server stops. It
+  leaves no task and no connection.
 - `end` says that nothing more can come: the run that was watched is over. A stream that stops without it goes on
   later: the server stops, or its client was too slow.
 - `reset` says that the store does not know the client's cursor: the stream begins anew, from a snapshot. An error would
   not do: a browser does not come back after one.
-- There are at most `site.streams` of them: whoever comes beyond gets a 503 before anything has begun.
+- There are at most `site.streams` streams: a further client gets a 503 at once.
 """
 
 from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ Next = Callable[[], Awaitable[tuple[str, str, Any] | None]]
 
 
 class EventStream(Response):
-    """An answer that goes on for as long as somebody listens."""
+    """An answer that goes on for as long as its client listens."""
 
     media_type = "text/event-stream"
 

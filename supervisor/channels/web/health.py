@@ -1,4 +1,4 @@
-"""Whether it lives, and whether it can work: for whoever runs the daemon. No token is needed."""
+"""The health probes of a daemon: whether it lives, and whether it can work. They need no token."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from supervisor.channels.web.schemas import Health
 
 
 async def health(call: Call) -> Response:
-    """The process answers: that is all that this says."""
+    """Answer, which says only that the process lives."""
     return document(Health("ok"))
 
 
@@ -21,7 +21,7 @@ async def ready(call: Call) -> Response:
         return document(Health("starting"), 503)
     try:
         await call.site.serving.check()
-    except Exception as error:  # noqa: BLE001 # whatever is wrong: it is not ready
+    except Exception as error:  # noqa: BLE001 # after any error it is not ready
         return document(Health("broken", str(error)), 503)
     return document(Health("ok"))
 
@@ -33,7 +33,7 @@ ENDPOINTS: Final = (
         name="health",
         summary="Whether the process lives",
         handle=health,
-        need="nobody",
+        need="none",
         answers={200: Health},
     ),
     Endpoint(
@@ -42,7 +42,7 @@ ENDPOINTS: Final = (
         name="ready",
         summary="Whether it can take work now",
         handle=ready,
-        need="nobody",
+        need="none",
         answers={200: Health, 503: Health},
     ),
 )

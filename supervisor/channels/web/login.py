@@ -2,12 +2,12 @@
 
     GET  /login            the form
     GET  /login?token=...  the link that `supervisor serve` prints, as notebooks do: logs in, out of the address bar.
-                           Where another site's page may have led to it: the form, filled in; nobody is logged in, or
-                           counted as one who guesses, by what they only look at
+                           If another site's page may have sent the browser here, the server shows the filled-in form
+                           instead: such a page must not log a person in, nor make a wrong token count as a guess
     POST /login            the form, sent: token=...
-    POST /logout           ends the login: its cookie, wherever it is, lets nobody in any more
+    POST /logout           ends the login: no copy of its cookie is valid any more
 
-Where to go afterwards is a path on this server (`next`), never another site's address.
+`next`, where to go afterwards, is a path on this server, never another site's address.
 """
 
 import secrets
@@ -28,11 +28,11 @@ from supervisor.channels.web.rendering import HEADERS, render
 from supervisor.channels.web.state import Site
 
 NO_OTHER_SITE: Final = ("none", "same-origin")
-"""What browsers say of the page that made them ask (Sec-Fetch-Site), if it is none, or ours. Old ones say nothing."""
+"""Values of Sec-Fetch-Site for a request of no page, or of ours. Old browsers send none."""
 FIELDS: Final = 20
-"""Of one form. Who sends many is no browser of ours, and everybody would wait while they are read."""
+"""The most fields of one form. Our pages send few, and all clients wait while many are read."""
 LARGEST: Final = 16 * 1024
-"""Bytes of the form that logs in: anybody may send it."""
+"""The most bytes of the login form, which needs no login."""
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -73,7 +73,7 @@ def _form(then: str | None, problem: Problem | None = None, *, token: str = "") 
 
 
 class Nowhere:
-    """The ASGI app of every path that there is not: whoever is not known is not told so."""
+    """The ASGI app of all unknown paths: it says 404 only to authenticated people."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -85,7 +85,7 @@ class Nowhere:
 
 
 class Methods:
-    """The ASGI app around all routes: what a path can do is told to whoever is known."""
+    """The ASGI app around all routes: it names a path's methods only to authenticated people."""
 
     def __init__(self, site: Site, app: ASGIApp) -> None:
         self._site = site

@@ -1,7 +1,7 @@
-"""One look at what goes on for all clients: each tree is watched once, however many draw it.
+"""Shares watches of activity among all clients: each tree is watched once, however many clients show it.
 
-A watch costs memory for each session that it knows, and nothing while nobody looks. What was not looked at for KEPT
-seconds is forgotten; the next look begins anew.
+A watch costs memory for each session that it knows. A watch that no client has read for KEPT seconds is dropped; the
+next read begins a new one.
 """
 
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the API, from the table of endpoints and the types in it. Nothing is said twice."""
+"""The OpenAPI 3.1 document of the API, derived from the table of endpoints and its types."""
 
 from collections.abc import Iterable
 from importlib import metadata
@@ -11,13 +11,13 @@ from supervisor.channels.web.problems import MEDIA_TYPE
 from supervisor.channels.web.schemas import ProblemDocument
 
 _NEEDS: Final = {
-    "nobody": "Needs no token.",
-    "anybody": "For everybody who is known.",
+    "none": "Needs no token.",
+    "person": "For all authenticated people.",
     "operator": "For operators.",
 }
 _INFO: Final = """
 Sessions of supervised agents, and what they ask people. Errors are RFC 9457 problem details. A page is {"items",
-"next"}: give `next` as `after` for the page behind it. Event streams (text/event-stream) go on behind Last-Event-ID.
+"next"}: give `next` as `after` to get the page after it. Event streams (text/event-stream) go on after Last-Event-ID.
 """
 
 
@@ -63,7 +63,7 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any], components: dict[str
         "parameters": _parameters(endpoint, components),
         "responses": {**answers, "default": problem},
     }
-    if endpoint.need == "nobody":
+    if endpoint.need == "none":
         operation["security"] = []
     if endpoint.body is not None:
         operation["requestBody"] = {

@@ -1,9 +1,9 @@
-"""Errors as people and programs get them over HTTP: RFC 9457 problem details, one shape for all.
+"""Errors over HTTP: every error is an RFC 9457 problem document.
 
 Rules
-- One table says which of the package's errors has which status; what is not in it is a fault of ours: 500, logged, and
-  nothing of it is shown.
-- `code` is for programs: the name of the exception in snake case, or of the status where no exception is meant.
+- One table gives the status of each of the package's errors. Any other exception is a fault of the supervisor: 500,
+  with a log entry and no details in the answer.
+- `code` is for programs: the exception's name in snake case, or the status's name if there is no exception.
 - A problem says what to do next, as the errors of the package do.
 """
 
@@ -94,13 +94,13 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what to answer for an error; one that nobody foresaw is logged."""
+    """Return the answer for an error; an unexpected error is logged."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, HTTPException):
         return Problem(error.status_code, error.detail, headers=dict(error.headers or {}))
     if isinstance(error, ClientDisconnect):
-        return Problem(400, "the client went before it had said what it wanted")  # nobody reads it
+        return Problem(400, "the client went before it had said what it wanted")  # no client reads it
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
             return Problem(status, str(error), kind=type(error), members=_members(error))

@@ -1,12 +1,12 @@
-"""What does not let anybody in any more, although it has not expired: tokens that were revoked, logins that were ended.
+"""Revoked tokens and ended logins, which are invalid although they have not expired.
 
-Theory: a login is a signed cookie that is kept nowhere, and a token is a hash in the configuration, so that forgetting
-either needs a memory of its own. It is a file beside the store, one JSON line for each, appended and synced before
-anybody is told. Every process that serves the store reads what is new in it.
+Theory: the server keeps no cookies, and a token is a hash in the configuration, so revocations need a record of their
+own. It is a file next to the store with one JSON line for each, appended and synced before the client gets its answer.
+Every process that serves the store reads the new lines.
 
 Rules
-- What was revoked stays so, also if the file is taken away from a daemon that runs.
-- A line that cannot be read lets nobody in: it may be a revocation (fail closed).
+- A revocation lasts, even if the file is removed while a daemon runs.
+- While a line cannot be read, every request is refused: the line may be a revocation (fail closed).
 """
 
 import fcntl
@@ -23,11 +23,11 @@ from supervisor.core.errors import StoreUnreadable
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 
 LOOK: Final = 0.5
-"""Seconds between two looks at the file on behalf of streams, which go on without asking."""
+"""Seconds between two reads of the file on behalf of streams, which make no new requests."""
 
 
 class Revocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the file: a token's hash, or what is unique to a login (its nonce) and until when its cookie counts."""
+    """A line of the file: a token's hash, or a login's nonce and the expiry of its cookie."""
 
     token: str | None = None
     login: str | None = None
@@ -37,7 +37,7 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Revocations:
-    """Those of one store. `file`: None keeps them in memory."""
+    """The revocations of one store. `file`: None keeps them in memory."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -51,7 +51,7 @@ class Revocations:
         return shown in self._known
 
     def refresh(self) -> None:
-        """Take in what other processes have added. Raises StoreUnreadable."""
+        """Read the lines that other processes have added. Raises StoreUnreadable."""
         if self._file is None:
             return
         try:
@@ -59,24 +59,24 @@ class Revocations:
             if size == self._size:
                 return
             if (why := why_not_ours(self._file, OTHERS_WRITE)) is not None:
-                raise StoreUnreadable(f"{why}. It says who is let in no more, so nobody is let in now")
+                raise StoreUnreadable(f"{why}. It lists revoked tokens and logins, so every request is refused now")
             raw = self._file.read_bytes()
         except FileNotFoundError:
             return
-        *whole, torn = raw.split(b"\n")  # a torn end is of a revocation that nobody was told of
+        *whole, torn = raw.split(b"\n")  # the revocation of a torn end was never acknowledged
         for number, line in enumerate(whole, 1):
             self._learn(self._read(line, number))
         self._size = size if not torn else 0
 
     def add(self, revoked: Revocation) -> None:
-        """Write a revocation down; returns when it is on disk. Raises OSError, StoreUnreadable."""
+        """Write a revocation; return when it is on disk. Raises OSError, StoreUnreadable."""
         if self._file is not None:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "r+b") as file:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 size = file.seek(0, os.SEEK_END)
                 is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-                if is_torn:  # of somebody who was killed while writing: it was never told
+                if is_torn:  # its writer was killed, and never acknowledged it
                     whole = os.pread(descriptor, size, 0).rfind(b"\n") + 1
                     os.ftruncate(descriptor, whole)
                 os.write(descriptor, msgspec.json.encode(revoked) + b"\n")
@@ -86,20 +86,20 @@ class Revocations:
         self._learn(revoked)
 
     async def add_soon(self, revoked: Revocation) -> None:
-        """Do the same without holding up anybody else; a cancellation comes after it."""
+        """Do the same in a worker thread; a cancellation is delivered after it."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.add, revoked)
         self._tell()
 
     async def watch(self) -> None:
-        """Look for what other processes add, until cancelled."""
+        """Read the lines that other processes add, until cancelled."""
         while self._file is not None:
             await anyio.sleep(LOOK)
             before = len(self._known)
             try:
                 self.refresh()
             except StoreUnreadable:
-                self._tell()  # nobody is let in
+                self._tell()  # from now on every request is refused
             if len(self._known) > before:
                 self._tell()
 
@@ -112,7 +112,7 @@ class Revocations:
         self._changed = anyio.Event()
 
     def _give(self, descriptor: int) -> None:
-        """Let what root writes belong to whom the store belongs to, who has to read it."""
+        """Give a file that root writes to the owner of the store, who has to read it."""
         assert self._file is not None
         store = self._file.with_suffix("")
         if os.geteuid() == 0 and store.exists():
@@ -127,13 +127,13 @@ class Revocations:
             return msgspec.json.decode(line, type=Revocation)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise StoreUnreadable(
-                f"{self._file} says what was revoked, and its line {number} cannot be read, so nobody is let in; put "
-                "the line right, or move the file away and revoke again"
+                f"{self._file} lists what was revoked, and its line {number} is unreadable: every request is refused; "
+                "correct the line, or move the file away and revoke again"
             ) from None
 
 
 def revocations_of(store: Path) -> Path:
-    """Return where the revocations of a store are."""
+    """Return the file of a store's revocations."""
     return store.with_name(f"{store.name}.revoked")
 
 

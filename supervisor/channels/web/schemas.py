@@ -36,7 +36,7 @@ Cursor = Annotated[str, Meta(max_length=100)]
 
 
 class In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What comes in: a field that nobody knows is a mistake, and said."""
+    """A request's query or body: an unknown field is an error."""
 
 
 class StartBody(In, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class CancelBody(In, frozen=True, kw_only=True):
 
 class RuleBody(In, frozen=True, kw_only=True):
     """A standing decision. `session`: for its whole tree; null: everywhere. `unreviewed`: allow a prefix that
-    nobody has reviewed, too."""
+    that is not reviewed, too."""
 
     kind: Policy
     tool: str

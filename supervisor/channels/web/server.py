@@ -2,9 +2,9 @@
 
 Rules
 - It is never cancelled: on asyncio it would die of it. It is told to stop, and is shielded until it has.
-- The socket is ours: bound before anything else is begun, so that a port that is taken is said at once, and not
-  inherited by the programs that we run.
-- What it would log is not heard: requests that fail are logged by the border.
+- We bind the socket before anything else begins, so that a taken port is reported at once. The programs that we run do
+  not inherit it.
+- The log of hypercorn is dropped: the border logs requests that fail.
 - It speaks HTTP/1.1, whatever a client would rather speak. By itself it would go over to HTTP/2 or to a websocket, and
   then a connection on which nothing is asked can stay for ever.
 - A connection that has asked for something may rest for longer than proxies keep theirs (60 s is common): one that we

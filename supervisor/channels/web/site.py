@@ -1,4 +1,4 @@
-"""What is served: the API's table, pages, channels' own routes, behind the border.
+"""Composes the server's routes: the table of the API, the pages, and the routes of channels, inside the border.
 
 The order of a request: border (host, size) -> router -> who, role, CSRF -> query and body as types -> handler.
 """
@@ -44,7 +44,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 def make_app(site: Site, hosts: Iterable[str], *, any_address: bool, more: Iterable[BaseRoute] = ()) -> ASGIApp:
-    """Return the whole ASGI app. `more`: routes of other channels, which know themselves whom they listen to."""
+    """Return the whole ASGI app. `more`: routes of other channels, which verify their senders themselves."""
     known = [*routes(site), *login.routes(site), *pages.routes(site), *more]
     router = Router(known, redirect_slashes=False, default=login.Nowhere(site))
     always = [endpoint.path for endpoint in health.ENDPOINTS]

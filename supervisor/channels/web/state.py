@@ -15,7 +15,7 @@ from supervisor.channels.web.shown import Shown
 MAX_STREAMS: Final = 500
 """Clients that may listen at once: with everything else, fewer than the 1024 files that a process may commonly open."""
 OTHERS: Final = 200
-"""Requests that may be under way besides event streams."""
+"""The most requests that run at once, not counting event streams."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 

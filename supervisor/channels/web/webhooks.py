@@ -1,4 +1,4 @@
-"""Routes of other channels: what a chat platform sends to us. Each proves itself who is talking, by a signature."""
+"""Routes of other channels, for requests from chat platforms. Each channel verifies its sender by a signature."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from supervisor.abc import Channel, Webhook
 from supervisor.channels.web.bounds import read_body
 
 LARGEST: Final = 1024 * 1024
-"""Bytes of what a platform sends: anybody may send it, and its signature is checked when all of it is there."""
+"""The most bytes of a request: all clients may send one, and its signature is checked only when all of it is read."""
 
 
 def webhook_routes(channels: Sequence[Channel]) -> list[BaseRoute]:
