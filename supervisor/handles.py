@@ -136,10 +136,11 @@ class ActivityWatch(AbstractAsyncContextManager["ActivityWatch"], ABC):
         """Close it."""
 
     @abstractmethod
-    async def look(self, *, wholly: bool = False) -> list[Activity]:
-        """Return every session of the trees, parents before children. Each look reads on from the last one.
+    async def look(self, *, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
+        """Return the sessions of the trees, parents before children, the first `limit` of them; None: all. Each look
+        reads on from the last one, so the page has no `next`.
 
-        A look is bounded: if there are many sessions, some appear only in a later look. `wholly`: return all now.
+        A look is bounded: of many sessions, some are known only at a later look. `wholly`: all of them now.
         """
 
 

@@ -72,7 +72,7 @@ async def _look_once(place: AnyPlace, session: str | None) -> "list[Activity]":
         if session is not None:
             await get_session(supervisor, session)  # raises NotFound with the closest ids
         async with supervisor.watch_activity(session) as activities:
-            return await activities.look(wholly=True)
+            return list(await activities.look(limit=None, wholly=True))
 
 
 def _print(found: "list[Activity]", place: AnyPlace, *, as_json: bool) -> int:
@@ -155,7 +155,7 @@ class _Top:
 
         while True:
             began = anyio.current_time()
-            self._found = await activities.look()
+            self._found = list(await activities.look(limit=None))
             self._paint()
             await anyio.sleep(pause_after(anyio.current_time() - began))
 

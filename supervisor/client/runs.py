@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from supervisor.abc import ActivityWatch, Run, Watch
+from supervisor.abc import ActivityWatch, Page, Run, Watch
 from supervisor.client.connection import Connection
 from supervisor.client.documents import outcome_of, value_of
 from supervisor.client.streams import EventSource
@@ -121,6 +121,10 @@ class Pending:
         return is_new
 
 
+MOST_SEEN: Final = 1000
+"""Sessions of one look."""
+
+
 class RemoteActivityWatch(ActivityWatch):
     def __init__(self, connection: Connection, session: str | None) -> None:
         self._connection = connection
@@ -135,6 +139,8 @@ class RemoteActivityWatch(ActivityWatch):
     ) -> None:
         """The server forgets it by itself."""
 
-    async def look(self, *, wholly: bool = False) -> list[Activity]:
-        found = await self._connection.ask("GET", "/api/activity", query={"session": self._session, "wholly": wholly})
-        return [value_of(Activity, each) for each in found["items"]]
+    async def look(self, *, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
+        most = MOST_SEEN if limit is None else min(limit, MOST_SEEN)
+        query = {"session": self._session, "limit": most, "wholly": wholly}
+        found = await self._connection.ask("GET", "/api/activity", query=query)
+        return Page(tuple(value_of(Activity, each) for each in found["items"]), None, found["cursor"])

@@ -488,6 +488,22 @@ async def test_what_sessions_are_doing_is_looked_at(kind):
                 assert (doing.session, doing.asks, doing.doing[0].approval.id) == (run.session, True, asked.id)
 
 
+async def test_a_look_shows_so_many_sessions_and_its_instant(kind):
+    """The first ones; everything later comes after its cursor."""
+    async with side(kind) as here:
+        run = await here.supervisor.start(chief, ["bread"], requester="olga")
+        async with run.watch_approvals() as watch:
+            asked = await anext(watch)
+        async with here.supervisor.watch_activity() as activities:
+            for limit, count in [(1, 1), (2, 2), (None, 2)]:
+                page = await activities.look(limit=limit, wholly=True)
+                assert [each.session for each in page] == [run.session, asked.session][:count]
+                assert page.next is None
+        await here.supervisor.decide(asked.id, Approve(by="olga"))
+        async with here.supervisor.watch_inbox(after=page.cursor) as inbox:
+            assert (await anext(inbox)).id == asked.id
+
+
 async def test_leaving_ends_what_is_watched(kind):
     """Without an error."""
     async with anyio.create_task_group() as tasks:

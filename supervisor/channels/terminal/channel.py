@@ -281,7 +281,7 @@ class Terminal(Channel):
     async def _look(self) -> None:
         if self._activities is not None and self._is_open:
             try:
-                self._seen = [each for each in await self._activities.look() if each.root in self._roots]
+                self._seen = [each for each in await self._activities.look(limit=None) if each.root in self._roots]
             except StoreError:  # the runner of the tree reports it
                 self._activities, self._seen = None, []
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from supervisor.abc import ActivityWatch, Supervisor
+from supervisor.abc import ActivityWatch, Page, Supervisor
 from supervisor.core.activity import Activity
 
 KEPT: Final = 60.0
@@ -28,7 +28,7 @@ class Looks:
         """By session; None: every tree that is open."""
         self._lock = anyio.Lock()
 
-    async def look(self, supervisor: Supervisor, session: str | None, *, wholly: bool) -> list[Activity]:
+    async def look(self, supervisor: Supervisor, session: str | None, *, limit: int, wholly: bool) -> Page[Activity]:
         """Return what the sessions of a tree, or of all, are doing. Raises NotFound."""
         async with self._lock:
             await self._forget(anyio.current_time() - KEPT)
@@ -38,7 +38,7 @@ class Looks:
                 watch = await closing.enter_async_context(supervisor.watch_activity(session))
                 found = self._watched[session] = _Watched(watch, closing)
             found.looked_at = anyio.current_time()
-            return await found.watch.look(wholly=wholly)
+            return await found.watch.look(limit=limit, wholly=wholly)
 
     async def _forget(self, before: float) -> None:
         for session in [session for session, each in self._watched.items() if each.looked_at < before]:

@@ -63,13 +63,10 @@ async def list_audit(call: Call) -> Response:
 
 async def show_activity(call: Call) -> Response:
     query: ActivityQuery = call.query
-    cursor = await cursor_of_now(call.supervisor)
-    found = await call.site.looks.look(call.supervisor, query.session, wholly=query.wholly)
+    found = await call.site.looks.look(call.supervisor, query.session, limit=query.limit, wholly=query.wholly)
     for activity in found:
         call.show(*(doing.approval for doing in activity.doing if doing.approval is not None))
-    return document(
-        {"items": [activity_document(each) for each in found[: query.limit]], "next": None, "cursor": cursor}
-    )
+    return page_document(found, activity_document)
 
 
 ENDPOINTS: Final = (

@@ -20,10 +20,12 @@ import msgspec
 from supervisor.abc import ActivityWatch, JournalEntry, SessionRow
 from supervisor.core import events as e
 from supervisor.core.activity import Activity, Clock, Doing
+from supervisor.core.cursors import make_cursor
 from supervisor.core.errors import IllegalEvent, NotFound, StoreError
 from supervisor.core.masking import mask
 from supervisor.core.session import Operation, SessionState, replay
 from supervisor.core.values import OutcomeKind
+from supervisor.handles import Page
 from supervisor.runtime.attempt.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class LocalActivityWatch(ActivityWatch):
             raise NotFound(f"there is no session {self._session} in {self._store.name}")
         return self
 
-    async def look(self, *, wholly: bool = False) -> list[Activity]:
+    async def look(self, *, limit: int | None = 1000, wholly: bool = False) -> Page[Activity]:
         await anyio.lowlevel.checkpoint()
         if self._store.last_position() > self._cursor:
             for row in self._store.rows(self._cursor):
@@ -89,7 +91,7 @@ class LocalActivityWatch(ActivityWatch):
                 budget -= 1
                 self._read(known)
             found.append(self._activity(known, attempt, names.get(known.root)))
-        return found
+        return Page(tuple(found[:limit]), None, make_cursor(self._store.id, self._cursor))
 
     def _watch(self, root: str) -> None:
         self._roots.add(root)

@@ -127,7 +127,7 @@ async def test_a_tree_at_rest_is_there_again_when_a_turn_begins():
     async with opened() as supervisor:
         await (await supervisor.start(chats, "hello", session="talk")).result()
         async with supervisor.watch_activity() as activities:
-            assert await activities.look() == []
+            assert list(await activities.look()) == []
             await supervisor.send("talk", "again", by="ann")
             await anyio.sleep(10)
             assert await told(activities) == {"chats": (["timer"], "paused", None)}
