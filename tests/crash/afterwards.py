@@ -23,12 +23,12 @@ def lines(folder: Path, name: str) -> list[str]:
 
 
 def effects(folder: Path) -> collections.Counter[str]:
-    """What calls did to the world; steps may do it more than once."""
+    """Return the effects of calls in the world. Those of steps may happen more than once."""
     return collections.Counter(line for line in lines(folder, "effects") if not line.startswith("step "))
 
 
 class Story:
-    """A store as it is on disk, and what people and the world remember."""
+    """A store as it is on disk, with the records of people and the world."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,11 +53,11 @@ class Story:
         return self.states[root].cancel is not None
 
     def kinds(self, root: str) -> dict[str, str | None]:
-        """How the agents of a tree ended."""
+        """Return how the agents of a tree ended."""
         return {"/".join(s.facts.path): s.outcome and s.outcome.kind for s in self.tree(root)}
 
     def lost(self) -> collections.Counter[str]:
-        """Effects of calls that were reported lost: they may have happened, or not."""
+        """Return the effects of calls that were reported lost: they may have happened, or not."""
         found: collections.Counter[str] = collections.Counter()
         calls: dict[tuple[str, str], tuple[str, Any]] = {}
         for row in self.rows:
@@ -75,7 +75,7 @@ class Story:
 
 
 def problems(folder: Path, *roots: str, may_lose: bool = True) -> list[str]:
-    """What is wrong with trees that ran to their end over all their lives; nothing, we hope."""
+    """Yield the problems of trees that ran to their end over all their lives; there should be none."""
     story = Story(folder)
     found = [*_wrong_effects(story, roots, may_lose=may_lose), *_wrong_approvals(story), *left_open(story)]
     for root in roots:
@@ -94,7 +94,7 @@ def problems(folder: Path, *roots: str, may_lose: bool = True) -> list[str]:
 
 
 def _wrong_talk(story: Story, state: SessionState) -> Iterator[str]:
-    """Each answer came to its question, the message was heard, and what was said was said once."""
+    """Check that each answer came to its question, the message was received, and each text was sent once."""
     if state.outcome is not None and json.loads(bytes(state.outcome.value)) != scenario.TOLD:
         yield f"told otherwise: {bytes(state.outcome.value)!r}"
     said = [r.event.text for r in story.rows if r.session == state.id and isinstance(r.event, e.MessageSent)]
@@ -117,7 +117,8 @@ def _wrong_effects(story: Story, roots: tuple[str, ...], *, may_lose: bool) -> I
 
 
 def _wrong_approvals(story: Story) -> Iterator[str]:
-    """Each was answered as the person said, under the id that she was shown, and she was told so."""
+    """Check that each approval was answered as the person decided, under the shown id, and that the person was told
+    so."""
     known = {approval.id: approval for approval in story.approvals}
     ids: dict[tuple[str, str], set[str]] = {}
     for line in lines(story.folder, "shown"):
@@ -143,7 +144,7 @@ def _wrong_approvals(story: Story) -> Iterator[str]:
 
 
 def left_open(story: Story) -> Iterator[str]:
-    """What no story may leave, however it ended."""
+    """Yield what no story may leave open, in any end."""
     yield from lines(story.folder, "differences")
     for row in story.index:
         if row.outcome is None:
@@ -168,5 +169,5 @@ def _not_deepest_first(story: Story) -> Iterator[str]:
 
 
 def log_of(folder: Path) -> str:
-    """The end of what the lives of a story wrote to stderr."""
+    """Return the end of the stderr of a story's lives."""
     return "\n".join(lines(folder, "log")[-40:])

@@ -8,7 +8,7 @@ from nest import Nests
 
 @pytest.fixture(scope="session")
 def nests():
-    """Where processes come from."""
+    """Return the source of processes."""
     found = Nests()
     yield found
     found.close()
@@ -16,12 +16,12 @@ def nests():
 
 @pytest.fixture(params=["asyncio", "trio"])
 def backend(request):
-    """The backend of the processes; the tests themselves are ordinary functions."""
+    """Return the backend of the processes. The tests themselves are ordinary functions."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def two_at_a_time():
-    """Run a story for each case, two at a time; returns all problems that they found."""
+    """Run a story for each case, two at a time. Return all problems that they found."""
     with ThreadPoolExecutor(2) as pool:
         yield lambda story, cases: [problem for found in pool.map(story, cases) for problem in found]

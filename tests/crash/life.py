@@ -1,7 +1,7 @@
-"""What the processes of the crash tests do. Each is a program as a user would write it, on a store that can do
-something to its own process before or after its n-th commit.
+"""The jobs of the processes in the crash tests. Each is a program as a user would write it, on a store that can end or
+stop its own process before or after its n-th commit.
 
-At every transaction the store compares the live states with what the journals say, and records a difference.
+At every transaction the store compares the live states with a replay of the journals, and records a difference.
 """
 
 import json
@@ -30,7 +30,7 @@ HANGS = 60  # seconds after which a life is ended by its alarm, which fails its 
 
 @dataclass(kw_only=True)
 class Job:
-    """What a test tells a life to do."""
+    """What a test tells a process to do."""
 
     do: str
     backend: Any
@@ -82,7 +82,7 @@ ACTS = {"kill": _send(signal.SIGKILL), "term": _send(signal.SIGTERM), "stop": _s
 
 
 def main(job: dict[str, Any]) -> int:
-    """Do a job; returns the exit code."""
+    """Do a job. Return the exit code."""
     signal.alarm(HANGS)
     os.environ["CRASH_FOLDER"] = job["folder"]
     parsed = Job(**job)
@@ -99,7 +99,7 @@ async def opened(job: Job, store: Store | None = None) -> AsyncIterator[Any]:
 
 
 async def listen() -> str:
-    """Wait for what the test tells."""
+    """Wait for the test's next message."""
     await anyio.wait_readable(0)
     return os.read(0, 1000).decode()
 
@@ -108,7 +108,8 @@ async def listen() -> str:
 
 
 async def answer(supervisor: Supervisor, run: Run[Any], job: Job) -> None:
-    """Answer what a tree asks until it has ended; she remembers what she was shown, and what she was told."""
+    """Answer the approvals of a tree until it has ended. The person remembers what was shown, and what the results
+    said."""
     async with anyio.create_task_group() as tasks:
         async with run.watch_approvals() as watch:
             async for approval in watch:
@@ -141,19 +142,19 @@ async def _until_asleep(supervisor: Any, session: str) -> None:
 
 
 async def run(job: Job) -> None:
-    """Start a tree, or go on with it, and answer to its end."""
+    """Start a tree, or continue it, and answer to its end."""
     async with opened(job) as supervisor:
         await answer(supervisor, await supervisor.start(scenario.top, job.session, session=job.session), job)
 
 
 async def resume(job: Job) -> None:
-    """Go on with a tree, by nothing but its id, and answer to its end."""
+    """Continue a tree by its id alone, and answer to its end."""
     async with opened(job) as supervisor:
         await answer(supervisor, await supervisor.resume(job.session), job)
 
 
 async def cancel_midway(job: Job) -> None:
-    """Run a tree that another task cancels at the n-th commit; perhaps die some commits later."""
+    """Run a tree that another task cancels at the n-th commit, and perhaps die some commits later."""
     store, due = Store(job), anyio.Event()
 
     def act() -> None:
@@ -174,7 +175,7 @@ async def cancel_midway(job: Job) -> None:
 
 
 def _call_in_loop(fn: Callable[[], None]) -> None:
-    """A commit may be in a worker thread."""
+    """Call something in the loop, since a commit may run in a worker thread."""
     if threading.current_thread() is threading.main_thread():
         fn()
     else:
@@ -188,13 +189,13 @@ async def cancel(job: Job) -> None:
 
 
 async def begin_and_leave(job: Job) -> None:
-    """Start a tree and leave it as soon as it waits for people only."""
+    """Start a tree, and leave it as soon as it only waits for people."""
     async with opened(job) as supervisor:
         await supervisor.start(AGENTS[job.session], *INPUTS.get(job.session, ()), session=job.session)
 
 
 async def own(job: Job) -> None:
-    """Start a tree, say so when all that it asks is asked, and stay until it has ended."""
+    """Start a tree, say when all its approvals are asked, and stay until it has ended."""
     async with opened(job) as supervisor:
         await _own(supervisor, job)
 
@@ -211,14 +212,14 @@ async def _own(supervisor: Supervisor, job: Job) -> None:
 
 
 async def own_twice(job: Job) -> None:
-    """Own a tree that asks one thing, and when it has ended another one that does the same."""
+    """Own a tree with one approval, and when it has ended another tree with the same one."""
     async with opened(job) as supervisor:
         await _own(supervisor, job)
         tell(said=await (await supervisor.start(AGENTS[job.session])).result())
 
 
 async def decide_and_finish(job: Job) -> None:
-    """Decide what a tree has asked, again if it is decided already, and go on with the tree to its end."""
+    """Decide the approvals of a tree, even if they are decided already, and bring the tree to its end."""
     async with opened(job) as supervisor:
         (approval,) = await supervisor.find_approvals(pending=False)
         assert (await supervisor.decide(approval.id, _decision(job))).kind in ("accepted", "already")
@@ -226,14 +227,14 @@ async def decide_and_finish(job: Job) -> None:
 
 
 async def finish(job: Job) -> None:
-    """Resume a tree and stay until it has ended, answering nothing."""
+    """Resume a tree, answer nothing, and stay until it has ended."""
     async with opened(job) as supervisor:
         run = await supervisor.resume(job.session)
         await run.outcome()
 
 
 async def claim(job: Job) -> None:
-    """Try to start and to resume a tree that somebody else owns, and say what came of it."""
+    """Try to start and to resume a tree that another process owns, and report the result."""
     async with opened(job) as supervisor:
         for attempt in (
             partial(supervisor.resume, job.session),
@@ -246,7 +247,7 @@ async def claim(job: Job) -> None:
 
 
 async def run_and_take_over(job: Job) -> None:
-    """Run a tree of one's own to its end beside another process; then, when told so, go on with the other's."""
+    """Run an own tree to its end next to another process. Then, when told, continue the other one's tree."""
     async with opened(job) as supervisor:
         await answer(supervisor, await supervisor.start(scenario.top, job.session, session=job.session), job)
         tell(said="finished")
@@ -260,7 +261,7 @@ def know_no_agents() -> None:
 
 
 async def decide_all(job: Job) -> None:
-    """Decide every approval, one after another, each when told so, and say what came of it."""
+    """Decide every approval, one after another, each when told, and report the results."""
     know_no_agents()
     async with opened(job) as supervisor:
         for approval in await supervisor.find_approvals():
@@ -287,7 +288,7 @@ def _words(verdict: DecisionResult) -> list[Any]:
 
 
 async def wait_to_be_killed(job: Job) -> None:
-    """Ask a person, and die at the first event of a kind that this life adds to the journal."""
+    """Ask a person, and die at the first event of a kind that this process adds to the journal."""
     async with opened(job) as supervisor:
         before = (await supervisor.find_owners()).cursor
         run = await supervisor.start(scenario.asker, session=job.session)

@@ -1,4 +1,4 @@
-"""Live state == replayed state, at any instant: of all that this process has taken in, and of the notes not written
+"""The live state equals the replayed state at any instant, for all applied entries and the notes that are not written
 yet."""
 
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ from supervisor.runtime.journal.writer import Journal
 
 
 class Replayed:
-    """What a store says, kept up entry by entry: a replay of everything at each look would be most of a life's work."""
+    """The states of a store, updated entry by entry: a replay of everything at each check would take most of the
+    time."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -21,7 +22,7 @@ class Replayed:
         self._position = 0
 
     def differences(self, journal: Journal) -> Iterator[str]:
-        """Return where the live states of a process differ from what its store says; nothing, we hope."""
+        """Return the differences between the live states of a process and its store; there should be none."""
         for row in self._store.rows(self._position, journal.position):
             if row.session not in self._states:
                 self._states[row.session] = replay(row.session, [])

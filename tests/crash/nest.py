@@ -58,7 +58,7 @@ def _live(main: Any, job: dict[str, Any]) -> None:
 
 
 def tell(**message: Any) -> None:
-    """Write one message to the test; short enough to be written at once."""
+    """Write one message to the test. It is short enough to be written at once."""
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
@@ -86,11 +86,11 @@ class Life:
         self._nest.stdin.write(json.dumps(message).encode() + b"\n")
 
     def hear(self) -> Any:
-        """Return what the life says next."""
+        """Return the next message of the process."""
         return self._hear("said")
 
     def stops(self) -> bool:
-        """Wait until it has stopped itself (SIGSTOP), or ended without that."""
+        """Wait until the process has stopped itself (SIGSTOP), or has ended without that."""
         message = self._next()
         self._code = message.get("exit")
         return "stopped" in message
@@ -99,14 +99,14 @@ class Life:
         os.kill(self.pid, number)
 
     def end(self) -> int:
-        """Wait for its end; returns the exit code, negative for a signal."""
+        """Wait for its end. Return the exit code, negative for a signal."""
         code = self._code if self._code is not None else self._hear("exit")
         self._idle.put(self._nest)
         return int(code)
 
 
 class Nests:
-    """As many nests as there are lives at the same time."""
+    """As many nests as there are processes at the same time."""
 
     def __init__(self) -> None:
         self._all: list[subprocess.Popen[bytes]] = []
@@ -123,7 +123,7 @@ class Nests:
         return Life(nest, self._idle, {"do": do, "folder": str(folder), **job})
 
     def live(self, do: str, folder: Path, **job: Any) -> int:
-        """Let a life begin and end; returns its exit code."""
+        """Let a process begin and end. Return its exit code."""
         return self.begin(do, folder, **job).end()
 
     def close(self) -> None:

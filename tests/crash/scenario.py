@@ -60,7 +60,7 @@ async def grandchild(ctx: Context, name: str) -> str:
 
 @agent
 async def child(ctx: Context, name: str) -> list[str]:
-    """Calls in parallel, then a sub-agent of its own; results are taken in the order in which they come."""
+    """Make calls in parallel, then run a sub-agent of its own. Take results in the order in which they come."""
     kinds: list[str] = []
 
     async def one(fn: Any, x: str) -> None:
@@ -74,7 +74,7 @@ async def child(ctx: Context, name: str) -> list[str]:
 
 @agent
 async def saver(ctx: Context, tag: str) -> int:
-    """Identical calls, counted over saves and lives."""
+    """Make identical calls, counted over saves and lives."""
     done: int = ctx.saved or 0
     while done < ROUNDS:
         await ctx.call(safe, x=f"{tag} same")
@@ -93,7 +93,7 @@ async def impatient(ctx: Context, tag: str) -> list[bool]:
 
 
 async def fragile(tag: str) -> str:
-    """Fails the first two times, over all lives."""
+    """Fail the first two times, over all lives."""
     record(tag, "fragile")
     if Path(os.environ["CRASH_FOLDER"], "fragile").read_text().splitlines().count(tag) <= 2:
         raise ConnectionError(tag)
@@ -102,7 +102,7 @@ async def fragile(tag: str) -> str:
 
 @agent(restart="transient", max_restarts=5, restart_delay=0.02)
 async def stubborn(ctx: Context, tag: str) -> str:
-    """Is restarted; what it does after the failures, and again in the end, is done once."""
+    """Is restarted. Its operations after the failures, and in the end, are done once."""
     await ctx.call(safe, x=f"{tag} before")
     try:
         return await ctx.step(fragile, tag)
@@ -112,7 +112,7 @@ async def stubborn(ctx: Context, tag: str) -> str:
 
 @agent
 async def talker(ctx: Context, tag: str) -> list[str]:
-    """Asks two things at once, one that nobody answers, and hears what is said meanwhile."""
+    """Ask two questions at once, one of which stays unanswered, and receive messages meanwhile."""
     told: dict[str, str] = {}
 
     async def choose(inner: Context) -> None:
@@ -159,7 +159,7 @@ async def top(ctx: Context, tag: str) -> list[str]:
 
 
 def wanted(tag: str) -> Counter[str]:
-    """What a tree does to the world when it runs to its end: each of it once, and nothing else."""
+    """Return the effects of a tree that runs to its end: each happens once, and there are no others."""
     lines = Counter({f"safe {tag} same": ROUNDS, f"safe {tag} in time": 1, f"safe {tag} end": 1})
     lines += Counter(f"safe {tag} {x}" for x in ("before", "either way"))
     for n in range(2):
@@ -169,12 +169,12 @@ def wanted(tag: str) -> Counter[str]:
 
 
 def words_of(approval: Approval) -> str:
-    """What tells a call or a question from the others."""
+    """Return the text that tells a call or a question from the others."""
     return approval.question or str(approval.arguments["x"])
 
 
 def answer_to(approval: Approval) -> Answer | Approve | Deny | None:
-    """What the person says to a call or a question; None if she leaves it alone."""
+    """Return the person's answer to a call or a question; None if it stays undecided."""
     x = words_of(approval)
     if "never" in x:
         return None
@@ -187,7 +187,7 @@ def answer_to(approval: Approval) -> Answer | Approve | Deny | None:
 
 @agent
 async def suicidal(ctx: Context) -> None:
-    """Dies with its process before it has done anything."""
+    """Die with its process before it has done anything."""
     record("attempt")
     os.kill(os.getpid(), 9)
 
@@ -199,7 +199,7 @@ async def asker(ctx: Context) -> str:
 
 @agent
 async def questioner(ctx: Context, count: int) -> list[str]:
-    """Asks many things at once."""
+    """Ask many questions at once."""
     kinds: list[str] = [""] * count
 
     async def one(n: int) -> None:

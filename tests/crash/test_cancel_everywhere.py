@@ -1,4 +1,4 @@
-"""A tree is cancelled at every n-th commit, by a task of its process or by another one, which may die in the middle."""
+"""A tree is cancelled at every n-th commit, by a task of its process or by another process, which may die half-way."""
 
 import signal
 from functools import partial
@@ -21,7 +21,7 @@ def had_returned(story):
 
 
 def unfinished_business(folder, happened):
-    """What is wrong with a tree that was cancelled, if it was, and resumed afterwards; before that `happened`."""
+    """Return the problems of a tree that was cancelled and resumed afterwards; before that, `happened`."""
     story = Story(folder)
     if not story.is_cancelled("top") or had_returned(story):
         return problems(folder, "top")
@@ -62,7 +62,7 @@ def test_a_cancel_that_was_accepted_is_finished_by_the_next_life_and_never_resum
 def test_a_cancel_from_another_process_is_obeyed_by_the_owner_or_by_its_successor(
     nests, two_at_a_time, tmp_path, backend, step
 ):
-    """While the owner is held after its n-th commit another process cancels; the owner goes on, or dies where it is."""
+    """While the owner is stopped after its n-th commit, another process cancels. The owner then goes on, or dies."""
 
     def story(n):
         folder = tmp_path / str(n)
@@ -83,8 +83,8 @@ def test_a_cancel_from_another_process_is_obeyed_by_the_owner_or_by_its_successo
     assert two_at_a_time(story, sorted(commits)[::step]) == []
 
 
-def test_a_tree_that_nobody_runs_is_ended_by_whoever_cancels_it(nests, tmp_path, backend):
-    """A tree was left while it waited for people; a process that only cancels ends it, deepest first."""
+def test_a_tree_without_an_owner_is_ended_by_the_process_that_cancels_it(nests, tmp_path, backend):
+    """The tree was left while it waited for people. A process that only cancels ends it, deepest first."""
     assert nests.live("begin_and_leave", tmp_path, backend=backend, session="top") == 0
     asked = len([a for a in Story(tmp_path).approvals if a.status == "pending"])
 

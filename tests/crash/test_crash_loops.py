@@ -1,4 +1,4 @@
-"""R5: attempts in a row that come to nothing are bounded; a run that waits for a person is no such attempt."""
+"""R5: the number of barren attempts in a row is bounded. An attempt that waits for a person is not barren."""
 
 import signal
 
@@ -6,7 +6,7 @@ from afterwards import Story, effects, lines, log_of
 
 
 def test_a_run_that_kills_its_process_at_every_attempt_is_abandoned_after_three(nests, tmp_path, backend):
-    """The agent dies before it has appended anything; the fourth process gives it up instead of dying, too."""
+    """The agent dies before it has appended anything. The fourth process abandons the run, and does not die."""
     codes = [nests.live("begin_and_leave", tmp_path, backend=backend, session="suicidal")]
     codes += [nests.live("finish", tmp_path, backend=backend, session="suicidal") for _ in range(3)]
 
@@ -15,8 +15,8 @@ def test_a_run_that_kills_its_process_at_every_attempt_is_abandoned_after_three(
     assert Story(tmp_path).kinds("suicidal") == {"suicidal": "abandoned"}
 
 
-def test_a_run_that_waits_for_a_person_is_asked_under_the_same_id_however_often_it_is_killed(nests, tmp_path, backend):
-    """Six processes die while the question is open; the seventh gets the answer, and the call runs once."""
+def test_a_waiting_run_that_is_killed_many_times_keeps_its_approval_id(nests, tmp_path, backend):
+    """Six processes die while the approval is pending. The seventh gets the answer, and the call runs once."""
     kinds = ["ToolCallRequested", *["AttemptSettled"] * 5]
     for kind in kinds:
         code = nests.live("wait_to_be_killed", tmp_path, backend=backend, session="asker", when=kind)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
 class Demo:
-    """`supervisor demo` and its neighbours on one store, away from any terminal."""
+    """`supervisor demo` and other commands on one store, without a terminal."""
 
     def __init__(self, folder: Path, backend: str) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Demo:
         return process.returncode, json.loads(out)
 
     def wait_and_kill(self) -> list[str]:
-        """Start it, wait until nothing is left to it but to wait, and SIGKILL it; returns its pending approvals."""
+        """Start it, wait until it only waits, and SIGKILL it. Return its pending approvals."""
         with self.start("demo", "--wait", "--backend", self.backend) as process:
             lines = (line.split() for line in process.stderr)
             asked = [next(words[1] for words in lines if words[:1] == ["approval"]) for _ in range(3)]
@@ -47,13 +47,13 @@ class Demo:
         return asked
 
     def begun(self) -> Counter[tuple[str, str]]:
-        """How often each call of each session began."""
+        """Return how often each call of each session began."""
         events = self.run("audit")[1]
         return Counter((each["session"], each["operation"]) for each in events if each["event"] == "ToolCallStarted")
 
 
 def test_unattended_it_completes_everything(tmp_path: Path, backend):
-    """With `allow` every session ends completed, one of them cancelled by its parent, and the work is done."""
+    """With `allow` every session completes, one of them cancelled by its parent, and the work is done."""
     demo = Demo(tmp_path, backend)
     code, answer = demo.run("demo", "--unattended", "allow", "--backend", backend)
     assert code == 0
@@ -67,8 +67,8 @@ def test_unattended_it_completes_everything(tmp_path: Path, backend):
     assert (project / "test-runs.txt").read_text() == "ran\n"
 
 
-def test_killed_in_the_middle_of_a_wait_it_goes_on_where_it_was(tmp_path: Path, backend):
-    """After SIGKILL the same approvals are asked under the same ids, and nothing that had run runs again."""
+def test_killed_during_a_wait_it_continues(tmp_path: Path, backend):
+    """After SIGKILL the same approvals are asked under the same ids, and no call that had run runs again."""
     demo = Demo(tmp_path, backend)
     asked = demo.wait_and_kill()
     before = demo.begun()
@@ -88,7 +88,7 @@ def test_killed_in_the_middle_of_a_wait_it_goes_on_where_it_was(tmp_path: Path, 
 
 
 def test_killed_between_two_decisions_it_keeps_the_first(tmp_path: Path, backend):
-    """A decision that was told to count still counts after SIGKILL; the others are still asked."""
+    """A decision whose result was `accepted` still counts after SIGKILL. The other approvals are still pending."""
     demo = Demo(tmp_path, backend)
     first, *others = demo.wait_and_kill()
     assert demo.run("deny", first, "--reason", "not tonight", "--by", "ana")[0] == 0

@@ -1,4 +1,4 @@
-"""A fork that is killed is there whole or not at all."""
+"""A fork that is killed exists completely or not at all."""
 
 import signal
 import sys
@@ -52,8 +52,8 @@ anyio.run(main, backend=sys.argv[1])
 
 
 @pytest.mark.parametrize(("when", "sessions"), [("before", 0), ("after", 2)])
-def test_a_killed_fork_is_there_whole_or_not_at_all(tmp_path, backend, when, sessions):
-    """Killed inside the transaction, or right after it: the source knows of the fork exactly if it is there."""
+def test_a_killed_fork_exists_completely_or_not_at_all(tmp_path, backend, when, sessions):
+    """Killed inside the transaction, or right after it: the source names the fork exactly if the fork exists."""
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", backend, when]
     done = preloaded.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,5 @@
-"""A process dies before or after every n-th commit, and its successor early in its life; the third runs to the end."""
+"""A process dies before or after every n-th commit, and its successor early in its life. The third process runs to the
+end."""
 
 import signal
 from functools import partial
@@ -11,12 +12,13 @@ SIGNALS = {"kill": -signal.SIGKILL, "term": STOPPED}
 
 
 def every(step):
-    """Every n-th point of death, odd so that both sides of commits have their turn; all of them with `-m soak`."""
+    """Return every n-th point of death. n is odd, so that both sides of commits have their turn. With `-m soak`, all
+    points."""
     return pytest.mark.parametrize("step", [step, pytest.param(1, marks=pytest.mark.soak)])
 
 
 def points(nests, folder, backend, **job):
-    """Return (when, n) for each commit of a life that nobody disturbs, which has no problems of its own."""
+    """Return (when, n) for each commit of an undisturbed life, which has no problems of its own."""
     folder.mkdir()
     assert nests.live("run", folder, backend=backend, **job) == 0, log_of(folder)
     assert problems(folder, "top", may_lose=False) == []
@@ -25,7 +27,7 @@ def points(nests, folder, backend, **job):
 
 
 def three_lives(nests, folder, case, act, **job):
-    """Live, be stopped at a point, live again and be stopped early, live to the end; returns the exit codes."""
+    """Live and be stopped at a point, live again and be stopped early, live to the end. Return the exit codes."""
     folder.mkdir()
     live = partial(nests.live, folder=folder, **job)
     when, n = case
@@ -33,7 +35,7 @@ def three_lives(nests, folder, case, act, **job):
 
 
 def enumerate_deaths(nests, two_at_a_time, folder, act, step, *, may_lose=True, **job):
-    """Return the problems of all stories whose first life ends at every `step`-th point; some must have ended so."""
+    """Return the problems of all stories whose first life ends at every `step`-th point. Some must have ended so."""
     ended = []
 
     def story(case):
@@ -53,14 +55,15 @@ def enumerate_deaths(nests, two_at_a_time, folder, act, step, *, may_lose=True, 
 def test_a_process_that_dies_around_any_commit_leaves_nothing_done_twice_or_lost(
     nests, two_at_a_time, tmp_path, backend, step
 ):
-    """SIGKILL around every n-th commit, twice: an effect once or reported lost, approvals kept, no call dangling."""
+    """SIGKILL around every n-th commit, twice: each effect happens once or is reported lost, approvals are kept, and no
+    call dangles."""
     assert enumerate_deaths(nests, two_at_a_time, tmp_path, "kill", step, backend=backend) == []
 
 
 @pytest.mark.slow
 @every(7)
-def test_a_process_that_dies_around_any_commit_loses_nobody_who_sleeps(nests, two_at_a_time, tmp_path, backend, step):
-    """As above, with runs that leave memory as soon as they only wait, and decisions that come while they sleep."""
+def test_a_process_that_dies_around_any_commit_loses_no_passivated_run(nests, two_at_a_time, tmp_path, backend, step):
+    """Runs leave memory as soon as they only wait, and decisions come meanwhile."""
     job = {"backend": backend, "passivate_after": 0.02}
 
     assert enumerate_deaths(nests, two_at_a_time, tmp_path, "kill", step, **job) == []

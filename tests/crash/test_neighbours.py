@@ -1,4 +1,4 @@
-"""R5: a run that kills its process is given up; its neighbours, which died with it as often, are not."""
+"""R5: a run that kills its process is abandoned. Its neighbours, which died with it as often, are not."""
 
 import signal
 import sys
@@ -34,8 +34,8 @@ anyio.run(main, backend=sys.argv[1])
 """
 
 
-def test_a_neighbour_of_a_run_that_kills_its_process_is_not_given_up_with_it(tmp_path, backend):
-    """At their last chance they begin one after the other, so that each dies of its own deeds only."""
+def test_a_neighbour_of_a_run_that_kills_its_process_is_not_abandoned_with_it(tmp_path, backend):
+    """At their last chance they begin one after the other, so that a run dies only of its own actions."""
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", backend]
     codes = [preloaded.run(command, cwd=tmp_path, capture_output=True, timeout=60).returncode for _ in range(5)]

@@ -1,4 +1,4 @@
-"""A prune that is killed leaves whole trees only."""
+"""A prune that is killed leaves complete trees only."""
 
 import signal
 import sys
@@ -46,8 +46,8 @@ anyio.run(main, backend=sys.argv[1])
 
 
 @pytest.mark.parametrize(("when", "gone"), [("before", 1), ("after", 2)])
-def test_a_killed_prune_leaves_whole_trees(tmp_path, backend, when, gone):
-    """Killed inside the transaction of the second tree, or right behind it."""
+def test_a_killed_prune_leaves_complete_trees(tmp_path, backend, when, gone):
+    """It is killed inside the transaction of the second tree, or right after it."""
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", backend, when, "2"]
     done = preloaded.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)

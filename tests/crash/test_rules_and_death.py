@@ -1,4 +1,4 @@
-"""A1, A7: a decision and the rule that it makes are one commit, whoever dies when; other processes obey it."""
+"""A1, A7: a decision and its rule are one commit, whichever process dies and when. Other processes obey the rule."""
 
 import signal
 
@@ -8,7 +8,8 @@ from afterwards import Story, effects, log_of
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_rule_is_on_disk_with_its_decision_or_neither_is(nests, tmp_path, backend, when):
-    """Who decides is killed before or after its commit; the next one is told which, and the rule is there once."""
+    """The deciding process is killed before or after its commit. The next one learns which, and the rule exists
+    once."""
     assert nests.live("begin_and_leave", tmp_path, backend=backend, session="asker") == 0
     code = nests.live("decide_one", tmp_path, backend=backend, verdict="always", act="kill", when=when, n=1)
     assert code == -signal.SIGKILL, log_of(tmp_path)
@@ -23,8 +24,8 @@ def test_a_rule_is_on_disk_with_its_decision_or_neither_is(nests, tmp_path, back
     assert effects(tmp_path) == {"danger asked": 1}
 
 
-def test_what_another_process_allows_is_not_asked_by_the_one_that_runs_the_tree(nests, tmp_path, backend):
-    """The owner lives all the time: it goes on by the decision, and its next session asks nobody."""
+def test_a_rule_of_another_process_holds_in_the_process_that_runs_the_tree(nests, tmp_path, backend):
+    """The owner lives all the time. It goes on by the decision, and its next session asks no approval."""
     owner = nests.begin("own_twice", tmp_path, backend=backend, session="asker")
     assert owner.hear() == "asked"
     decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="always")

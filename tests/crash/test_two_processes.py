@@ -1,4 +1,5 @@
-"""Several processes on one store: who owns a tree runs it, everybody else decides, cancels and is told who owns it."""
+"""Several processes on one store: the owner of a tree runs it. Every other one decides, cancels and learns which
+process owns it."""
 
 import signal
 
@@ -8,7 +9,8 @@ from afterwards import Story, effects, left_open, log_of, problems
 
 @pytest.mark.parametrize("n", [4, 9, 16])
 def test_a_tree_whose_process_was_killed_is_taken_over_by_the_other_one_on_the_store(nests, tmp_path, backend, n):
-    """Both make the store and start runs at once; one dies, the other, asked to resume, finishes both trees."""
+    """Both create the store and start runs at once. One dies, and the other one, told to resume, finishes both
+    trees."""
     one = nests.begin("run", tmp_path, backend=backend, session="one", act="kill", n=n)
     two = nests.begin("run_and_take_over", tmp_path, backend=backend, session="two")
     assert one.end() == -signal.SIGKILL, log_of(tmp_path)
@@ -21,7 +23,7 @@ def test_a_tree_whose_process_was_killed_is_taken_over_by_the_other_one_on_the_s
 
 
 def test_two_processes_that_start_runs_at_the_same_time_both_finish(nests, tmp_path, backend):
-    """Every commit of one waits for those of the other, and nothing of either is disturbed."""
+    """Every commit of one waits for those of the other, and neither disturbs the other's runs."""
     lives = [nests.begin("run", tmp_path, backend=backend, session=session) for session in ("one", "two")]
 
     assert [life.end() for life in lives] == [0, 0], log_of(tmp_path)
@@ -30,7 +32,7 @@ def test_two_processes_that_start_runs_at_the_same_time_both_finish(nests, tmp_p
 
 
 def test_a_tree_that_a_living_process_owns_is_refused_by_name(nests, tmp_path, backend):
-    """Neither start nor resume takes a tree from a process that lives; both say which one has it."""
+    """Neither start nor resume takes a tree from a living process. Both errors name that process."""
     owner = nests.begin("own", tmp_path, backend=backend, session="asker")
     assert owner.hear() == "asked"
     other = nests.begin("claim", tmp_path, backend=backend, session="asker")
@@ -50,7 +52,8 @@ def test_a_tree_that_a_living_process_owns_is_refused_by_name(nests, tmp_path, b
 def test_of_two_processes_that_decide_differently_at_once_one_wins_and_the_other_is_told(
     nests, tmp_path, backend, is_run
 ):
-    """Twenty questions, each decided by two processes at the same time, whether or not a third one runs the tree."""
+    """Two processes decide each of twenty approvals at the same time, with and without a third one that runs the
+    tree."""
     if is_run:
         owner = nests.begin("own", tmp_path, backend=backend, session="questioner")
         assert owner.hear() == "asked"
@@ -79,7 +82,7 @@ def test_of_two_processes_that_decide_differently_at_once_one_wins_and_the_other
 
 
 def test_a_decision_made_in_another_process_reaches_the_one_that_runs_the_tree(nests, tmp_path, backend):
-    """The owner waits; another approves, is told that it counts and that the tree is run, and the call runs once."""
+    """The owner waits. Another process approves and learns that the tree runs, and the call runs once."""
     owner = nests.begin("own", tmp_path, backend=backend, session="asker")
     assert owner.hear() == "asked"
 
@@ -92,8 +95,9 @@ def test_a_decision_made_in_another_process_reaches_the_one_that_runs_the_tree(n
     assert effects(tmp_path) == {"danger asked": 1}
 
 
-def test_an_approval_that_is_decided_while_nobody_runs_the_tree_runs_at_the_next_resume_once(nests, tmp_path, backend):
-    """The decision is kept, nothing runs; the next process runs the call, the one after that finds it done."""
+def test_an_approval_that_is_decided_without_an_owner_runs_at_the_next_resume_once(nests, tmp_path, backend):
+    """The decision is kept, and nothing runs. The next process runs the call, and the one after that finds its
+    result."""
     assert nests.live("begin_and_leave", tmp_path, backend=backend, session="asker") == 0
     decider = nests.begin("decide_one", tmp_path, backend=backend, verdict="approve")
     assert decider.hear() == ["accepted", "approved", "ana", False]

@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _fork(tally: Tally, asked: argparse.Namespace, seed: int, first: int) -> int:
-    """Run a share of the cases in another process; returns its pid."""
+    """Run a part of the cases in another process. Return its pid."""
     if pid := os.fork():
         return pid
     _run_random(tally, asked, seed, first)

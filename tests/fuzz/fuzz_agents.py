@@ -20,7 +20,7 @@ PATIENCE = 20.0  # seconds: no program is silent for so long by itself
 
 
 def record(name: str, line: str) -> None:
-    """Add a line to a file of this case. It outlives the process; the machine does not die here, so nothing syncs."""
+    """Add a line to a file of this case. It outlives the process. The machine does not die here, so nothing syncs."""
     file = os.open(f"{os.environ['FUZZ_FOLDER']}/{name}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, f"{line}\n".encode())
@@ -73,7 +73,7 @@ async def fails(x: str, seconds: float = 0.0) -> str:
 
 @tool(policy="allow", timeout=0.05)
 async def late(x: str, seconds: float = 0.0) -> str:
-    """Never ends within its deadline."""
+    """Never end within its deadline."""
     await _act(x, seconds)
     await anyio.sleep_forever()
     return x
@@ -97,7 +97,7 @@ async def flaky(name: str, failures: int) -> str:
 
 @agent(inactivity_timeout=PATIENCE, tools=[*TOOLS.values()])
 async def helper(ctx: Context, program: list[Any]) -> list[Any]:
-    """What models call as a tool."""
+    """The sub-agent that models call as a tool."""
     return await _run(ctx, program)
 
 
@@ -115,13 +115,13 @@ async def worker(ctx: Context, program: list[Any]) -> list[Any]:
     tools=[*TOOLS.values(), helper],
 )
 async def restarter(ctx: Context, program: list[Any]) -> list[Any]:
-    """Its steps that fail are not caught: the next attempt takes them again."""
+    """Does not catch its failed steps: the next attempt repeats them."""
     return await _run(ctx, program)
 
 
 @agent(inactivity_timeout=0.3, tools=[*TOOLS.values(), helper])
 async def silent(ctx: Context, program: list[Any]) -> list[Any]:
-    """Falls silent when its program is done."""
+    """Becomes silent when its program is done."""
     await _run(ctx, program)
     await anyio.sleep_forever()
     return []
@@ -138,7 +138,7 @@ AGENTS = {each.name: each for each in (worker, restarter, silent)}
 
 
 async def _run(ctx: Context, program: list[Any]) -> list[Any]:
-    """Run a whole program; it goes on behind its last save."""
+    """Run a whole program, from after its last save."""
     values: list[Any] = ctx.saved or []
     while len(values) < len(program):
         op = program[len(values)]
@@ -209,7 +209,7 @@ async def _random(ctx: Context, op: dict[str, Any]) -> float:
 
 
 async def _ticks(ctx: Context, op: dict[str, Any]) -> None:
-    """Code of the agent's own that waits for nothing."""
+    """Run the agent's own code, which waits for nothing."""
     for _ in range(op["n"]):
         await checkpoint()
 
@@ -240,7 +240,7 @@ async def _race(ctx: Context, op: dict[str, Any]) -> Any:
 
 
 async def _then(ctx: Context, op: dict[str, Any], what: Any) -> Any:
-    """A call that only this path leads to."""
+    """Make a call to which only this path leads."""
     return await _call(ctx, op["then"], f".{what}") if op.get("then") else None
 
 
@@ -257,7 +257,7 @@ async def _all(ctx: Context, op: dict[str, Any]) -> list[Any]:
 
 
 async def _guard(ctx: Context, op: dict[str, Any]) -> Any:
-    """A block with a clean-up that is an operation."""
+    """Run a block whose clean-up is an operation."""
     try:
         return await _body(ctx, op["body"])
     finally:

@@ -1,4 +1,4 @@
-"""Runs cases, keeps those that fail, and makes them smaller."""
+"""Run cases, keep those that fail, and make them smaller."""
 
 import collections
 import copy
@@ -19,7 +19,7 @@ KNOWN: dict[str, str] = {}
 
 
 class Found:
-    """What came of one case."""
+    """The problems of one case."""
 
     def __init__(self, problems: list[str], lives: int, folder: Path | None) -> None:
         self.problems = problems
@@ -57,7 +57,7 @@ def run_case(case: dict[str, Any], *, keep: bool = True) -> Found:
 
 
 class Tally:
-    """What was run, and what failed."""
+    """The cases that ran, and those that failed."""
 
     def __init__(self, keep: Path) -> None:
         self._keep = keep
@@ -94,7 +94,7 @@ class Tally:
 
 
 def shrink(file: Path, backend: str | None, times: int, seconds: float) -> None:
-    """Make a failing case smaller as long as it fails alike in one of so many runs; writes it beside the file."""
+    """Make a failing case smaller, as long as it fails alike in one of so many runs. Write it next to the file."""
     case = json.loads(file.read_text())
     case = {**case, "backend": backend or case["backend"]}
     kinds = {problem.partition(":")[0] for problem in case.pop("problems", [])}
@@ -124,7 +124,7 @@ def shrink(file: Path, backend: str | None, times: int, seconds: float) -> None:
 
 
 def _smaller(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Cases with something taken away, what takes away most first."""
+    """Yield smaller cases, those with the largest parts removed first."""
     for number in range(len(case["lives"])):
         yield {**case, "lives": case["lives"][:number] + case["lives"][number + 1 :]}
     for program in _smaller_programs(case["program"]):

@@ -24,7 +24,7 @@ KINDS = {99: "hang", 98: "diverged", 97: "asleep"}
 
 
 def watch(progress: Callable[[], Any], runner: Callable[[], Any]) -> None:
-    """From now on end this process, and say what it did, once it makes no progress. Call it in the event loop."""
+    """From now on, end this process with a dump if it makes no progress. Call this in the event loop."""
     tasks = _trio_tasks if _is_trio() else _asyncio_tasks
     root = trio.lowlevel.current_root_task() if _is_trio() else asyncio.get_running_loop()
     threading.Thread(target=_watch, args=(progress, runner, tasks, root), daemon=True).start()

@@ -45,11 +45,11 @@ FELL = 70  # the exit code of a life that raised what it should not have
 
 
 class Left(Exception):
-    """Leaves a supervisor."""
+    """Raised to leave a supervisor."""
 
 
 class Store(SqliteStore):
-    """A disk of some slowness; and the process's end at a commit."""
+    """A store with slow commits, which can end the process at a commit."""
 
     def __init__(self, folder: str, life: dict[str, Any], chance: random.Random) -> None:
         super().__init__(f"{folder}/store.db")
@@ -80,7 +80,7 @@ class Store(SqliteStore):
 
 
 def fork(folder: str, name: str, main: Callable[[], Any]) -> int:
-    """Begin a process; returns its pid."""
+    """Begin a process. Return its pid."""
     if pid := os.fork():
         return pid
     code = FELL
@@ -100,7 +100,8 @@ def fork(folder: str, name: str, main: Callable[[], Any]) -> int:
 
 
 def live(case: dict[str, Any], number: int, folder: str) -> dict[int, int]:
-    """Let a life of a case begin and end, and whoever else there is; returns their exit codes, the life's own first."""
+    """Let a life of a case begin and end, together with its other processes. Return the exit codes, the life's own
+    first."""
     life, backend = case["lives"][number], case["backend"]
     pids = [fork(folder, str(number), partial(_live, case, number, folder))]
     for place, other in enumerate(life["others"]):
@@ -153,7 +154,7 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
 
 
 async def _end_all(supervisor: Any) -> None:
-    """End what else was begun by what was said."""
+    """End the other processes that the case began."""
     await supervisor.resume_all()
     while open_ones := await supervisor.find_sessions(is_open=True):
         await (await supervisor.get_run(open_ones[0].id)).outcome()
@@ -170,7 +171,7 @@ async def _until_end(run: Any, life: dict[str, Any]) -> None:
 
 @asynccontextmanager
 async def _ending(life: dict[str, Any], scope: anyio.CancelScope) -> AsyncIterator[None]:
-    """Within the supervisor, end the life as it is to end."""
+    """End the life inside the supervisor, in the way of the case."""
     at, end = life["at"], life["end"]
     if end in ("kill", "commit"):
         after = at if end == "kill" else LONGEST
@@ -223,7 +224,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
 
 
 async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> None:
-    """Decide whatever is asked, and talk to whoever waits for a message."""
+    """Decide every approval, and send to each session that waits for a message."""
     seen: set[str] = set()
     async with anyio.create_task_group() as tasks:
         while True:
@@ -237,7 +238,7 @@ async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> N
 
 
 def _listeners(supervisor: Any) -> list[str]:
-    """Sessions that wait for a message now, and have none."""
+    """Return the sessions that wait for a message now, and have none."""
     found = []
     for view in supervisor.store.find_sessions(is_open=True):
         if attempt := supervisor._runner.attempts.live.get(view.id):
@@ -321,7 +322,7 @@ async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random)
 
 
 def final(case: dict[str, Any]) -> dict[str, Any]:
-    """The life that must end all."""
+    """The life that must end everything."""
     chance = random.Random(f"final {case['seed']}")
     passivate_after, disk = chance.choice([0.0, 0.01, 60.0]), chance.choice([[], [], [0.006]])
     person = chance.choice([0.0, 0.003, 0.01])

@@ -1,7 +1,7 @@
-"""What is wrong with a case, after each of its lives and after the last: nothing, we hope.
+"""The problems of a case, after each of its lives and after the last one; there should be none.
 
-Each check yields problems, one line each. The first word of a problem is its kind; two runs that have a kind in common
-fail alike.
+Each check yields problems, one line each. The first word of a problem is its kind. Two runs with a common kind fail
+alike.
 """
 
 import collections
@@ -26,7 +26,7 @@ DURABLE = ("call", "step", "send")
 
 
 class Story:
-    """The folder of a case, as it is between two lives."""
+    """The folder of a case between two lives."""
 
     def __init__(self, folder: str, case: dict[str, Any], codes: dict[int, int]) -> None:
         self.case, self.codes, self._folder = case, codes, folder
@@ -81,14 +81,14 @@ class Story:
         )  # a sub-agent has no effect of its own
 
     def op(self, x: str) -> dict[str, Any]:
-        """The operation that an effect is of."""
+        """Return the operation of an effect."""
         if x.startswith("m"):
             return {"id": x, "tool": "risky" if x.endswith("risky") else "safe"}
         return self.ops[x.partition(".")[0]]
 
 
 class Call:
-    """What the journal holds of one call."""
+    """One call, as the journal holds it."""
 
     def __init__(self, session: str, x: str, request: Any) -> None:
         self.session, self.x, self.request = session, x, request
@@ -106,7 +106,7 @@ class Call:
 
 
 def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
-    """The index says what the journals say: as that of a store into which they are written anew."""
+    """Check the index against one of a store into which the journals are written anew."""
     other = MemoryStore()
     other.open()
     other.begin()
@@ -127,7 +127,7 @@ def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
 
 
 def after_life(story: Story, life: dict[str, Any], codes: dict[int, int]) -> Iterator[str]:
-    """What must hold whenever nobody has the store open."""
+    """Yield what is wrong while no process has the store open."""
     for name, found in story.events.items():
         for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
             if not block.is_presumed:  # the code has not changed, so it follows its journal
@@ -159,7 +159,7 @@ def _wrong_effects(story: Story) -> Iterator[str]:
 
 
 def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C901 # one case per kind
-    """Whatever somebody was told is on disk."""
+    """Check that every acknowledgement that a caller got is on disk."""
     events = [row.event for row in story.rows]
     match what, *of:
         case "started", session if session not in story.states:
@@ -186,7 +186,7 @@ def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C90
 
 
 def at_the_end(story: Story) -> Iterator[str]:
-    """What must hold when everything was decided and has ended."""
+    """Yield what is wrong when everything is decided and has ended."""
     for name, state in story.states.items():
         if state.outcome is None:
             yield f"open: {name} {state.facts.path} has no outcome"
@@ -222,7 +222,7 @@ def _wrong_outcome(story: Story, name: str, state: SessionState) -> Iterator[str
 
 
 def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # one case per kind
-    """A result is the one that the tool gives, and says what happened."""
+    """Check that a result is the tool's own, and says what happened."""
     times, op = story.effects[call.x], story.op(call.x)
     wanted = {"fails": "error", "late": "error"}.get(op["tool"], "ok")
     if op["tool"] in ("risky", "risky_idem") and is_denied(call.x):
@@ -266,7 +266,8 @@ TAKING = (e.OperationFinished, e.MessageUndelivered, e.RunStarted)
 
 
 def _seen_otherwise(story: Story) -> Iterator[str]:
-    """Each attempt is given what the ones before it were, as far as anything that followed is on disk."""
+    """Check that each attempt was given the same results as those before it, up to the last entry that depends on
+    one."""
     seen = [json.loads(line) for line in story.lines("seen")]
     last_begun: dict[Any, int] = {}
     for each in seen:
@@ -359,7 +360,7 @@ def _wrong_then(story: Story, op: dict[str, Any], what: Any, kind: Any) -> Itera
 
 
 def _outcomes(story: Story, session: str, op: dict[str, Any]) -> list[Any]:
-    """How the sub-agent of an operation has ended."""
+    """Return how the sub-agent of an operation has ended."""
     found = [name for name, program in story.programs.items() if program == op["program"]]
     states = [story.states[name] for name in found if story.states[name].facts.parent == session]
     return [state.outcome for state in states if state.outcome is not None]

@@ -30,7 +30,7 @@ DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 
 
 def make_case(seed: int, backend: str) -> dict[str, Any]:
-    """Return a case, the same for the same seed."""
+    """Return a case, which is the same for the same seed."""
     chance = random.Random(f"{seed} {backend}")
     maker = _Maker(chance)
     agent = chance.choice(["worker", "worker", "restarter"])
@@ -137,7 +137,7 @@ class _Maker:
         return op
 
     def _undecided(self) -> dict[str, Any]:
-        """What nobody ever decides: another branch ends the race."""
+        """Make an approval that stays undecided: another branch ends the race."""
         kind = self._chance.choice(["call", "ask"])
         return {"op": kind, "id": self._id(UNDECIDED), **({"tool": "risky"} if kind == "call" else {"choices": False})}
 
@@ -155,7 +155,7 @@ class _Maker:
 
 
 def operations(ops: list[Any]) -> Iterator[dict[str, Any]]:
-    """Every operation of a program, those in its blocks and its children too."""
+    """Yield every operation of a program, including those in its blocks and its children."""
     for op in ops:
         yield op
         if op.get("then"):
@@ -165,7 +165,8 @@ def operations(ops: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def may_be_cut_off(ops: list[Any], *, within: bool = False) -> Iterator[str]:
-    """The ids of calls that the agent itself may cut off: by a race, a timer, or a step that fails beside them."""
+    """Return the ids of calls that the agent itself may cancel: by a race, a timer, or a step that fails next to
+    them."""
     for op in ops:
         if within:
             yield op["id"]
@@ -178,12 +179,12 @@ def may_be_cut_off(ops: list[Any], *, within: bool = False) -> Iterator[str]:
 
 
 def parts(op: dict[str, Any]) -> list[list[Any]]:
-    """The lists of operations within one."""
+    """Return the lists of operations within one."""
     return [*op.get("branches", []), *(op[key] for key in ("body", "cleanup", "beside", "program") if key in op)]
 
 
 def answer_to(approval: Approval) -> Decision | None:
-    """What a person says, whoever it is; None: nothing."""
+    """Return a person's answer, the same for each person; None for no answer."""
     name = approval.question if approval.kind == "question" else approval.arguments["x"]
     if str(name).startswith(UNDECIDED):
         return None

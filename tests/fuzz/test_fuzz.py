@@ -18,7 +18,7 @@ def backend(request):
 
 
 def fuzz(folder, *words):
-    """Run the fuzzer; returns what it says if it found anything."""
+    """Run the fuzzer. Return its output if it found a problem."""
     command = [sys.executable, HERE / "__main__.py", "--keep", folder / "failures", *words]
     ran = preloaded.run([str(word) for word in command], capture_output=True, text=True, timeout=3600)
     print(ran.stdout)
@@ -31,8 +31,8 @@ def test_a_case_that_once_failed_holds(tmp_path, backend, file):
 
 
 @pytest.mark.parametrize("what", ["effects", "told", "index"])
-def test_what_is_lost_or_done_twice_is_found(tmp_path, what):
-    """The oracles can fail: on an effect or acknowledgement too many, and on an index that has lost an outcome."""
+def test_the_oracles_find_lost_and_repeated_effects(tmp_path, what):
+    """They find an extra effect or acknowledgement, and an index without an outcome."""
     ordinary = {"at": 0.0, "passivate_after": 60.0, "disk": [], "person": 0.0, "others": []}
     lives = [{"end": "natural", **ordinary}, {"end": "sabotage", "what": what, **ordinary}]
     call = {"op": "call", "id": "c1", "tool": "safe"}
@@ -46,7 +46,7 @@ def test_what_is_lost_or_done_twice_is_found(tmp_path, what):
 
 @pytest.mark.slow
 def test_a_sample_of_random_programs_and_deaths_loses_nothing_and_does_nothing_twice(tmp_path, backend):
-    """The same cases each time, and a few whose seed is printed."""
+    """The cases are the same each time, plus a few whose seed is printed."""
     assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 45, "--seed", 1) == ""
     assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 9) == ""
 

@@ -1,4 +1,4 @@
-"""Here time is virtual, on both backends, and commits take none of it."""
+"""Time is virtual in these tests, on both backends, and commits take none of it."""
 
 import pytest
 from scenes import effects
@@ -13,7 +13,8 @@ def anyio_backend(virtual_backend):
 
 @pytest.fixture(autouse=True)
 def _no_commit_is_slow(monkeypatch):
-    """A slow commit goes to a thread, which does not hold the virtual clock: no disk decides a test."""
+    """Keep all commits in the loop: a slow commit goes to a thread, for which the virtual clock does not wait. So no
+    disk decides a test."""
     monkeypatch.setattr("supervisor.runtime.journal.writer.SLOW_COMMIT", 1e9)
 
 
@@ -24,8 +25,8 @@ def _nothing_has_happened():
 
 @pytest.fixture
 def deployed(request, monkeypatch):
-    """Return a function that deploys code, as another process would import it: a declared agent, or a body that
-    `options` declare. None takes the code away. `held_as`: the name that the test's module holds it under."""
+    """Return a function that deploys code as another process would import it: a declared agent, or a body that
+    `options` declare. None removes the code. `held_as`: its name in the test's module."""
     module = request.module
 
     def deploy(code, *, held_as="worker", **options):

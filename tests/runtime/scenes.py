@@ -1,4 +1,4 @@
-"""What the runtime's tests share: ways to look at a journal, and stores that show or do what a disk may do."""
+"""Shared parts of the runtime's tests: readers of a journal, and stores that record or fail."""
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager, contextmanager
@@ -21,7 +21,7 @@ only_asyncio = pytest.mark.parametrize("virtual_backend", [virtual_asyncio], ind
 
 
 def also_native(name, *values):
-    """Parametrize by these values on both backends, and by `native` where tasks can be cancelled."""
+    """Parametrize by these values on both backends, and by `native` on the backend whose tasks can be cancelled."""
     on_both = [(backend, value) for backend in (virtual_asyncio, virtual_trio) for value in values]
     ids = [f"{backend.__name__.removeprefix('virtual_')}-{value}" for backend, value in on_both]
     cases = [(virtual_asyncio, "native"), *on_both]
@@ -42,7 +42,7 @@ async def deploy(target: str) -> str:
 
 @asynccontextmanager
 async def opened(store=None, **options):
-    """Open a supervisor on virtual time; a test that hangs fails after a month of it."""
+    """Open a supervisor on virtual time. A test that hangs fails after a month of it."""
     with anyio.fail_after(LONG):
         async with open_supervisor(MemoryStore() if store is None else store, **options) as supervisor:
             yield supervisor
@@ -50,7 +50,7 @@ async def opened(store=None, **options):
 
 @contextmanager
 def knowing_no_agents():
-    """Be a program that has declared none of the tests' agents, as the command line has."""
+    """Be a program that has declared none of the tests' agents, as the command line is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "find_declared", lambda reference: None)
         yield
@@ -67,17 +67,17 @@ def names(store, session: str) -> list[str]:
 
 
 def replayed(store, session: str):
-    """Return the state that a session's journal says."""
+    """Return the state of a session by a replay of its journal."""
     return replay(session, events(store, session))
 
 
 def sessions_in_memory(supervisor) -> set[str]:
-    """Return the sessions whose state this process holds."""
+    """Return the sessions whose state is in memory."""
     return {*supervisor._runner.journal.states} - {RULES}
 
 
 def freeze(seconds: float) -> None:
-    """Hold the loop: its clock moves on while nothing runs."""
+    """Block the loop: its clock moves on while nothing runs."""
     if sniffio.current_async_library() == "trio":
         import trio
 
@@ -89,7 +89,7 @@ def freeze(seconds: float) -> None:
 
 
 class ForkingStore(MemoryStore):
-    """Keeps a copy of itself as each commit left it: what a process leaves behind that is killed there."""
+    """Keeps a copy of itself after each commit: the store that a process leaves if it is killed there."""
 
     def __init__(self, look: Callable[[], Any] = lambda: None) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class ForkingStore(MemoryStore):
 
 
 def fork(store: MemoryStore) -> MemoryStore:
-    """Return what another process would find of a store now."""
+    """Return the store that another process would find now."""
     copy = MemoryStore()
     copy._entries = list(store._entries)
     copy._journals = {session: list(entries) for session, entries in store._journals.items()}
@@ -113,7 +113,7 @@ def fork(store: MemoryStore) -> MemoryStore:
 
 
 class HeldStore(MemoryStore):
-    """Held by another process while `is_held`: commits gather."""
+    """A store that another process holds while `is_held`: commits gather."""
 
     is_held = False
 
@@ -122,7 +122,8 @@ class HeldStore(MemoryStore):
 
 
 class FaultyStore(MemoryStore):
-    """Does `fault` before its n-th commit of entries, or, at another `step`, its n-th write; `fault` may raise."""
+    """Calls `fault` before its n-th commit of entries, or at another `step` before its n-th write. `fault` may
+    raise."""
 
     def __init__(self, nth: int, fault: Callable[[], None], step: str = "commit") -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""`check_replay`: whether today's code follows open runs, without running anything (supervisor/checking.py)."""
+"""`check_replay`: it checks whether today's code follows open runs, without running anything
+(supervisor/checking.py)."""
 
 import anyio
 import msgspec
@@ -48,7 +49,7 @@ async def release(ctx: Context, target: str) -> str:
 
 
 async def store_left() -> list:
-    """Return the journal entries of a tree in which both sessions wait for people."""
+    """Return the journal entries of a tree whose two sessions wait for people."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(release, "prod", session="s")
@@ -65,14 +66,14 @@ async def checked(rows, *agents, **options) -> dict[str, Checked]:
 
 
 async def test_unchanged_code_follows_and_nothing_runs():
-    """Each open session of the tree is replayed; neither its steps nor its calls run, nobody is asked."""
+    """Each open session of the tree is replayed. Its steps and calls do not run, and no approval is asked."""
     rows = await store_left()
     found = await checked(rows, release, child)
     assert {name: each.kind for name, each in found.items()} == {"release": "follows", "child": "follows"}
 
 
 async def test_an_approved_call_is_not_run_by_a_check():
-    """It would run next: the check holds it there."""
+    """The call would run next, and the check holds it there."""
     rows = await store_left()
     asked = [row for row in rows if isinstance(row.event, e.ToolCallRequested)]
     for row in asked:
@@ -83,8 +84,8 @@ async def test_an_approved_call_is_not_run_by_a_check():
     assert {name: each.kind for name, each in found.items()} == {"release": "follows", "child": "follows"}
 
 
-async def test_changed_code_is_blocked_where_it_parts():
-    """The block is what `resume` would say."""
+async def test_changed_code_is_blocked_at_the_first_difference():
+    """`resume` would give the same block."""
 
     @agent(name="release")
     async def changed(ctx: Context, target: str) -> str:
@@ -99,7 +100,7 @@ async def test_changed_code_is_blocked_where_it_parts():
 
 
 async def test_an_agent_that_is_not_there_blocks_and_one_that_takes_long_is_undecided():
-    """By name; what its own code waits for cannot be hurried."""
+    """Agents are found by name. A check cannot hurry an agent's own code."""
 
     @agent(name="release")
     async def slow(ctx: Context, target: str) -> str:
@@ -112,7 +113,7 @@ async def test_an_agent_that_is_not_there_blocks_and_one_that_takes_long_is_unde
 
 
 async def test_an_export_is_replayed_as_its_store_would_be():
-    """`supervisor export` writes what `read_export` reads; a line that is none is named."""
+    """`read_export` reads the output of `supervisor export`. An invalid line is named."""
     lines = [msgspec.json.encode({"entry": 1, **event_document(row)}) for row in await store_left()]
     found = await checked(read_export(lines), release, child)
     assert {each.kind for each in found.values()} == {"follows"}
@@ -120,8 +121,8 @@ async def test_an_export_is_replayed_as_its_store_would_be():
         read_export([lines[0], b'{"position": 1}'])
 
 
-async def test_what_has_ended_is_not_replayed():
-    """Nothing is open: nothing is said."""
+async def test_an_ended_session_is_not_replayed():
+    """No session is open, so the result is empty."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(child, session="s")).cancel()

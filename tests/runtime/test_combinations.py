@@ -1,4 +1,4 @@
-"""What each rule says by itself, where several of them meet: questions, rules, sub-agents, restarts, chat words."""
+"""Several rules at once: questions, rules, sub-agents, restarts and chat words together."""
 
 from datetime import UTC, datetime
 
@@ -38,7 +38,7 @@ async def researcher(ctx: Context, topic: str) -> str:
 
 @agent(tools=[researcher])
 async def thinks(ctx: Context) -> str:
-    """A model's loop: two turns of it, each with a sub-agent as a tool, under the same id."""
+    """A model's loop of two rounds, each with a sub-agent as a tool, under the same id."""
     said = [(await ctx.call(ToolCall("1", "researcher", {"topic": topic}))).content for topic in ("x", "y")]
     return " ".join(said)
 
@@ -48,7 +48,7 @@ async def asked_by(run):
 
 
 async def leave_at_once(store, agent, *args):
-    """Start it, leave as soon as it asks, and return its session and what it asks."""
+    """Start the agent, leave as soon as it asks, and return its session and its approval."""
     with anyio.CancelScope() as leave:
         async with opened(store) as supervisor:
             run = await supervisor.start(agent, *args)
@@ -57,8 +57,8 @@ async def leave_at_once(store, agent, *args):
     return run.session, asked
 
 
-async def test_a_question_of_a_called_sub_agent_finds_its_parent_asleep_and_after_any_crash():
-    """R1, R2, A14: the answer wakes the sub-agent, its outcome the parent; the same from whatever a crash has left."""
+async def test_a_question_of_a_called_sub_agent_wakes_its_parent_also_after_any_crash():
+    """R1, R2, A14: the answer wakes the sub-agent, and its outcome wakes the parent. So it is after each crash."""
     store = ForkingStore()
     async with opened(store, passivate_after=60) as supervisor:
         run = await supervisor.start(thinks, session="s")
@@ -83,8 +83,9 @@ async def test_a_question_of_a_called_sub_agent_finds_its_parent_asleep_and_afte
         assert before <= {*every}
 
 
-async def test_what_is_allowed_for_good_while_fifty_ask_the_same_decides_one_of_them():
-    """A13, A7: each waits for its own; one rule, however often it is granted; who begins now is not asked."""
+async def test_an_always_approval_while_fifty_calls_ask_decides_one_of_them():
+    """A13, A7: each call waits for its own decision. There is one rule, even if it is granted often. A later call does
+    not ask."""
     async with opened() as supervisor:
         runs = [await supervisor.start(deploys, "x") for _ in range(50)]
         asked = [await asked_by(run) for run in runs]
@@ -101,8 +102,8 @@ async def test_what_is_allowed_for_good_while_fifty_ask_the_same_decides_one_of_
 
 
 @pytest.mark.parametrize("then", ["revoke", "deny"])
-async def test_what_happens_to_a_rule_between_its_decision_and_the_effect(then):
-    """A9: the call itself was approved, and runs though its rule is gone; unless a deny has come, which wins."""
+async def test_a_rule_that_changes_between_its_decision_and_the_effect(then):
+    """A9: the call itself was approved, and runs though its rule is gone. If a deny has come, the deny wins."""
     store = MemoryStore()
     session, asked = await leave_at_once(store, deploys, "x")
     async with opened(store) as supervisor:
@@ -121,8 +122,8 @@ async def test_what_happens_to_a_rule_between_its_decision_and_the_effect(then):
 
 
 @pytest.mark.parametrize("scope", ["session", "always"])
-async def test_what_was_edited_is_granted_once_only(scope):
-    """A5, A8: nobody was offered a rule on it; the refusal decides nothing, and the edit alone goes."""
+async def test_an_edited_call_is_approved_once_only(scope):
+    """A5, A8: no rule was offered for it. The refusal decides nothing, and the edit alone is accepted."""
     async with opened() as supervisor:
         run = await supervisor.start(deploys, "x")
         asked = await asked_by(run)
@@ -136,7 +137,7 @@ async def test_what_was_edited_is_granted_once_only(scope):
 @pytest.mark.parametrize("early", [0.0, 0.000002, 1.0])
 @pytest.mark.parametrize("passivate_after", [1.0, 10 * DAY])
 async def test_a_decision_in_the_instant_of_its_expiry_is_one_or_the_other(early, passivate_after):
-    """A3, A10: whoever is first, the journal has one end of the question, the person and the agent hear the same."""
+    """A3, A10: the journal has one end of the approval, and person and agent get the same."""
 
     @agent
     async def hurries(ctx: Context) -> str:
@@ -158,8 +159,8 @@ async def test_a_decision_in_the_instant_of_its_expiry_is_one_or_the_other(early
         assert len(ends) == 1
 
 
-async def test_a_chat_word_to_a_sub_agent_decides_what_is_below_it():
-    """A12: not what its parent or siblings ask, though all of it is decided at the root."""
+async def test_a_chat_word_to_a_sub_agent_decides_approvals_below_it():
+    """A12: it does not decide those of its parent or siblings, though the root shows all of them."""
 
     @agent
     async def parent(ctx: Context) -> list[str]:
@@ -195,8 +196,8 @@ async def test_a_chat_word_to_a_sub_agent_decides_what_is_below_it():
             assert await run.result() == ["ok", "ok", "denied"]
 
 
-async def test_who_approves_everything_beforehand_neither_widens_rules_nor_answers_questions():
-    """A5, A6, A7: a deny holds, in a sub-agent too; the question waits, since a question has no yes."""
+async def test_approving_everything_beforehand_neither_widens_rules_nor_answers_questions():
+    """A5, A6, A7: a deny holds, in a sub-agent, too. The question waits, since it cannot be approved."""
 
     @agent(rules=[deny(deploy, '{"target":"b"}'), allow(deploy, '{"target":"a"}')])
     async def below(ctx: Context) -> list[str]:

@@ -1,4 +1,4 @@
-"""A runtime in another environment: time, ids and chance are given to it, and bodies run in other event loops."""
+"""A runtime in another environment: time, ids and random numbers come from it, and bodies run in other event loops."""
 
 import itertools
 import threading
@@ -38,14 +38,15 @@ def anyio_backend(request):
 
 
 class Still(Clock):
-    """Its wall clock stands."""
+    """An environment whose wall clock stands still."""
 
     def now(self):
         return AT
 
 
 class Elsewhere(Environment):
-    """Each body runs in an event loop of its own, in another thread; ids are counted, and chance is none."""
+    """Runs each body in an event loop of its own, in another thread. Its ids are counters, and its random numbers
+    constant."""
 
     def __init__(self, first: int) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ async def worker(ctx: Context) -> list[str]:
 
 
 async def live(environments) -> MemoryStore:
-    """Run the agent through a failed attempt, an approval, and a restart of the program; returns the store."""
+    """Run the agent through a failed attempt, an approval, and a restart of the program. Return the store."""
     threads.clear()
     store = MemoryStore()
     async with opened(store, environments[0]) as supervisor:
@@ -131,7 +132,8 @@ async def live(environments) -> MemoryStore:
 
 
 async def test_bodies_run_where_the_environment_runs_them():
-    """Never in the runtime's thread. A step that is taken again keeps its name; what has a result is not run again."""
+    """No body runs in the runtime's thread. A repeated step keeps its name, and a body with a result does not run
+    again."""
     environments = Elsewhere(1), Elsewhere(100)
     await live(environments)
     assert len(threads) == 3
@@ -143,7 +145,7 @@ async def test_bodies_run_where_the_environment_runs_them():
 
 
 async def test_two_runtimes_in_equal_environments_write_equal_journals():
-    """Nothing else gives the time, an id or a number; who and where it is comes from there, too."""
+    """All times, ids and numbers come from the environment, and so do the user and the working directory."""
     stores = [await live((Elsewhere(1), Elsewhere(100))) for _ in range(2)]
     one, other = (store.rows(0) for store in stores)
     assert one == other
@@ -169,7 +171,7 @@ async def holder(ctx: Context) -> None:
 
 
 async def test_a_run_that_is_cancelled_ends_when_its_body_has_ended_elsewhere():
-    """A body that holds its own event loop does not hold the runtime's. What it returned is the call's one result."""
+    """A body that blocks its own event loop does not block the runtime's. Its return value is the call's one result."""
     begun.clear()
     released.clear()
     store = MemoryStore()

@@ -1,4 +1,4 @@
-"""A12: what a person says where an agent works decides, is listed, or is sent."""
+"""A12: a person's text to a session decides, is answered by a list, or is sent."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +19,7 @@ OLGA = Person(name="olga", roles=("operator",))
 
 @agent
 async def deploys(ctx: Context, targets: list[str]) -> list[str]:
-    """Calls in parallel, then once more."""
+    """Make calls in parallel, and then one more."""
     kinds: dict[str, str] = {}
 
     async def call(inner: Context, target: str) -> None:
@@ -58,22 +58,22 @@ class Wall(Channel):
 
 
 class Strip(Wall):
-    """Has no room for anything whole."""
+    """Has no room for a whole card."""
 
     def shows_whole(self, approval):
         return False
 
 
 async def shown(supervisor, session: str, count: int):
-    """Wait until so many cards are on the wall; returns what is pending."""
+    """Wait until the wall has so many cards. Return the pending approvals."""
     while len(events(supervisor.store, session, e.CardPosted)) < count:
         await anyio.sleep(0.1)
     return await supervisor.find_approvals()
 
 
 @pytest.mark.parametrize(("text", "kind"), [("yes", "ok"), ("Approve", "ok"), ("no", "denied"), ("reject", "denied")])
-async def test_a_word_decides_what_alone_waits_and_was_shown(text, kind):
-    """By whoever said it."""
+async def test_a_word_decides_the_only_approval_that_waits_and_was_shown(text, kind):
+    """It decides in the name of the person."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(deploys, ["a"], session="s")
         (approval,) = await shown(supervisor, "s", 1)
@@ -84,7 +84,7 @@ async def test_a_word_decides_what_alone_waits_and_was_shown(text, kind):
 
 
 async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
-    """Or that was shown elsewhere: the reply lists it, with its id, which then decides."""
+    """So it is if the card was shown elsewhere. The reply lists the approval with its id, which then decides."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(deploys, ["a"], session="s")
         (approval,) = await shown(supervisor, "s", 1)
@@ -101,7 +101,7 @@ async def test_a_word_that_was_said_before_the_card_was_shown_decides_nothing():
 
 
 async def test_a_bare_yes_decides_nothing_that_was_shown_in_part():
-    """A11, A12: the reply lists it with its id, which is explicit; a bare no needs to see no more."""
+    """A11, A12: the reply lists it with its id, which is explicit. A bare no does not need the whole card."""
     async with opened(channels=[Strip()]) as supervisor:
         run = await supervisor.start(deploys, ["a", "b"], session="s")
         first, second = await shown(supervisor, "s", 2)
@@ -113,7 +113,7 @@ async def test_a_bare_yes_decides_nothing_that_was_shown_in_part():
 
 
 async def test_of_several_a_bare_word_decides_none_and_an_id_decides_one():
-    """The reply lists them; an id of another session is none of these."""
+    """The reply lists them. An id of another session does not count."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(deploys, ["a", "b"], session="s")
         other = await supervisor.start(deploys, ["x"], session="t")
@@ -135,8 +135,8 @@ async def test_of_several_a_bare_word_decides_none_and_an_id_decides_one():
         assert await other.result() == ["ok"]
 
 
-async def test_approve_all_is_on_what_waits_now():
-    """In the session and below it; what is asked afterwards is asked."""
+async def test_approve_all_approves_the_calls_that_wait_now():
+    """It approves them in the session and below it. Later calls ask."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(twice, session="s")
         child = (await next_of(run.watch_approvals())).session
@@ -151,8 +151,8 @@ async def test_approve_all_is_on_what_waits_now():
 
 
 @pytest.mark.parametrize("text", ["approve all", "approve all for session"])
-async def test_approve_all_decides_what_was_shown_before_and_lists_the_rest(text):
-    """A12: not what was asked while it was typed, nor, replayed after a restart, what was asked since then."""
+async def test_approve_all_decides_the_calls_shown_before_and_lists_the_others(text):
+    """A12: calls that asked while it was typed do not count, and neither do those after a restart that replays it."""
     async with opened(channels=[Wall()]) as supervisor:
         first = await supervisor.start(deploys, ["a"], session="s")
         (early,) = await shown(supervisor, "s", 1)
@@ -165,8 +165,8 @@ async def test_approve_all_decides_what_was_shown_before_and_lists_the_rest(text
         assert await first.result() == ["ok"]
 
 
-async def test_of_what_waits_approve_all_names_what_was_not_shown():
-    """By cards in part, by the caller's own record, and by both: the rest keeps waiting, and no rule covers it."""
+async def test_approve_all_names_the_waiting_calls_that_were_not_shown():
+    """They were shown in part, by the caller's own record, or by both. They keep waiting, and no rule allows them."""
     async with opened(channels=[Wall()]) as supervisor:
         await supervisor.start(deploys, ["a", "b", "c"], session="s")
         a, b, c = await shown(supervisor, "s", 3)
@@ -182,7 +182,7 @@ async def test_of_what_waits_approve_all_names_what_was_not_shown():
 
 
 async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
-    """By a rule that is listed, and holds nowhere else."""
+    """Its rule is listed, and holds in no other tree."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(twice, session="s")
         await shown(supervisor, (await next_of(run.watch_approvals())).session, 2)
@@ -195,8 +195,8 @@ async def test_approve_all_for_session_also_allows_these_tools_in_this_tree():
         assert len(await shown(supervisor, "t", 1)) == 1
 
 
-async def test_what_waits_for_others_does_not_count():
-    """A4: nobody decides what is not theirs, by whatever word; and only who may, allows tools for a session."""
+async def test_approvals_of_other_people_do_not_count():
+    """A4: no word decides another person's approval. Only a person who may do so allows tools for a session."""
     async with opened(channels=[Wall()]) as supervisor:
         ana, bob = Person(name="ana", roles=("approver",)), Person(name="bob")
         supervisor.people = People([ana, bob], [ApproverRule(approvers=("zoe",), agent="another")])
@@ -212,7 +212,7 @@ async def test_what_waits_for_others_does_not_count():
 
 
 async def test_yes_answers_a_question_of_yes_or_no_and_nothing_else_is_an_answer():
-    """A text is sent, whatever is asked: only a word decides; and where nothing waits a word is chat."""
+    """Any other text is sent, since only a word decides. If nothing waits, a word is sent, too."""
     async with opened(channels=[Wall()]) as supervisor:
         run = await supervisor.start(asks, "hi", session="s")
         await shown(supervisor, "s", 1)
@@ -229,8 +229,8 @@ async def test_yes_answers_a_question_of_yes_or_no_and_nothing_else_is_an_answer
         assert (await supervisor.chat("s", "no", by="ana", shown_before=EVER)).sent.kind == "begun"
 
 
-async def test_whoever_says_something_has_a_name():
-    """A4: an empty identity decides nothing, and says nothing."""
+async def test_a_text_needs_the_name_of_a_person():
+    """A4: an empty identity decides nothing, and sends nothing."""
     async with opened(MemoryStore()) as supervisor:
         await supervisor.start(asks, "hi", session="s")
         for text in ("yes", "hello"):
@@ -239,8 +239,8 @@ async def test_whoever_says_something_has_a_name():
 
 
 @pytest.mark.parametrize("text", ["yes", "no", "approve all", "because"])
-async def test_what_is_left_of_a_word_is_no_message_of_somebody_who_may_not_speak(text):
-    """A4, A12: whoever was slower than another person, or chats, is refused by the command itself; nothing is sent."""
+async def test_a_word_that_decides_nothing_is_no_message_of_a_person_who_may_not_send(text):
+    """A4, A12: the command itself refuses a person who was slower than another one, or who chats. Nothing is sent."""
     store, bob = MemoryStore(), Person(name="bob", roles=("approver",))
     async with opened(store, channels=[Wall()], people=People([OLGA, bob], [])) as supervisor:
         run = await supervisor.start(deploys, ["a"], session="s", requester="olga")
@@ -254,8 +254,8 @@ async def test_what_is_left_of_a_word_is_no_message_of_somebody_who_may_not_spea
         assert await run.result() == ["ok"]
 
 
-async def test_a_word_of_somebody_who_may_not_decide_is_refused_and_in_the_audit_trail():
-    """A15: once, with the reason."""
+async def test_a_word_of_a_person_who_may_not_decide_is_refused_and_in_the_audit_trail():
+    """A15: it is there once, with the reason."""
     store, bob = MemoryStore(), Person(name="bob", roles=("approver",))
     people = People([OLGA, bob], [ApproverRule(approvers=("olga",), agent="deploys")])
     async with opened(store, channels=[Wall()], people=people) as supervisor:

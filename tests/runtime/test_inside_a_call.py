@@ -1,4 +1,4 @@
-"""In Python, too, nothing that a supervised call runs counts as a person's word (A4)."""
+"""Nothing that a supervised call runs counts as a person's decision, even through the Python API (A4)."""
 
 import subprocess
 import sys
@@ -47,8 +47,8 @@ async def ask(supervisor):
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_carries_the_mark_of_a_call_speaks_for_nobody(tmp_path, monkeypatch, way):
-    """Deciding, chat words, messages and rules are refused; what is asked stays asked. Reading is nobody's decision."""
+async def test_a_process_with_the_mark_of_a_call_speaks_for_no_person(tmp_path, monkeypatch, way):
+    """Decisions, chat words, messages and rules are refused, and approvals stay pending. Reads are allowed."""
     async with opened(tmp_path / "state.db") as supervisor:
         asked = await ask(supervisor)
         monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
@@ -58,8 +58,8 @@ async def test_what_carries_the_mark_of_a_call_speaks_for_nobody(tmp_path, monke
         await supervisor.cancel("s", by="ana")
 
 
-async def test_what_carries_the_mark_of_a_call_approves_nothing_unattended(tmp_path, monkeypatch):
-    """`unattended="allow"` would answer for people, too."""
+async def test_a_process_with_the_mark_of_a_call_approves_nothing_unattended(tmp_path, monkeypatch):
+    """`unattended="allow"` would also answer for people."""
     monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
     with pytest.raises(NotEntitled):
         async with opened(tmp_path / "state.db", unattended="allow"):
@@ -67,14 +67,14 @@ async def test_what_carries_the_mark_of_a_call_approves_nothing_unattended(tmp_p
 
 
 async def test_a_store_in_memory_is_the_process_own(monkeypatch):
-    """Nobody else's decisions are in it: a program under test may run as a supervised call."""
+    """It has no decisions of other people: a program under test may run as a supervised call."""
     monkeypatch.setenv(CALL_MARKER, "call:shell:0#1")
     async with opened(MemoryStore()) as supervisor:
         assert (await supervisor.decide(await ask(supervisor), Approve(by="ana"))).kind == "accepted"
 
 
-async def test_a_child_of_the_owner_speaks_for_nobody(tmp_path):
-    """With its mark washed off, the owner of a tree of this store is still among its ancestors."""
+async def test_a_child_of_the_owner_speaks_for_no_person(tmp_path):
+    """Even without the mark, the owner of a tree of this store is among its ancestors."""
     async with opened(tmp_path / "state.db") as supervisor:
         asked = await ask(supervisor)
         child = [sys.executable, "-c", CHILD, str(tmp_path / "state.db"), asked]

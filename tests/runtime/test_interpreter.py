@@ -1,4 +1,4 @@
-"""The settings of the interpreter are the program's: changed only where it asks for that, and given back to it."""
+"""The settings of the interpreter belong to the program: they change only if it asks for that, and are restored."""
 
 import gc
 import sys
@@ -10,8 +10,8 @@ from supervisor.system.interpreter import AFTER, SWITCH_INTERVAL, switching_fast
 
 
 @pytest.mark.parametrize("usual", [0, 700, AFTER + 1])
-def test_a_threshold_is_raised_while_anybody_is_open_and_given_back_by_the_last(usual: int) -> None:
-    """A low threshold is raised; one that the program raised itself, or switched off, is left alone."""
+def test_a_threshold_is_raised_while_a_supervisor_is_open_and_restored_by_the_last(usual: int) -> None:
+    """A low threshold is raised. A threshold that the program raised itself, or switched off, is left alone."""
     before = gc.get_threshold()
     raised = AFTER if usual == 700 else usual
     gc.set_threshold(usual, *before[1:])
@@ -26,7 +26,7 @@ def test_a_threshold_is_raised_while_anybody_is_open_and_given_back_by_the_last(
 
 
 def test_threads_are_switched_faster_only_in_a_tuned_interpreter() -> None:
-    """The interval is short while a commit is in a thread, and given back after it."""
+    """The interval is short while a commit runs in a thread, and is restored after it."""
     before = sys.getswitchinterval()
     with switching_fast():
         assert sys.getswitchinterval() == before
@@ -38,7 +38,7 @@ def test_threads_are_switched_faster_only_in_a_tuned_interpreter() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_asked", [False, True])
 async def test_a_library_leaves_the_interpreter_alone(is_asked: bool) -> None:
-    """A program that opens a supervisor says whether the whole process may be tuned for it."""
+    """The program that opens a supervisor decides whether the whole process may be tuned for it."""
     before = gc.get_threshold()
     async with open_supervisor(MemoryStore(), tune_interpreter=is_asked):
         assert (gc.get_threshold() != before) is is_asked

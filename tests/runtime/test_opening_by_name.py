@@ -1,4 +1,4 @@
-"""open_supervisor takes a path, a name of a store, or a store (core/store_urls.py)."""
+"""open_supervisor takes a path, a URL of a store, or a store (core/store_urls.py)."""
 
 import pytest
 
@@ -13,7 +13,7 @@ async def greet(ctx: Context) -> str:
 
 
 async def test_a_path_and_a_url_are_one_store(tmp_path):
-    """A space and a percent sign are a part of a path, and escaped in a URL."""
+    """A space and a percent sign are part of a path, and are escaped in a URL."""
     path = tmp_path / "a %41.db"
     async with open_supervisor(path) as supervisor:
         await (await supervisor.start(greet, session="s")).result()
@@ -31,8 +31,8 @@ async def test_a_store_in_memory_is_a_new_one_each_time():
             await (await supervisor.start(greet, session="s")).result()
 
 
-async def test_what_names_no_store_opens_none(tmp_path, monkeypatch):
-    """A slip leaves no file of an odd name."""
+async def test_a_text_that_names_no_store_opens_none(tmp_path, monkeypatch):
+    """A slip leaves no file with an odd name."""
     monkeypatch.chdir(tmp_path)
     for named in ("sqlite:state.db", "redis://here/0", "https://inbox.example", ""):
         with pytest.raises(InvalidInput):

@@ -22,7 +22,7 @@ LARGEST_LOG = 64 * 2**20
 
 
 def live(folder: Path, backend: str, seed: int, lives: int, seconds: float, kill_after: float | None) -> list[dict]:
-    """Run the world once, and kill it if it is told to; returns what it said of itself."""
+    """Run the world once, and kill it if told to. Return its report."""
     command = [sys.executable, WORLD, folder / "state.db", folder / "effects", backend, seed, lives, seconds]
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as world:
         if kill_after is not None:
@@ -34,7 +34,7 @@ def live(folder: Path, backend: str, seed: int, lives: int, seconds: float, kill
 
 
 def check(folder: Path) -> Counter[str]:
-    """Hold the store and the effects against each other; returns how the runs ended."""
+    """Compare the store and the effects. Return how the runs ended."""
     effects = Counter((folder / "effects").read_text().split())
     assert [name for name, count in effects.items() if count > 1] == []
     store = SqliteStore(folder / "state.db", create=False)
@@ -67,7 +67,7 @@ def check(folder: Path) -> Counter[str]:
 
 
 def soak(folder: Path, backend: str, seconds: float, lives: int) -> None:
-    """Half of the time there are deaths; in the other half one process shows what grows."""
+    """Run with deaths for the first half of the time. In the second half one process shows what grows."""
     chance = random.Random(seconds)
     for life in range(lives):
         live(folder, backend, int(seconds), life, 3600, kill_after=seconds / 2 / lives * chance.uniform(0.6, 1.4))
@@ -84,12 +84,12 @@ def soak(folder: Path, backend: str, seconds: float, lives: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_short_life_with_two_deaths_in_it_loses_nothing(tmp_path, backend):
-    """Two processes are killed at random, the third goes on and ends what they began."""
+    """Two processes are killed at random. The third one goes on, and ends their runs."""
     soak(tmp_path, backend, 4.0, 2)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_long_life_with_many_deaths_in_it_loses_nothing(tmp_path, backend):
-    """The same for five minutes on each backend, with a death every ten seconds in the first half."""
+    """It takes five minutes on each backend, with a death every ten seconds in the first half."""
     soak(tmp_path, backend, 300.0, 15)

@@ -27,14 +27,14 @@ def note_effect(name: str) -> None:
 
 @tool
 async def once(name: str) -> str:
-    """An effect that must never happen twice."""
+    """Record an effect that must never happen twice."""
     note_effect(name)
     return name
 
 
 @agent(inactivity_timeout=0.5)
 async def worker(ctx: Context, name: str) -> str:
-    """Ask twice; one in seven then falls silent."""
+    """Ask twice. One in seven workers then becomes silent."""
     kinds = [(await ctx.call(once, f"{name}.{number}")).kind for number in range(2)]
     if int(name.rpartition("-")[2]) % 7 == 0:
         await anyio.sleep_forever()
@@ -49,7 +49,7 @@ async def manager(ctx: Context, name: str) -> list[str]:
 
 
 def signs() -> dict[str, float]:
-    """What must stay flat: descriptors, memory, and the log of the store."""
+    """Return what must stay flat: descriptors, memory, and the size of the store's log."""
     status = Path("/proc/self/status").read_text()
     (resident,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     log = Path(f"{STORE}-wal")

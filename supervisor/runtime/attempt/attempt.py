@@ -211,11 +211,11 @@ class Attempt:
         self.in_flight -= 1
         if operation is not None:
             self._pass_over(operation)
-            self.leave_behind(operation)
+            self.complete(operation)
         self.watch.progress()
         self.check_quiet()
 
-    def leave_behind(self, operation: str) -> None:
+    def complete(self, operation: str) -> None:
         """Record that the agent is past an operation: it has the result, or a scope of its own has cancelled the
         operation. The next save drops it."""
         if self.stop_reason is None and (

@@ -74,23 +74,23 @@ class Names:
     def save(self, kept: Iterable[str]) -> tuple[dict[str, int], int]:
         """Return `counts` and `floor` of the save that began last. Called in its commit. `kept`: the operations that a
         restart keeps for the agent to ask for again."""
-        behind, self._saving = self._saving or {}, None
+        counts, self._saving = self._saving or {}, None
         for operation in kept:
-            self._put_before(operation, behind)
+            self._put_before(operation, counts)
         floor = max(self._floor, *self._counts.values(), 0)
-        self._counts = {key: self._count(key) for key in behind}
-        self._claimants = {key: claimant for key, claimant in self._claimants.items() if key in behind}
+        self._counts = {key: self._count(key) for key in counts}
+        self._claimants = {key: claimant for key, claimant in self._claimants.items() if key in counts}
         self._floor = floor
-        return behind, floor
+        return counts, floor
 
     def drop_save(self) -> None:
         """Drop the save that began last: it is not committed."""
         self._saving = None
 
     @staticmethod
-    def _put_before(operation: str, behind: dict[str, int]) -> None:
+    def _put_before(operation: str, counts: dict[str, int]) -> None:
         key, count = split_operation_id(operation)
-        behind[key] = min(count - 1, behind.get(key, count))
+        counts[key] = min(count - 1, counts.get(key, count))
 
     def _claim(self, key: str, what: str) -> None:
         current = anyio.get_current_task().coro

@@ -210,7 +210,7 @@ class LocalContext(Context):
             async with anyio.create_task_group() as tasks:
                 yield _Group(self, f"group{number}" if not depth else f"group{depth}-{number}", tasks)
         finally:
-            self._attempt.leave_behind(opened)
+            self._attempt.complete(opened)
 
     @asynccontextmanager
     async def model_call(self) -> AsyncIterator[None]:

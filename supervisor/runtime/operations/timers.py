@@ -150,7 +150,7 @@ class DurableTimer:
         if not self.scope.cancel_called and self._attempt.stop_reason is None:
             now = self._attempt.host.clock.now()
             await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))
-        self._attempt.leave_behind(self._operation)
+        self._attempt.complete(self._operation)
 
     async def finish(self) -> None:
         """End the timer: the block has ended. Journal that it ended in time, unless the timer has expired."""
@@ -159,7 +159,7 @@ class DurableTimer:
             if not self.scope.cancel_called:
                 await self._has_fired.wait()
             self._end()
-            return attempt.leave_behind(self._operation)
+            return attempt.complete(self._operation)
         self._end()
         attempt.begin_operation()
         try:

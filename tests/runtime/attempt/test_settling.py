@@ -2,7 +2,6 @@
 
 These agents take another path if the order differs: a later attempt, which is given all results at once, would then
 diverge from the journal.
-
 """
 
 import asyncio

@@ -34,13 +34,13 @@ def begun(session, parent=None):
 
 
 def viewed(**journals):
-    """Return a view of a store that is empty and of these sessions, which are in memory."""
+    """Return a view of an empty store and of these sessions in memory."""
     states = {session: replay(session, events) for session, events in journals.items()}
     return View(MemoryStore(), states, {}, 0)
 
 
-def test_a_plan_sees_what_the_plans_before_it_return_and_nobody_else_does():
-    """A draft is the view's own: the state that is live stays as it is on disk."""
+def test_only_later_plans_of_a_batch_see_the_drafts_of_a_plan():
+    """A draft belongs to its view. The live state stays as it is on disk."""
     live = {"s": replay("s", begun("s"))}
     view = View(MemoryStore(), live, {}, 7)
     for session, event in cancel_events(view, "s", "ana", None, NOW):
@@ -51,7 +51,7 @@ def test_a_plan_sees_what_the_plans_before_it_return_and_nobody_else_does():
 
 
 def test_a_cancel_and_an_end_reach_the_whole_tree_deepest_first():
-    """W8: one plan tells all of a tree to end; one ends it."""
+    """W8: one plan tells all sessions of a tree to end, and one plan ends them."""
     spawned = e.OperationFinished(at=NOW, operation="spawn#1", kind="spawn", child="s/c")
     view = View(MemoryStore(), {}, {}, 0)
     for session, event in [*(("s", each) for each in begun("s")), ("s", spawned)]:
@@ -66,8 +66,8 @@ def test_a_cancel_and_an_end_reach_the_whole_tree_deepest_first():
     assert [session for session, event in ended if isinstance(event, e.RunFinished)] == ["s/c", "s"]
 
 
-def test_a_lost_call_is_answered_with_what_was_found_of_its_process():
-    """T2, T9: it may have run, and its answer says what became of its process."""
+def test_the_answer_of_a_lost_call_names_what_became_of_its_process():
+    """T2, T9: the call may have run."""
     asked = e.ToolCallRequested(at=NOW, operation="c", tool="t", arguments=ARGUMENTS, digest="d")
     started = e.ToolCallStarted(at=NOW, operation="c", host="h", pid=1, process=5, process_started_at=1.0)
     view = viewed(s=[*begun("s"), asked, started])
@@ -76,7 +76,7 @@ def test_a_lost_call_is_answered_with_what_was_found_of_its_process():
 
 
 def test_a_rule_of_one_meaning_is_added_once_and_can_be_revoked():
-    """A7: two rules of one meaning are one."""
+    """A7: two rules with the same meaning are one rule."""
     view = viewed(**{RULES: []})
     rule = Rule(kind="deny", tool="deploy", id="r1")
     for session, event in add(view, rule, "ana", NOW):

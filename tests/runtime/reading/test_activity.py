@@ -1,4 +1,4 @@
-"""What sessions are doing, as whoever draws a tree is told."""
+"""The activity of sessions, as a caller that draws a tree gets it."""
 
 import anyio
 import pytest
@@ -63,15 +63,15 @@ async def parent(ctx: Context) -> None:
 
 
 async def told(activities):
-    """Return (kinds of what it does, clock, seconds left of its budget) by agent."""
+    """Return, by agent, the kinds of its activity, its clock, and the seconds left of its budget."""
     return {
         each.agent: ([doing.kind for doing in each.doing], each.clock, each.budget_left and round(each.budget_left))
         for each in await activities.look(wholly=True)
     }
 
 
-async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_left():
-    """The clock stands while it waits (W2); a model call has the longer budget (W5); secrets are masked."""
+async def test_the_activity_of_a_run_in_this_process_has_its_budget():
+    """The clock is paused while it waits (W2), a model call has the longer budget (W5), and secrets are masked."""
     async with opened() as supervisor:
         run = await supervisor.start(parent)
         async with supervisor.watch_activity(run.session) as activities:
@@ -97,8 +97,8 @@ async def test_a_run_here_is_asked_what_it_does_and_how_much_of_its_budget_is_le
             assert {each.outcome for each in await activities.look() if each.agent != "fails"} == {"cancelled"}
 
 
-async def test_of_runs_elsewhere_it_is_told_what_the_journal_says_and_no_more():
-    """Before and after they leave memory; what nobody wrote down is unknown."""
+async def test_the_activity_of_other_runs_is_what_the_journal_says():
+    """So it is before and after they leave memory. Facts that no process journaled are unknown."""
     store = MemoryStore()
     async with opened(store) as owner:
         run = await owner.start(parent)
@@ -122,8 +122,8 @@ async def chats(ctx: Context, text: str) -> str:
     return text
 
 
-async def test_a_tree_at_rest_is_there_again_when_a_turn_begins():
-    """Whoever looks at everything that is open misses nothing that opens meanwhile."""
+async def test_an_idle_tree_appears_again_when_a_turn_begins():
+    """A watch of all open trees misses none that opens meanwhile."""
     async with opened() as supervisor:
         await (await supervisor.start(chats, "hello", session="talk")).result()
         async with supervisor.watch_activity() as activities:

@@ -1,4 +1,4 @@
-"""The inbox goes on from its cursor: in the order of what changed last, nothing missed, nothing twice."""
+"""The inbox continues from its cursor: in the order of the last changes, with nothing missed and nothing twice."""
 
 import anyio
 import pytest

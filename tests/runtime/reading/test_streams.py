@@ -1,4 +1,4 @@
-"""What is watched: without gaps, nothing twice, and ended when the supervisor is left."""
+"""Watches have no gaps, return nothing twice, and end when the supervisor closes."""
 
 import anyio
 import pytest
@@ -20,7 +20,7 @@ async def asks(ctx: Context, target: str) -> str:
 
 
 async def test_every_stream_ends_when_the_supervisor_is_left():
-    """A reader that outlives the supervisor is told that there is nothing more, rather than reading a closed store."""
+    """A reader that outlives the supervisor gets the end, and does not read a closed store."""
     ended = []
 
     async def read(stream):
@@ -39,8 +39,8 @@ async def test_every_stream_ends_when_the_supervisor_is_left():
     assert sorted(map(id, ended)) == sorted(map(id, streams))
 
 
-async def test_the_inbox_tells_of_an_approval_that_the_agent_itself_gave_up():
-    """R3: a call that a scope of the agent's own ends is told, also to an inbox that opened after it was asked."""
+async def test_the_inbox_shows_an_approval_that_the_agent_itself_abandoned():
+    """R3: a scope of the agent cancels the call. An inbox that opened after the request shows that, too."""
 
     @agent
     async def impatient(ctx: Context) -> None:
@@ -58,8 +58,8 @@ async def test_the_inbox_tells_of_an_approval_that_the_agent_itself_gave_up():
             assert (await supervisor.decide(asked.id, Approve(by="ana"))).kind == "closed"
 
 
-async def test_who_watches_a_journal_is_told_its_end_although_the_supervisor_is_left():
-    """R9: what a session says last is on disk, and reaches a reader who is behind when the store is closed."""
+async def test_a_watch_of_a_journal_gets_its_end_although_the_supervisor_closes():
+    """R9: the last entry of a session is on disk, and reaches a reader that has not read it when the store closes."""
 
     @agent
     async def says(ctx: Context) -> None:
@@ -85,7 +85,7 @@ async def test_who_watches_a_journal_is_told_its_end_although_the_supervisor_is_
 
 
 async def test_a_watch_is_opened_before_it_is_iterated_over_and_is_closed_afterwards():
-    """It could not close a connection that nobody has opened, or read one that was closed."""
+    """A watch that was not opened, or was closed, raises."""
     async with open_supervisor(MemoryStore()) as supervisor:
         watch = supervisor.watch_inbox()
         with pytest.raises(RuntimeError):

@@ -1,4 +1,4 @@
-"""A tree is read at once: its sessions, their journals and the cursor are of one instant."""
+"""A tree is read in one instant: its sessions, their journals and the cursor."""
 
 import pytest
 from watching import next_of
@@ -24,7 +24,7 @@ async def chief(ctx: Context) -> list[str]:
 
 
 async def decided(supervisor):
-    """Run the chief to its end, and return its sessions: itself, then its sub-agents."""
+    """Run the chief to its end. Return its sessions: itself, then its sub-agents."""
     run = await supervisor.start(chief, session="s")
     for _ in range(2):
         asked = await next_of(run.watch_approvals())
@@ -34,7 +34,7 @@ async def decided(supervisor):
 
 
 async def test_a_tree_has_every_session_and_every_entry_in_order():
-    """Of the whole tree the sessions, of the session and those below it the entries."""
+    """It has all sessions of the tree, and the entries of the session and those below it."""
     async with open_supervisor(MemoryStore()) as supervisor:
         sessions = await decided(supervisor)
         tree = await supervisor.get_tree("s")
@@ -48,8 +48,8 @@ async def test_a_tree_has_every_session_and_every_entry_in_order():
             await supervisor.get_tree("nothing")
 
 
-async def test_journals_are_whole_and_say_how_many_are_left_out():
-    """The session's own always; the others until there are so many entries."""
+async def test_journals_are_complete_and_the_number_of_omitted_ones_is_given():
+    """The session's own journal is always there, and the others until the result has so many entries."""
     async with open_supervisor(MemoryStore()) as supervisor:
         sessions = await decided(supervisor)
         own = len(await supervisor.find_entries("s"))
@@ -62,7 +62,7 @@ async def test_journals_are_whole_and_say_how_many_are_left_out():
 
 
 class Removing(SqliteStore):
-    """Lets another process remove the whole tree when the next journal is about to be read."""
+    """Lets another process remove the whole tree just before the next journal is read."""
 
     is_removing = False
 
@@ -81,8 +81,8 @@ class Removing(SqliteStore):
         other.close()
 
 
-async def test_a_tree_that_another_process_removes_meanwhile_is_there_as_a_whole(tmp_path):
-    """Afterwards it is not there at all."""
+async def test_a_tree_that_another_process_removes_meanwhile_is_complete(tmp_path):
+    """Afterwards the tree does not exist."""
     path = tmp_path / "state.db"
     async with open_supervisor(path) as supervisor:
         sessions = await decided(supervisor)

@@ -1,4 +1,4 @@
-"""What took place elsewhere comes in batches, once, and is at rest from its first entry on."""
+"""Sessions of other programs are imported in batches, once, and are idle from their first entry on."""
 
 import anyio
 import pytest
@@ -24,7 +24,7 @@ async def deaf(ctx: Context) -> str:
 
 
 def messages(now):
-    """Return one of each kind."""
+    """Return one message of each kind."""
     said = {"at": now, "said_at": now.replace(year=2020)}
     return [
         e.MessageImported(role="user", text="list", **said),
@@ -35,7 +35,7 @@ def messages(now):
 
 
 async def bring_in(supervisor, spec=chats, origin=ORIGIN):
-    """Import in batches of one, going on where an earlier import was."""
+    """Import in batches of one, and continue where an earlier import stopped."""
     async with supervisor.import_session("s", origin, agent=spec) as importing:
         if not importing.is_finished:
             for message in messages(supervisor._runner.clock.now())[importing.present :]:
@@ -44,8 +44,8 @@ async def bring_in(supervisor, spec=chats, origin=ORIGIN):
         return importing
 
 
-async def test_it_is_at_rest_from_the_first_entry_on_and_nothing_of_it_ran():
-    """Completed, no run to resume, nothing pending, nothing in the audit trail; waiting for its outcome ends."""
+async def test_an_import_is_idle_from_the_first_entry_on_and_runs_nothing():
+    """It is completed. It has no run to resume, nothing pending, and no audit trail. Waiting for its outcome ends."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         async with supervisor.import_session("s", ORIGIN, agent=chats):
@@ -58,8 +58,8 @@ async def test_it_is_at_rest_from_the_first_entry_on_and_nothing_of_it_ran():
     assert names(store, "s") == ["SessionCreated", "ImportStarted", *["MessageImported"] * 4, "ImportFinished"]
 
 
-async def test_a_message_begins_its_first_turn_which_reads_what_was_said():
-    """In the order of the file, with the times of the file, marked as imported."""
+async def test_a_message_begins_its_first_turn_which_reads_the_imported_messages():
+    """They come in the order of the file, with the times of the file, marked as imported."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await bring_in(supervisor)
@@ -70,8 +70,8 @@ async def test_a_message_begins_its_first_turn_which_reads_what_was_said():
         assert supervisor._runner.journal.states.get("s", replayed(store, "s")) == replayed(store, "s")
 
 
-async def test_an_import_that_died_after_any_commit_goes_on_and_comes_once():
-    """Until then a message is refused; afterwards the journal is the one of an import that was never interrupted."""
+async def test_an_import_that_died_after_any_commit_continues_and_imports_once():
+    """Until then a message is refused. The final journal equals that of an uninterrupted import."""
     store = ForkingStore()
     async with opened(store) as supervisor:
         await bring_in(supervisor)
@@ -89,8 +89,8 @@ async def test_an_import_that_died_after_any_commit_goes_on_and_comes_once():
 
 
 @pytest.mark.parametrize("changed", ["source", "digest", "format", "agent", "begun here"])
-async def test_whatever_else_is_there_under_its_id_is_a_conflict(changed):
-    """It stays as it is; so does an imported session that somebody starts."""
+async def test_any_other_session_under_its_id_is_a_conflict(changed):
+    """The other session is left unchanged. Starting an imported session is a conflict, too."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         if changed == "begun here":
@@ -108,8 +108,8 @@ async def test_whatever_else_is_there_under_its_id_is_a_conflict(changed):
         assert store.last_position() == before
 
 
-async def test_an_agent_that_takes_no_text_could_never_go_on_with_it():
-    """It is refused before anything is written; without an agent the session can be read, and no more."""
+async def test_an_import_refuses_an_agent_that_takes_no_text():
+    """It is refused before anything is written. Without an agent the session can only be read."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         with pytest.raises(InvalidInput):
@@ -122,7 +122,7 @@ async def test_an_agent_that_takes_no_text_could_never_go_on_with_it():
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_one_process_imports_a_session_at_a_time(tmp_path):
-    """A second one is told who does."""
+    """A second process is told which one imports it."""
     with anyio.fail_after(60):
         async with opened(SqliteStore(tmp_path / "s.db")) as one, opened(SqliteStore(tmp_path / "s.db")) as other:
             async with one.import_session("s", ORIGIN, agent=chats):

@@ -1,4 +1,4 @@
-"""Which trees may be removed, and why others stay."""
+"""Which trees may be removed, and why the others stay."""
 
 from datetime import timedelta
 
@@ -40,8 +40,8 @@ async def chats(ctx: Context, text: str) -> str:
     return text
 
 
-async def test_only_what_is_over_and_old_is_removed():
-    """An open tree, a young one, and one that somebody holds stay; what is removed is gone with its sub-agents."""
+async def test_only_old_trees_that_have_ended_are_removed():
+    """An open tree, a young one, and one that a process owns stay. A removed tree is gone with its sub-agents."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(parent, session="old")).result()
@@ -61,8 +61,8 @@ async def test_only_what_is_over_and_old_is_removed():
         assert {view.root for view in await supervisor.find_sessions()} == {"open", "young"}
 
 
-async def test_who_decides_what_is_removed_in_that_moment_is_told_that_it_is_unknown():
-    """A3: it was there when it was looked for, and is not when the decision is to be written."""
+async def test_a_decision_about_a_tree_that_is_just_being_removed_is_unknown():
+    """A3: the approval exists when the caller looks for it, and does not exist when its decision is to be written."""
 
     class Leaky(MemoryStore):
         def find_asking(self, approval: str) -> tuple[str, str] | None:
@@ -78,8 +78,8 @@ async def test_who_decides_what_is_removed_in_that_moment_is_told_that_it_is_unk
         assert (await supervisor.decide(approval.id, Deny(by="ana"))).kind == "unknown"
 
 
-async def test_a_message_or_a_job_that_nobody_has_seen_to_keeps_a_tree():
-    """Nothing that somebody still waits for is forgotten (R7, T6)."""
+async def test_an_unread_message_or_an_unfinished_job_keeps_a_tree():
+    """Its sender, or its session, still waits (R7, T6)."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(chats, "wait", session="told")
@@ -98,8 +98,8 @@ async def test_a_message_or_a_job_that_nobody_has_seen_to_keeps_a_tree():
         assert (found.trees, {tree.session for tree in found.kept}) == ([], {"told", "working"})
 
 
-async def test_what_happens_between_looking_and_removing_counts():
-    """All is looked at again in the transaction that removes: a turn that began meanwhile keeps the tree."""
+async def test_changes_between_finding_and_removing_count():
+    """The transaction that removes checks all conditions again: a turn that began meanwhile keeps the tree."""
     store = MemoryStore()
     async with opened(store) as supervisor:
         await (await supervisor.start(chats, "hello", session="s")).result()
