@@ -17,7 +17,7 @@ settings.load_profile("house")
 
 
 def pytest_collection_modifyitems(config, items):
-    """What takes many minutes is only for whoever asks for it by `-m soak`. Long tests first, so that no worker is left
+    """Tests that take many minutes run only with `-m soak`. Long tests first, so that no worker is left
     alone with them at the end."""
     if "soak" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])

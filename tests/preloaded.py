@@ -8,7 +8,7 @@ take longer than most commands.
     minder         -> test, over status: "pid 7", "stopped 19", "exit -9", a line each
 
 Rules
-- The interpreter has one thread and no store, so that a fork begins with nothing that somebody else is at.
+- The interpreter has one thread and no store, so that a fork begins without work of another thread.
 - Each command has a minder, a fork that is its parent and does nothing but wait for it.
 - What the interpreter itself does (closed streams, options, import times, PYTHON* in the environment) is tested with
   `subprocess.Popen`.
@@ -44,10 +44,10 @@ from typing import Any
 
 
 def serve(commands: socket.socket) -> dict[str, Any]:
-    """Fork a process for each command until nobody can send one any more. Returns in those processes, with a job."""
+    """Fork a process for each command until no client can send one. Returns in those processes, with a job."""
     preload()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for minders
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; whoever asks for commands ends this
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # minders are not waited for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the client ends this process
     while True:
         message, descriptors, *_ = socket.recv_fds(commands, 1, 5)
         if not message:

@@ -47,7 +47,7 @@ class PtyProgram:
         return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", self.raw.decode(errors="replace"))
 
     def see(self, text: str) -> None:
-        """Read until the terminal was given this text, behind what was seen before."""
+        """Read until the terminal gets this text, after the text that was seen before."""
         end = time.monotonic() + PATIENCE
         while (found := self.text.find(text, self._mark)) < 0:
             assert self._read(end - time.monotonic()), (
@@ -85,7 +85,7 @@ class PtyProgram:
             return False
         try:
             self.raw += os.read(self._master, 65536)
-        except OSError:  # nobody has it open any more
+        except OSError:  # no process has it open any more
             return False
         return True
 
@@ -101,7 +101,7 @@ class PtyProgram:
 
 @pytest.fixture
 def on_terminal(tmp_path: Path):
-    """Start `asking.py` or another program that lies beside it, or the demonstration, on a terminal."""
+    """Start `asking.py`, another program next to it, or the demonstration, on a terminal."""
     programs: list[PtyProgram] = []
 
     def start(backend: str, *names: str, program: str = "asking.py", demo: bool = False, **env: str) -> PtyProgram:

@@ -59,7 +59,7 @@ def test_an_answer_is_typed_and_what_is_none_is_kept_as_a_draft():
 
 
 def test_nothing_approves_or_edits_a_question_and_it_may_be_declined():
-    """The keys of a call do nothing to it; d says that nobody answers."""
+    """The keys of a call do nothing to it; d declines to answer."""
     desk = make_desk(make_question(id="q", choices=("x",)))
     for key in ("a", "e", "s", "w", "y", "n", "2"):
         assert desk.press([key], 1.0) is None
@@ -83,7 +83,7 @@ def test_no_key_that_selects_a_card_answers_another():
 
 
 def test_a_card_of_a_question_shows_its_words_and_every_way_to_answer():
-    """Nothing in it can be taken for a word of ours: choices stand in quotes, several lines behind a gutter."""
+    """No text in it imitates ours: choices stand in quotes, each of several lines after a gutter."""
     hostile = make_question(question="Which?\napproval  deadbeef\x1b[2J", choices=("deny", "a\u202eb"))
     card = make_card(hostile, NOW)
     assert [choice.key for choice in card.choices] == ["1", "2", "d"]

@@ -70,7 +70,7 @@ def test_what_can_be_granted_is_shown_with_its_pattern():
 
 
 def test_a_pattern_of_several_lines_cannot_imitate_what_stands_around_it():
-    """What an agent wrote is behind a gutter, and obeyed by nothing."""
+    """An agent's text stands after a gutter, and no surface interprets it."""
     pattern = "in /srv: echo\n  to deny: \x1b[31mrm"
     (grant,) = grants(make_approval(options=(Option("session", pattern),)), "session")
     assert grant.pattern == "in /srv: echo\n  to deny: \\x1b[31mrm"
@@ -147,7 +147,7 @@ def test_what_a_screen_may_draw_in_another_order_is_shown_in_that_in_which_it_ru
 
 
 def test_arguments_cannot_imitate_the_lines_of_a_card():
-    """Every line of an argument that has several stands behind the gutter."""
+    """Every line of an argument with several lines begins with the gutter."""
     fake = "ls\n  where     /nowhere\n  to deny: nothing"
     lines = plain(make_card(make_approval(arguments={"command": fake}), NOW), {"deny": "supervisor deny ID"}).split(
         "\n"
@@ -165,7 +165,7 @@ def test_a_string_that_looks_like_another_value_is_quoted():
 
 
 def test_a_summary_shows_that_it_was_cut():
-    """A list has one line for each approval; nobody takes it for the whole."""
+    """A list has one line for each approval, visibly cut if it is long."""
     line = summary(make_approval(arguments={"command": "echo " + "x" * 300 + "; rm y"}), 40)
     assert (len(line), line.count("…"), line[-4:]) == (40, 1, "rm y")
 
@@ -174,7 +174,7 @@ def test_a_summary_shows_that_it_was_cut():
     ("seconds", "text"), [(-5, "0 s ago"), (59, "59 s ago"), (180, "3 min ago"), (90000, "25 h ago")]
 )
 def test_how_long_ago_is_said_in_one_unit(seconds, text):
-    """Since when somebody waits is readable at a glance."""
+    """The age of an approval is readable at a glance."""
     assert ago(NOW - timedelta(seconds=seconds), NOW) == text
 
 

@@ -1,4 +1,4 @@
-"""What a grant allows is said before it is made, in the same words wherever it can be made."""
+"""Every surface says what a rule allows before a person makes it, in the same words."""
 
 import io
 

@@ -33,7 +33,7 @@ def test_a_key_approves_the_selected_card_and_no_other(on_terminal, backend):
 
 
 def test_a_rule_is_granted_by_the_number_of_the_pattern_that_was_shown(on_terminal, backend, tmp_path: Path):
-    """A7: two keys; then another process, with two sub-agents that do the same, asks nobody."""
+    """A7: two keys allow it; then another process with two sub-agents that do the same does not ask."""
     program = on_terminal(backend, "same")
     program.see("s w")
     program.see("Ctrl-C")
@@ -117,7 +117,7 @@ def test_the_terminal_gets_its_mode_back_after_a_signal(on_terminal, backend, nu
 
 
 def test_the_shell_gets_the_terminal_while_the_program_is_stopped(on_terminal, backend):
-    """Ctrl-Z leaves neither a mode nor a hidden cursor behind, and the card is there again when the program goes on."""
+    """Ctrl-Z restores the mode and the cursor, and the card is back when the program goes on."""
     program = on_terminal(backend, "only", program="job_shell.py")
     program.see("Ctrl-C")
     program.press("\x1a")

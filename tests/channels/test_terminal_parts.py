@@ -144,7 +144,7 @@ def test_edited_arguments_and_what_is_offered_once_are_approved_once():
 
 @pytest.mark.parametrize("text", ["{", "[]", "nonsense", '{"a": 1} x'])
 def test_text_that_cannot_be_arguments_is_kept_as_a_draft(text):
-    """Bad JSON loses nobody's work, and changes nothing."""
+    """Bad JSON changes nothing, and the typed text is kept."""
     desk = make_desk("only", has_editor=True)
     desk.edit("only", text, 1.0)
     assert desk.edited == {}
@@ -208,7 +208,7 @@ def test_a_lone_escape_is_a_key_once_nothing_follows():
 
 
 def test_a_line_is_edited_where_the_cursor_is():
-    """The keys that everybody's fingers know."""
+    """The usual editing keys work."""
     line = Line("hello world")
     for key in ["ctrl-w", "home", "delete", "J", "end", "backspace", "left", "right", "!"]:
         assert line.press(key) is None

@@ -53,7 +53,7 @@ def test_yes_decides_the_one_card_that_was_shown(on_terminal, backend):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_chat_is_kept_a_bare_word_for_two_decides_nothing_and_approve_all_what_was_shown(on_terminal, backend):
-    """A12, R7: whoever says "do NOT run that" has sent a message; "approve all" is on the cards that were looked at."""
+    """A12, R7: "do NOT run that" is a message; "approve all" approves only cards that were shown."""
     program = on_terminal(backend, "first", "second")
     program.see("2 waiting")
     program.see("Ctrl-C")
@@ -86,7 +86,7 @@ def make_desk(*approvals):
 
 
 def test_a_word_that_was_begun_before_its_card_could_be_read_is_said_only_once_more():
-    """A12: what came while somebody typed is not what they meant; with Enter again it is."""
+    """A12: a card that came while the person typed is not decided; a second Enter decides it."""
     desk = make_desk()
     assert desk.press(["t"], 1.0) == OpenTalk(None)
     desk.talk = Talk("s", "", 1.0)

@@ -1,4 +1,4 @@
-"""The tree of runs on a real terminal: beside the cards while runs go on, and from another process."""
+"""The tree of runs on a real terminal: next to the cards while runs go on, and from another process."""
 
 import re
 import signal
@@ -34,7 +34,7 @@ def test_the_tree_lives_with_the_cards_and_leaves_the_terminal_as_it_was(supervi
 
 
 def test_top_shows_the_death_of_an_owner_and_ends_with_a_signal(supervisor_on_terminal, tmp_path):
-    """What nobody runs any more does not look alive; a closed window leaves nothing behind."""
+    """A tree whose process died is shown as stopped; a closed window leaves the terminal as it was."""
     program = supervisor_on_terminal("demo", TMPDIR=str(tmp_path))
     program.see("3 wait")
     looker = supervisor_on_terminal("top", "demo")

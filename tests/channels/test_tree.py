@@ -52,7 +52,7 @@ def row(lines, name):
 
 
 def test_each_run_says_what_it_does_since_when_and_why_its_clock_stands():
-    """One line each, sub-agents below whoever spawned them."""
+    """One line each, with sub-agents below their parents."""
     lines = drawn([
         ROOT,
         run("late", parent="child", path=("boss", "child", "late"), outcome="succeeded"),
@@ -77,7 +77,7 @@ def test_what_another_process_knows_alone_is_a_question_mark():
 
 
 def test_of_three_hundred_those_who_need_somebody_are_shown_and_the_rest_is_counted():
-    """First who waits for a person, then what is in trouble, then what ended badly; the count leaves nobody out."""
+    """Sessions that wait for a person come first, then those in trouble, then bad ends; the counts have all others."""
     runs = [run(f"done{n}", outcome="succeeded") for n in range(212)]
     runs += [run(f"busy{n}", Doing(kind="call", name="shell")) for n in range(41)]
     runs += [run(f"stalled{n}", outcome="stalled") for n in range(30)]

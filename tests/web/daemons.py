@@ -76,6 +76,6 @@ def until(condition: Any, seconds: float = 60.0) -> Any:
 
 
 def pending_of(client: httpx.Client, session: str) -> list[dict[str, Any]]:
-    """Return what a session waits for, but for where it is shown, which is nobody's to wait for."""
+    """Return what a session waits for, without the cards, which no session waits for."""
     found: list[dict[str, Any]] = client.get(f"/api/sessions/{session}").raise_for_status().json()["pending_approvals"]
     return [{**each, "shown": None} for each in found]

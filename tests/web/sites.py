@@ -1,4 +1,4 @@
-"""The web without sockets: its ASGI app on a store in memory, and clients who are somebody."""
+"""The web without sockets: its ASGI app on a store in memory, and clients with a person's token."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

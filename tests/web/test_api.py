@@ -1,4 +1,4 @@
-"""The contract of the HTTP API, beside what OpenAPI says."""
+"""The contract of the HTTP API, as far as OpenAPI does not define it."""
 
 import json
 
@@ -30,7 +30,7 @@ async def test_starting_is_idempotent_by_its_session():
 
 
 async def test_of_several_starts_at_once_one_has_made_the_session():
-    """Also while a commit is under way, behind which they gather: one 201, and 200 for the others."""
+    """Also while they gather during a running commit: one 201, and 200 for the others."""
     async with world() as here, here.client("olga") as client:
         answers = []
 
@@ -80,7 +80,7 @@ async def test_what_is_no_json_and_what_does_not_fit_are_told_apart(body, status
     ],
 )
 async def test_the_first_decision_wins_and_the_second_is_told_who_made_it(first, second, status):
-    """A3: 200, 409, 410; and 404 for what nobody asked."""
+    """A3: 200, 409, 410; and 404 for an unknown approval."""
     async with world() as here, here.client("olga") as client:
         asked = await here.ask()
         if first is None:
@@ -145,7 +145,7 @@ async def test_without_an_id_only_what_was_shown_to_its_sender_is_decided(look):
 
 
 async def test_who_approves_all_for_the_session_and_may_not_allow_is_told_both():
-    """A12: an approver without reservations decides, and makes no rule; nobody reads that nothing was decided."""
+    """A12: an approver without reservations decides, and makes no rule; the answer says that the call was decided."""
     async with (
         world(People([person("olga", "operator"), person("ana", "approver")])) as here,
         here.client("ana") as ana,
@@ -210,7 +210,7 @@ async def test_pages_hold_everything_once():
 
 
 async def test_rules_are_listed_added_and_revoked():
-    """A7: whoever looks sees where each comes from; one that is revoked covers nothing."""
+    """A7: the list says where each rule comes from; a revoked rule covers nothing."""
     async with world() as here, here.client("olga") as client:
         added = await client.post("/api/rules", json={"kind": "allow", "tool": "note", "pattern": '{"text": "x"}'})
         assert (added.status_code, added.json()["by"]) == (201, "olga")

@@ -38,7 +38,7 @@ def test_no_process_of_the_same_user_reads_its_environment_or_memory(ordinary):
 
 
 def test_a_closed_daemon_still_sees_to_its_tools(ordinary, tmp_path):
-    """What a call leaves behind is found and ended, and the call itself reads nothing of the daemon."""
+    """A call's orphaned processes are found and ended, and the call itself reads nothing of the daemon."""
     left, seen = tmp_path / "left", tmp_path / "seen"
     command = f"sleep 300 & echo $! > {left}; cat /proc/{ordinary.process.pid}/environ > {seen}"
     with ordinary.client() as client:

@@ -1,4 +1,4 @@
-"""supervisor.toml: what is wrong is said with its key; what is right decides who may do what."""
+"""supervisor.toml: errors name their key; a correct file decides who may do what."""
 
 import errno
 import json
@@ -200,7 +200,7 @@ def test_nobody_is_served_elsewhere_than_on_loopback_who_is_not_configured(tmp_p
 
 
 def test_configured_people_are_let_in_and_their_agents_offered(daemon, tmp_path):
-    """The agent has its configured name and approvers; the operator's token counts beside people's."""
+    """The agent has its configured name and approvers; the operator's token is valid next to people's."""
     daemon.start("--config", str(write(tmp_path, RIGHT)))
     with daemon.client() as operator, daemon.client("ana's token") as ana, daemon.client("cleo's token") as cleo:
         body = {"agent": "notes", "input": {"x": "/dev/null"}, "session": "reserved"}
@@ -248,6 +248,6 @@ def test_a_token_is_in_the_environment_of_nothing_that_runs_here(monkeypatch, tm
     assert "SUPERVISOR_TOKEN" not in os.environ
     assert read_token(None) is None
     file.write_text("fifteen letters")
-    for bad in (file, tmp_path / "nowhere"):  # what can be guessed is none, since nobody is locked out for guessing
+    for bad in (file, tmp_path / "nowhere"):  # a guessable token is refused, since guessing is not locked out
         with pytest.raises(InvalidInput):
             read_token(bad)

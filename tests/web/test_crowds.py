@@ -81,7 +81,7 @@ async def test_a_request_is_under_way_from_when_its_body_is_there():
 
 
 async def test_of_too_many_slow_bodies_the_oldest_is_given_up():
-    """Whoever sends a body at once gets through; sending a byte now and then makes nobody younger."""
+    """A client that sends its body at once gets through; single bytes do not make a request younger."""
     async with world() as here, here.client() as client, anyio.create_task_group() as tasks:
         oldest = SlowClient(here.app, tasks)
         await anyio.wait_all_tasks_blocked()
@@ -112,7 +112,7 @@ class Chat:
 
 @pytest.mark.parametrize("path", ["/login", "/channels/chat/requests"])
 async def test_who_is_not_known_sends_little(path):
-    """What comes before anybody is known has a small bound of its own, and is not kept beyond it."""
+    """A body without a login has a small limit of its own, and is not kept beyond it."""
     async with world() as here, anyio.create_task_group() as tasks:
         app = make_app(here.site, ["127.0.0.1"], any_address=False, more=webhook_routes([Chat()]))
         rude = SlowClient(app, tasks, path)

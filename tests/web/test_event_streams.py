@@ -1,4 +1,4 @@
-"""Event streams: nothing missed, nothing twice, and nobody held up."""
+"""Event streams: nothing is missed, nothing comes twice, and no client holds up another."""
 
 import threading
 from contextlib import ExitStack
@@ -133,7 +133,7 @@ class TestAStream:
         return virtual_backend
 
     async def test_a_client_that_takes_nothing_is_dropped(self):
-        """Slow clients cannot hold up anybody, nor stay for ever."""
+        """Slow clients hold up no other client, and are dropped."""
         taken = []
 
         async def send(message):
@@ -163,7 +163,7 @@ class TestAStream:
         assert anyio.current_time() - self.began == pytest.approx(3 * BEAT)
 
     async def test_a_client_that_goes_ends_its_stream(self):
-        """Nothing of it is left behind."""
+        """The stream leaves no task and no watch."""
 
         async def send(message):
             pass

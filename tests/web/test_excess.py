@@ -1,4 +1,4 @@
-"""Numbers that no integer takes, and JSON nested deeper than anybody reads, are answered, and are no fault of ours."""
+"""Numbers that no integer takes, and too deeply nested JSON, get an answer that blames the client."""
 
 import pytest
 import served_agents
@@ -37,7 +37,7 @@ async def test_a_length_of_thousands_of_digits_is_too_long():
 
 
 async def test_a_text_that_looks_like_deep_json_is_shown_as_any_other():
-    """An agent's argument must not take the inbox away from everybody."""
+    """An agent's argument cannot break the inbox."""
     async with world() as here, here.client() as client:
         asked = await here.ask(text=DEEP)
         await log_in(client)

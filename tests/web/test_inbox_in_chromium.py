@@ -112,7 +112,7 @@ def test_whoever_is_slower_reads_who_was_faster(one_daemon, person):
 
 
 def test_whoever_was_offline_sees_what_happened_meanwhile(one_daemon, person):
-    """The stream goes on behind the last event that the page has seen: nothing is missed, nothing comes twice."""
+    """The stream goes on after the last event that the page has seen: nothing is missed, nothing comes twice."""
     start(one_daemon, "offline", {"cake": "/dev/null", "tea": "/dev/null"})
     ana = person(one_daemon)
     streams = []
@@ -227,7 +227,7 @@ def test_a_page_without_scripts_decides_too(one_daemon, person, tmp_path):
 
 
 def test_very_many_at_once_are_counted_and_some_are_shown(one_daemon, person):
-    """A page takes as many cards as a person can look through, and says how many there are behind them."""
+    """A page has as many cards as a person can look through, and says how many more wait."""
     ana = person(one_daemon)
     ana.see(ana.page.locator("#empty"))
     with one_daemon.client() as client:
@@ -326,5 +326,5 @@ def test_a_command_is_drawn_in_the_order_in_which_it_runs(browser):
             })"""
         )
     page.close()
-    assert drawn["output"][0] > drawn["output"][1], "Chromium swaps them where nobody says otherwise"
+    assert drawn["output"][0] > drawn["output"][1], "Chromium swaps them by default"
     assert drawn["code shell"][0] < drawn["code shell"][1]

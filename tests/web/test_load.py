@@ -1,7 +1,7 @@
 """A thousand pending approvals and two hundred clients that listen: the API stays usable.
 
 What bounds it is the processor's time that the daemon takes, which a loaded machine hardly changes, in units of a loop
-that this process runs beside it, which a slow one takes longer for, too.
+that this process runs at the same time, which a slow one takes longer for, too.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What others can change, or own, is not used: whoever can write it decides what is in it."""
+"""Files that other users own or can change are not used, since they could decide what is in them."""
 
 import os
 from pathlib import Path
@@ -43,7 +43,7 @@ USES = {
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with all that may lie beside it."""
+    """A store with all files that may lie next to it."""
     path = tmp_path / "state.db"
     for use in USES.values():
         use(path)
@@ -54,7 +54,7 @@ def store(tmp_path):
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("bits", [0o020, 0o002])
 def test_what_others_can_write_is_refused_until_they_cannot(store, name, bits):
-    """The store and what lies beside it; nothing else is wrong with it."""
+    """The store and the files next to it, each with one fault."""
     path = Path(f"{store}{name}")
     if name == ".revoked":
         path.write_text('{"token": "x", "at": "2026-01-01T00:00:00Z", "by": "olga"}\n')
@@ -69,7 +69,7 @@ def test_what_others_can_write_is_refused_until_they_cannot(store, name, bits):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("owner", [0, 1000, 1001])
 def test_what_another_user_owns_is_refused(store, monkeypatch, owner):
-    """Ours are our own files, and root's; root opens anybody's store, and serves its own ones only."""
+    """We trust our own files and root's; root opens every user's store, and serves only its own."""
     os.chown(store, owner, owner)
     use_store(store)
     if owner != 0:

@@ -20,7 +20,7 @@ from supervisor.core.people import People, Person, TokenHash, hash_token
 pytestmark = pytest.mark.anyio
 ORIGIN = "http://localhost"
 TYPED = {"sec-fetch-site": "none"}
-"""What a browser says of an address that somebody typed, or opened from elsewhere than a page."""
+"""The header of a browser for an address that a person typed, or opened from outside a page."""
 
 
 class Browser:
@@ -41,7 +41,7 @@ class Browser:
 
 @asynccontextmanager
 async def site(tmp_path):
-    """A supervisor with a web inbox; gives it, and a way to open a browser as somebody."""
+    """A supervisor with a web inbox; yields it, and a way to open a browser as a person."""
     names = {"ana": ("operator",), "bob": ("approver",), "eve": ()}
     people = People(
         [Person(name=name, roles=roles, tokens=(TokenHash(hash_token(name)),)) for name, roles in names.items()]
@@ -67,7 +67,7 @@ async def an_approval(supervisor, text="bread"):
 
 
 async def test_whoever_is_not_known_is_asked_to_log_in_and_comes_back(tmp_path):
-    """No page without a login; a wrong token is told on the form; nobody is led to another site."""
+    """No page without a login; the form reports a wrong token; no login leads to another site."""
     async with site(tmp_path) as (_, browser):
         nobody = await browser(None)
         for path in ("/", "/sessions", "/rules", "/count", "/approvals/x", "/sessions/x"):
@@ -174,7 +174,7 @@ async def test_what_is_said_on_the_page_of_a_session_is_a_word_or_a_message(tmp_
 
 @pytest.mark.parametrize(("agent", "given", "hears"), [(chatting, "hello", True), (asking_many, 0, False)])
 async def test_only_who_hears_is_offered_to_be_spoken_to(agent, given, hears):
-    """A session that has ended, and whose agent takes no text, would refuse whatever is said to it."""
+    """The page of an ended session whose agent takes no text has no field for messages."""
     async with world() as here, here.client() as client:
         await log_in(client)
         run = await here.supervisor.start(agent, given, requester="olga")
@@ -184,7 +184,7 @@ async def test_only_who_hears_is_offered_to_be_spoken_to(agent, given, hears):
 
 
 async def test_who_may_decide_may_say_so_on_the_page_of_a_session(tmp_path):
-    """A12: an approver's word decides there as over HTTP; whoever may not decide is not heard."""
+    """A12: an approver's chat word decides there as over HTTP; other people are refused."""
     async with site(tmp_path) as (supervisor, browser):
         approval = await an_approval(supervisor)
         for name, status in (("eve", 403), ("bob", 200)):

@@ -1,4 +1,4 @@
-"""Every path there is, and those there are not: what is said to whoever is known, and to whoever is not."""
+"""Every path, and paths that do not exist: the answers with a login and without one."""
 
 import anyio
 import pytest
@@ -14,7 +14,7 @@ from supervisor.channels.web.site import endpoints
 
 pytestmark = pytest.mark.anyio
 PUBLIC = {"/health", "/ready", "/login", *(f"/static/{name}" for name in ASSETS)}
-"""What is told to everybody: whether it lives, and the page's login with what it looks like."""
+"""Paths without a login: the probes, and the login page with its style."""
 STRANGE = [
     "/logout",
     "/nowhere",

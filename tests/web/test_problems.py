@@ -69,7 +69,7 @@ async def test_an_unknown_fault_shows_nothing_of_itself():
 
 
 async def test_a_problem_over_http_carries_its_code():
-    """Of somebody unknown, of what is not there, and of what does not fit."""
+    """Requests without a login, for missing things, and with values that do not fit."""
     async with world() as here, here.client() as stranger, here.client("olga") as client:
         assert (await stranger.get("/api/sessions")).json()["code"] == "not_authenticated"
         assert (await client.get("/api/sessions/nowhere")).json()["code"] == "not_found"

@@ -1,4 +1,4 @@
-"""A4, A8: on every surface, who may decide a call cannot edit into it what is reserved for somebody else."""
+"""A4, A8: on every surface, a person who may decide a call cannot edit it into one that is reserved for others."""
 
 import re
 from datetime import UTC, datetime

@@ -101,7 +101,7 @@ def test_the_command_line_revokes_what_it_can_be_sure_of(daemon, tmp_path):
 
 
 def test_a_revocation_that_was_cut_off_was_told_to_nobody(tmp_path):
-    """Killed while writing: the torn line counts for nothing, and stands in nobody's way."""
+    """Killed while writing: the torn line has no effect, and later lines are read."""
     file = tmp_path / "revoked"
     first, seen = Revocations(file), Revocations(file)
     first.add(REVOKED)

@@ -1,4 +1,4 @@
-"""Clients that keep no manners, at a daemon's own socket: whoever they are, they hold up nobody and leave nothing."""
+"""Rude clients at a daemon's socket hold up no other client and leave nothing."""
 
 import signal
 import socket
@@ -25,7 +25,7 @@ def answer(daemon, words):
 
 
 def test_a_body_that_nobody_reads_holds_up_nothing(daemon, tmp_path):
-    """A few bytes in many pieces, from somebody who is not known, take neither a place nor memory for ever."""
+    """A few bytes in many pieces from an unknown client keep neither a place nor memory."""
     (tmp_path / "supervisor.toml").write_text("[server]\nmax_streams = 1\n")
     daemon.start("--config", str(tmp_path / "supervisor.toml"))
     for _ in range(205):  # more than may be under way at once
@@ -57,7 +57,7 @@ def unfinished(daemon, count, path=b"/login"):
 
 
 def test_bodies_that_do_not_come_hold_up_nobody(daemon):
-    """Whoever works here goes on, and what watches over us hears that we live, beside 800 who never finish a body."""
+    """Other clients and the probes get answers while 800 clients never finish a body."""
     daemon.start()
     with unfinished(daemon, 800), daemon.client() as client:
         assert [client.get(f"/{name}").status_code for name in ("health", "ready")] == [200, 200]
@@ -80,8 +80,8 @@ def test_a_connection_rests_longer_than_proxies_let_theirs_rest(daemon):
         assert silent.recv(1) == b""
 
 
-def test_connections_that_rest_take_nobody_the_last_file(daemon):
-    """A daemon has more files than a system grants by default: whoever asks once and stays holds up nobody."""
+def test_idle_connections_leave_files_for_other_clients(daemon):
+    """A daemon raises its limit of files: clients that ask once and stay hold up no other client."""
     daemon.prefix = ["sh", "-c", 'ulimit -Sn 256 && exec "$@"', "sh"]
     daemon.start()
     with ExitStack() as stack:

@@ -23,7 +23,7 @@ async def test_a_client_learns_who_it_is_and_what_it_talks_to(who, roles):
 
 
 async def test_agents_owners_counts_and_the_audit_trail_are_read():
-    """By everybody who is known."""
+    """By all authenticated people."""
     async with world() as here, here.client("bob") as client:
         asked = await here.ask()
         agents = {each["name"]: each for each in (await client.get("/api/agents")).json()["items"]}

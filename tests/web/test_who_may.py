@@ -21,7 +21,7 @@ APPROVE = {"decision": "approve"}
 @pytest.mark.parametrize("path", ["/api/sessions", "/api/approvals/x", "/metrics", "/openapi.json", "/nowhere"])
 @pytest.mark.parametrize("token", [None, "forged", "late", "", "Olga"])
 async def test_nothing_is_told_to_whoever_is_not_known(path, token):
-    """No token, a forged one, an expired one; only whether it lives is told to everybody."""
+    """No token, a forged one, an expired one: only the probes answer."""
     async with world() as here, here.client(token) as client:
         answer = await client.get(path)
         assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
@@ -88,7 +88,7 @@ async def log_in(client, token="olga"):
 
 
 async def test_a_login_becomes_a_cookie_that_no_script_reads_and_no_other_site_sends():
-    """HttpOnly, SameSite; what was forged, or is signed with another key, is nobody."""
+    """HttpOnly, SameSite; a forged cookie, or one signed with another key, is no login."""
     async with world() as here, here.client() as client:
         cookie = await log_in(client)
         assert "httponly" in cookie.lower()
@@ -153,8 +153,8 @@ async def test_another_name_for_this_server_is_refused_before_anything_else(host
             assert (await client.get(path, headers={"host": host})).status_code == status
 
 
-async def test_a_token_that_counts_is_heard_whoever_else_fails_from_there():
-    """Failures are told to wait after ten; behind a proxy everybody has one address, so that nobody else is held up."""
+async def test_a_valid_token_is_accepted_although_other_clients_fail_from_its_address():
+    """After ten failures a client is told to wait. Clients of a proxy share an address, so valid tokens still work."""
     async with world() as here, here.client() as client:
         codes = [
             (await client.get("/api/sessions", headers={"authorization": f"Bearer {guess}"})).status_code
@@ -168,7 +168,7 @@ async def test_a_token_that_counts_is_heard_whoever_else_fails_from_there():
         await log_in(client)
         assert (await client.get("/api/sessions")).status_code == 200
         wrong = await client.get("/api/sessions", headers={"authorization": "Bearer guess"})
-        assert wrong.status_code == 429, "who is known vouches for nobody else"
+        assert wrong.status_code == 429, "a valid token does not reset the failures"
 
 
 def guess(guard, address):
@@ -220,7 +220,7 @@ async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out(sit
 
 @pytest.mark.parametrize("url", ["https://Approvals.Example.org:443/", "https://approvals.example.org"])
 async def test_an_address_is_known_however_it_is_written(url):
-    """CSRF: an Origin is compared as browsers write it, also behind a proxy that asks for us by another name."""
+    """CSRF: an Origin is compared as browsers write it, also after a proxy that uses another name for us."""
     guard = Guard(EVERYBODY, b"s" * 32, url, "x")
     for origin, is_ours in (("https://approvals.example.org", True), ("http://approvals.example.org", False)):
         headers = [(b"host", HOST.encode()), (b"origin", origin.encode())]

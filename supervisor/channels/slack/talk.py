@@ -52,7 +52,7 @@ REMEMBERED: Final = 10_000  # messages that this process has taken
 RESTING: Final = 1000  # idle sessions that are followed
 PAGE: Final = 500  # sessions that are read at once
 TEXT: Final = 3000  # UTF-16 units in one block
-CLOCKS_DIFFER: Final = timedelta(seconds=2)  # how far our clock may be behind Slack's
+CLOCKS_DIFFER: Final = timedelta(seconds=2)  # by which our clock may be slow against Slack's
 _ELSEWHERE: Final = (
     "This thread has no session. Mention me in a new message outside threads: its thread becomes the session."
 )

@@ -108,7 +108,7 @@ class FakeSlack:
         return signed(urlencode({"payload": json.dumps(payload)}), "application/x-www-form-urlencoded")
 
     def say(self, text, user, ts, thread=None, channel="C1", mention=False, again=False, **more):
-        """Say something, in a thread or to the app; `again`: as Slack delivers what nobody acknowledged."""
+        """Say something, in a thread or to the app; `again`: as Slack delivers an unacknowledged message."""
         kind = "app_mention" if mention else "message"
         event = {"type": kind, "user": user, "text": text, "channel": channel, "ts": ts, **more}
         event |= {"thread_ts": thread} if thread else {}

@@ -8,7 +8,7 @@ from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.core.people import People, Person
 
 ANA, EVE, STRANGER = "U-ANA", "U-EVE", "U-NOBODY"
-"""An operator; somebody who is known and may not decide; and nobody's identity."""
+"""The identities of an operator, of a known person who may not decide, and of a stranger."""
 
 ran: list[str] = []
 
@@ -56,7 +56,7 @@ async def opened(channel, store=None, platform=None):
 
 
 async def until(condition):
-    """Return what there is once there is something: it happens in other tasks and threads, which tell nobody."""
+    """Wait until `find` returns something, and return it: other tasks and threads cause it."""
     with anyio.fail_after(60):
         while not (found := condition()):
             await anyio.sleep(0.01)

@@ -1,7 +1,7 @@
-"""simcord behind HTTP: a Discord that keeps state. Run by the Python that it is installed for; prints where it is.
+"""simcord over HTTP: a Discord that keeps state. Run by the Python that it is installed for; prints its address.
 
-Beside Discord's routes, POST /_interaction {type, user} makes an interaction as Discord does when somebody acts, and
-returns its id and token; what our endpoint answers is then given to /interactions/ID/TOKEN/callback.
+In addition to Discord's routes, POST /_interaction {type, user} makes an interaction as Discord does when a person
+acts, and returns its id and token. The answer of our endpoint is then given to /interactions/ID/TOKEN/callback.
 """
 
 import json

@@ -54,7 +54,7 @@ def test_a_card_that_is_cut_shows_both_ends(draw):
 
 @pytest.mark.parametrize("gap", [" " * 4000, "\n" * 4000, "\n  " * 2000])
 def test_a_long_gap_hides_nothing(gap):
-    """It is said in words on every surface, and so all of it is seen and can be approved."""
+    """Every surface says it in words, so that a person sees the whole request and can approve it."""
     asked = call({"command": f"ls{gap}; {EVIL}"})
     for draw in (slack, discord):
         buttons, text = draw(asked)

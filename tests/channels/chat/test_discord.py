@@ -1,4 +1,4 @@
-"""Discord: a card's buttons work for as long as the approval does, for those who may, whoever posted it."""
+"""Discord: entitled people can press a card's buttons while the approval is pending, whichever process posted it."""
 
 import json
 import time
@@ -243,7 +243,7 @@ async def test_a_card_whose_answer_was_lost_is_not_posted_twice(discord):
 
 
 async def test_what_is_pressed_before_we_serve_is_not_taken(discord):
-    """R2: Discord is told so, and whoever pressed sees that it failed."""
+    """R2: Discord gets an error, and the person who pressed sees that it failed."""
     assert (await channel(discord).webhooks()[0].receive(*discord.command("pending", ANA))).status == 503
 
 
@@ -264,7 +264,7 @@ async def test_what_an_agent_wrote_is_no_link_in_an_answer(discord):
 
 
 async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discord):
-    """R3, A11: whoever moves the bot to another channel finds there what is pending."""
+    """R3, A11: after the bot moves to another channel, the pending cards are posted there."""
     async with opened(channel(discord), platform="discord") as supervisor:
         await supervisor.start(deployer, "x")
         await card_of(discord)

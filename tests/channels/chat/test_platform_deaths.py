@@ -51,7 +51,7 @@ def nursery():
 @pytest.mark.slow
 @pytest.mark.parametrize("death", SAMPLE, ids=str)
 def test_an_old_card_works_after_a_death(nursery, tmp_path, death):
-    """R2, R3, A11: one card, whose buttons go; what was approved ran once, or is said to be lost (T2)."""
+    """R2, R3, A11: one card, whose buttons go; an approved call ran once, or is reported as lost (T2)."""
     story(nursery, tmp_path, *death)
 
 
@@ -65,7 +65,7 @@ def test_an_old_card_works_after_every_death(nursery, tmp_path, death):
 @pytest.mark.slow
 @pytest.mark.parametrize(("platform", "backend"), [("slack", "asyncio"), ("discord", "trio")])
 def test_a_card_that_nobody_noted_loses_its_buttons_when_it_was_decided_elsewhere(nursery, tmp_path, platform, backend):
-    """R3: the platform took it and the daemon died; nobody presses, and the next daemon retires it all the same."""
+    """R3: the daemon dies after the platform took the card; the next daemon retires it without a press."""
     make, serving = PLATFORMS[platform]
     with serving(make()) as fake:
         daemons = Daemons(nursery, tmp_path, platform, backend, fake)
@@ -148,7 +148,7 @@ class Daemons:
         return json.loads(self._nursery.stdout.readline())
 
     def _kill(self):
-        """Kill it while the platform does what it was asked; nobody gets the answer any more."""
+        """Kill it while the platform carries out a request, so that no process gets the answer."""
         self._fake.taken = lambda method, then: None
         os.kill(self._told["pid"], signal.SIGKILL)
         while Path(f"/proc/{self._told['pid']}").exists():
@@ -189,7 +189,7 @@ class Daemons:
         return self._request(f"/api/{path}", headers, sent)
 
     def press(self, path, headers, body):
-        """Bring what the platform sends when somebody presses; whether nothing waits any more."""
+        """Deliver the platform's request for a press; return whether nothing waits any more."""
         self._request(path, headers, body)
         return (self.ask("sessions/s") or {}).get("status", "waiting_approval") != "waiting_approval"
 

@@ -1,4 +1,4 @@
-"""Slack: a card's buttons work for as long as the approval does, for those who may, whoever posted it."""
+"""Slack: entitled people can press a card's buttons while the approval is pending, whichever process posted it."""
 
 import re
 import threading
@@ -143,7 +143,7 @@ async def test_a_press_on_a_dead_card_that_nobody_knows_of_retires_it(slack, cod
 
 
 async def test_a_press_that_is_faster_than_our_record_of_the_card_waits_for_it(slack):
-    """R3: if we died between the decision and the record, nobody would retire the card."""
+    """R3: a press waits for the record of its card: otherwise a death in between leaves a live card."""
     chat, gate = channel(slack), threading.Event()
     slack.taken = lambda method, when: gate.wait(60) if (method, when) == ("chat.postMessage", "after") else None
     async with opened(chat, platform="slack") as supervisor, anyio.create_task_group() as tasks:
@@ -263,7 +263,7 @@ async def test_a_form_opens_and_a_person_is_told_while_cards_hang(slack):
 
 
 async def test_a_method_that_is_limited_pauses_and_the_others_go_on(slack, monkeypatch):
-    """429: whoever calls it next waits, too, rather than being told so again."""
+    """429: the next call of the method waits, too, and is not limited again."""
     monkeypatch.setattr("supervisor.channels.slack.web.PACE", 0.01)
     web = SlackWeb(TOKEN, slack.url)
     slack.chat_postMessage("C1", "x", [])
@@ -315,7 +315,7 @@ async def test_a_question_is_answered_by_a_button_or_in_a_form(slack, choices):
 
 
 async def test_a_thread_is_a_session_and_words_in_it_decide(slack):
-    """A12: a mention begins, "yes" decides the one that waits, from who may; what is said otherwise is kept."""
+    """A12: a mention begins a session, "yes" of an entitled person decides, and another text is kept as a message."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> x", ANA, "1800000000.000001", mention=True))
@@ -382,7 +382,7 @@ async def test_a_conversation_that_may_not_be_read_gets_its_card(slack):
 
 
 async def test_a_form_that_slack_did_not_open_is_said(slack):
-    """A trigger lives for 3 s: whoever pressed is told that nothing happened, and presses again."""
+    """A trigger lives for 3 s: the person is told that nothing happened, and presses again."""
     chat = channel(slack)
     slack.refusals = {"views.open": "expired_trigger_id"}
     async with opened(chat, platform="slack") as supervisor:
@@ -396,7 +396,7 @@ async def test_a_form_that_slack_did_not_open_is_said(slack):
 async def test_who_may_not_make_rules_makes_none_whatever_supervisor_is_behind(slack):
     """A4: a requester may approve their own call once, and not for good; the channel holds it, too."""
     chat = channel(slack)
-    async with opened(chat) as supervisor:  # it knows nobody
+    async with opened(chat) as supervisor:  # it follows no session yet
         run = await supervisor.start(deployer, "x", requester="eve")
         card = await card_of(slack)
         await give(chat, slack.press(card, next(code for code in codes(card) if code == "approve.1"), EVE))
@@ -434,7 +434,7 @@ THREAD = "1800000000.000001"
 
 @pytest.mark.parametrize("user", [EVE, STRANGER])
 async def test_who_is_no_operator_starts_nothing_and_says_nothing_to_an_agent(slack, user):
-    """A4: as over HTTP; whoever tries is told, alone, and a word that would decide is a refused decision."""
+    """A4: as over HTTP; only the person who tries is told, and a chat word that would decide is a refused decision."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> y", user, "1700000000.000001", mention=True))
@@ -476,7 +476,7 @@ async def test_who_may_decide_and_is_no_operator_decides_by_words(slack):
 
 
 async def test_a_stranger_in_a_thread_is_told_that_nobody_hears_them(slack):
-    """A4: whoever is not configured is answered, alone, and neither decides nor speaks to the agent."""
+    """A4: only the stranger sees the answer, and neither decides nor writes to the agent."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
@@ -566,7 +566,7 @@ class CatchingUp(Talk):
 
 
 async def test_what_died_untold_is_told_however_many_have_rested_since(slack, monkeypatch):
-    """R9: the next process looks back until as many in a row were told as it follows at rest."""
+    """R9: the next process reads back until as many idle sessions in a row miss no post as it follows."""
     monkeypatch.setattr("supervisor.channels.slack.talk.RESTING", 2)
     store, threads = MemoryStore(), [f"180000000{number}.000001" for number in range(7)]
     async with opened(channel(slack), store) as supervisor:
@@ -578,7 +578,7 @@ async def test_what_died_untold_is_told_however_many_have_rested_since(slack, mo
             await until(lambda talk=talk: talk.has_caught_up)
             assert told_in(slack) == set(told)
             await until(lambda talk=talk: len(talk._followed) == 2)
-        async with opened(channel(slack), store) as supervisor:  # nobody tells what these say
+        async with opened(channel(slack), store) as supervisor:  # no channel posts their messages
             for thread in threads[3:]:
                 await (await supervisor.start(failer, "x", session=f"slack-c1-{thread}")).outcome()
     assert len(said(slack)) == 7
@@ -586,7 +586,7 @@ async def test_what_died_untold_is_told_however_many_have_rested_since(slack, mo
 
 
 async def test_an_old_session_that_is_spoken_in_is_followed_again(slack, monkeypatch):
-    """A session that has rested for long is not followed, until somebody speaks in its thread."""
+    """A session that is idle for long is not followed until a person writes in its thread."""
     monkeypatch.setattr("supervisor.channels.slack.talk.RESTING", 1)
     chat, said_at = channel(slack, talk=Talk(failer)), f"{time.time() + 1:.6f}"
     async with opened(chat, platform="slack"):
@@ -599,7 +599,7 @@ async def test_an_old_session_that_is_spoken_in_is_followed_again(slack, monkeyp
 
 
 async def test_a_session_that_cannot_be_read_silences_no_other(slack, monkeypatch):
-    """Whose journal is damaged is not told, and said in the log; everybody else is heard and told."""
+    """The messages of a damaged journal are not posted, and the log says so; all other sessions are followed."""
     chat, damaged = channel(slack, talk=Talk(failer)), "slack-c1-1700000000.000001"
     async with opened(chat, platform="slack") as supervisor:
         watch = supervisor.watch_session
@@ -653,7 +653,7 @@ async def test_what_stood_above_a_word_is_told_by_one_clock(slack, ahead):
 
 
 async def test_what_comes_with_files_or_goes_to_the_channel_too_is_heard(slack):
-    """R7: nothing that somebody writes is swallowed; with a file it is more than a word, and an edit is nothing new."""
+    """R7: no text of a person is lost; a text with a file is no chat word, and an edit is no new message."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))
@@ -676,7 +676,7 @@ def told_in(slack):
 
 
 async def test_a_turn_that_somebody_begins_elsewhere_is_told_in_its_thread(slack):
-    """A session at rest is still listened to."""
+    """An idle session is still followed."""
     chat = channel(slack, talk=Talk(failer))
     async with opened(chat, platform="slack") as supervisor:
         await give(chat, slack.say("<@UBOT> x", ANA, THREAD, mention=True))

@@ -1,4 +1,4 @@
-"""The whole way with local-slack, a Slack of somebody else's: mention, card, refusal, kill -9, press, answer.
+"""The whole way with local-slack, an independent Slack: mention, card, refusal, kill -9, press, answer.
 
     npm install --prefix .peers --ignore-scripts local-slack-linux-x64@0.1.8
 

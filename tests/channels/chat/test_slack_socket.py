@@ -1,4 +1,4 @@
-"""Socket Mode: what its connection does is seen by whoever reads the log."""
+"""Socket Mode: the log tells the state of its connection."""
 
 import anyio
 import pytest

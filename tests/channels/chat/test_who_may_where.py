@@ -1,6 +1,6 @@
 """Who may do what, on every surface alike: one table, and each surface is held against it (A4).
 
-What counts is what is on disk afterwards, and that a refused decision of somebody who was heard is in the audit trail.
+What counts is what is on disk afterwards, and that the audit trail has each refused decision of a known person.
 """
 
 import itertools
@@ -67,7 +67,7 @@ CASES = list(itertools.product(("staging", "production"), ("others", "own")))
 
 
 def requester_of(who, whose):
-    """Return on whose behalf a call is asked that is somebody's own, or another person's."""
+    """Return the requester of a call: the person themselves, or another person."""
     return who if whose == "own" and who != "nobody" else "somebody"
 
 
@@ -108,7 +108,7 @@ async def is_allowed(command):
 
 
 class World:
-    """A supervisor with a web inbox and perhaps a chat platform, and ways to do things there as somebody."""
+    """A supervisor with a web inbox and perhaps a chat platform, and ways to act there as a person."""
 
     def __init__(self, supervisor, web, chat, fake):
         self.supervisor = supervisor
@@ -135,7 +135,7 @@ class World:
             return await client.post(path, json=body)
 
     async def remotely(self, who, do):
-        """Do something as somebody by the Supervisor over HTTP."""
+        """Do something as a person by the Supervisor over HTTP."""
         connection = Connection(Address("http://localhost", False), who, 5.0, httpx.ASGITransport(self._app))
         try:
             with suppress(NotEntitled, NotAuthenticated):
@@ -145,7 +145,7 @@ class World:
             await connection.leave()
 
     async def form(self, who, page, path, **fields):
-        """Look at a page as somebody who is logged in, and send a form of it."""
+        """Read a page as a person who is logged in, and send a form of it."""
         headers = {"origin": "http://localhost"}
         async with self.client("nobody") as browser:
             await browser.post("/login", data={"token": who}, headers=headers)
@@ -296,7 +296,7 @@ DECIDING = [(platform, way) for platform, ways in WAYS_TO_DECIDE.items() for way
 
 @pytest.mark.parametrize(("platform", "way"), DECIDING, ids=[way.__name__ for _, way in DECIDING])
 async def test_who_may_decide_what(platform, way):
-    """The same people decide the same things everywhere; whoever is known and refused is in the audit trail."""
+    """The same people decide the same things on every surface; the audit trail has each refused person."""
     found, unheard = {}, []
     async with world(platform) as here:
         for who in ROLES:
@@ -531,7 +531,7 @@ async def make_a_rule_from_another_machine(here, who):
 
 
 async def make_a_rule_by_words(here, who):
-    """For whoever may not, the calls may be decided, and no rule is made."""
+    """A person who may not make rules may decide the calls, and no rule is made."""
     asked = await here.ask()
     async with here.client(who) as client:
         await client.get(f"/api/approvals/{asked.id}")

@@ -185,7 +185,7 @@ def test_whoever_may_not_decide_sees_why_and_gets_no_button():
 
 
 def test_forms_become_decisions():
-    """What a button says is what is decided, by whoever pressed it."""
+    """A button decides what its label says, by the person who pressed it."""
     approval = an_approval()
     assert decision_of(approval, {"decision": "approve"}, "ana") == Approve(by="ana")
     assert decision_of(approval, {"decision": "deny", "reason": " no "}, "ana") == Deny(by="ana", reason="no")

@@ -41,7 +41,7 @@ def test_no_name_on_the_axis_lies_over_another_or_says_the_same(lengths):
 
 
 def test_two_things_at_once_are_both_told():
-    """A pending approval hides no call that is running beside it (W4)."""
+    """A pending approval hides no call that runs at the same time (W4)."""
     other = "call:make:2#1"
     events = [*began(), asked(1), executing(2, other), finished(4, other), approved(6), ended(6)]
     assert told(*events)[1:4] == [(("person",), 1), (("tool", "person"), 2), (("person",), 2)]
@@ -84,7 +84,7 @@ def test_a_back_off_is_a_timer_in_which_nothing_runs():
 
 
 def test_a_process_that_died_is_no_activity():
-    """Before another attempt nobody knows when the last one died: nothing ran since its last entry at the latest."""
+    """The journal does not say when an attempt died, so the time after its last entry counts as without a process."""
     again = e.AttemptStarted(at=at(50), host="box", pid=2)
     assert told(*began(), done(10, "step"), again, ended(60)) == [(("active",), 10), (("away",), 40), (("active",), 10)]
 

@@ -5,7 +5,7 @@ history.
 
 Rules
 - Everything of the call is on the card, and while it is pending nothing of it is scrolled away: its buttons stand below
-  all of it. How long it is is said above it.
+  all of it. A line above it gives its length.
 - A standing rule is shown, tool and pattern, where it is granted, in the words of what will not be asked again.
 - A card that is decided says by whom and when, keeps what was asked, and offers nothing.
 """
@@ -38,7 +38,7 @@ from supervisor.core.values import Answer, Approval, Approve, Decision
 from supervisor.core.visible import gathered, json_text, visible
 
 LONG: Final = 24
-"""Lines from which on it is said how many there are, and from which on an argument is scrolled once it is decided."""
+"""A longer argument gets a line that counts its lines, and scrolls once the approval is decided."""
 _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
 """What tools call a text and what replaces it; shown as the difference."""
 
@@ -111,7 +111,7 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     has_masked: bool
     """Whether some of them are not shown; an edit that leaves the mask leaves the value."""
     refusal: str | None
-    """Why whoever looks may not decide it, None if they may."""
+    """Why the reader may not decide it, None if they may."""
 
     @property
     def is_pending(self) -> bool:
@@ -229,12 +229,12 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
 
     cards: tuple[CardView, ...]
     left_out: int
-    """How many wait behind the last card shown."""
+    """How many approvals wait after the last card shown."""
 
 
 MOST_CARDS: Final = 50
 MOST_TEXT: Final = 1_000_000
-"""Characters on the cards of one page, beside the last of them: everybody waits while a page is drawn."""
+"""The most characters on the cards of one page, not counting the last card: all clients wait while a page is drawn."""
 
 
 def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Callable[[Approval], str | None]) -> Inbox:
@@ -250,7 +250,7 @@ def inbox(first: Sequence[Approval], pending: int, now: datetime, refusal: Calla
 
 
 def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decision:
-    """Return what a card's form decides. Raises InvalidInput, in words for whoever pressed the button."""
+    """Return the decision of a card's form. Raises InvalidInput, with a text for the person who pressed the button."""
     match form.get("decision"):
         case "approve" if "grant" in form:
             return presses.decision_of(f"approve.{form['grant']}", approval, by)

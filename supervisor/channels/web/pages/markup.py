@@ -4,7 +4,7 @@ Rules
 - Spans are a partition: joined, they are the text that they were cut from, and none of them is markup. Colour helps the
   eye and proves nothing; what a shell obeys inside double quotes is never coloured like harmless text.
 - Linear in the length of the text, whatever an agent wrote; and one that is too long to be looked through is one span:
-  everybody waits while a page is drawn.
+  all clients wait while a page is drawn.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""What browsers ask: a page, or a form that was sent.
+"""The routes for browsers: pages, and the forms on them.
 
     GET  /                         the inbox          POST /approvals/{id}/decision   decide; answers with the card
     GET  /approvals/{id}           one card           POST /sessions/{id}/messages    say something
@@ -7,10 +7,11 @@
     GET  /count                    how many wait      GET  /static/{name}             style sheet, script, icon
 
 Rules
-- Whoever asks is known, or is sent to log in; whatever changes something carries the token of our own pages.
-- A decision is answered with the card as it is then, and A3's status: who was slower reads who was faster. It may be
-  sent twice. What may not is answered by sending the browser back to the page.
-- What goes wrong is a page, too: it says what to do next.
+- A request without a valid login is sent to the login page. A form that changes something carries the CSRF token of our
+  pages.
+- The answer to a decision is the card as it is then, with A3's status: the slower person reads who decided first. A
+  browser may send it twice. After any other form the browser is redirected to the page.
+- An error is a page, too: it says what to do next.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -44,7 +45,7 @@ MOST_ASKED: Final = 10
 """Cards on a session's page, above its tree; the inbox has the others."""
 MOST_LANES: Final = 40
 MOST_ROWS: Final = 5_000
-"""Of the journals that one page reads: everybody waits while it does."""
+"""The most entries of journals that one page reads: all clients wait while it does."""
 FILTERS: Final = {
     "": "all",
     "waiting_approval": "waiting",
@@ -72,7 +73,7 @@ class Viewer(msgspec.Struct, frozen=True):
 
 
 class Visit:
-    """A request of somebody who is known."""
+    """A request of an authenticated person."""
 
     def __init__(self, site: Site, request: Request, identity: Identity, form: dict[str, str]) -> None:
         self.site = site
@@ -95,11 +96,11 @@ class Visit:
             return datetime.fromtimestamp(0, UTC)
 
     def refusal(self, approval: Approval) -> str | None:
-        """Return why whoever asks may not decide an approval."""
+        """Return why the person who asks may not decide an approval."""
         return self.site.guard.people.why_not_decide(self.person.name, approval)
 
     def show(self, *approvals: Approval) -> None:
-        """Note that whoever asks is shown these by the page."""
+        """Note that the page shows these approvals to the person who asks."""
         self.site.shown.note(self.person.name, approvals)
 
     async def count_pending(self) -> int:
@@ -171,7 +172,7 @@ async def decide(visit: Visit) -> Response:
         return await _card(visit, approval.id, 403, problem=f"Not counted: {error}", typed=visit.form)
     told = "" if result.kind == "accepted" else cards.told(result, visit.now)
     if not result.running and result.is_accepted:
-        told = "Kept; it counts as soon as the session is run again, which a daemon does by itself."
+        told = "Kept; it counts as soon as the session runs again. A daemon runs it by itself."
     return await _card(visit, approval.id, STATUS[result.kind], told=told)
 
 
@@ -287,8 +288,8 @@ def _received(receipt: SendResult | None) -> str:
     """Say what became of a message (R7)."""
     assert receipt is not None, "what was no word was sent"
     waits = f" First {len(receipt.waiting_for)} open decision(s) must be made." if receipt.waiting_for else ""
-    nobody = "" if receipt.running else " It is kept until the session is run again, which a daemon does by itself."
-    return SAID[receipt.kind] + waits + nobody
+    kept = "" if receipt.running else " It is kept until the session runs again. A daemon runs it by itself."
+    return SAID[receipt.kind] + waits + kept
 
 
 async def cancel(visit: Visit) -> Response:
@@ -361,7 +362,7 @@ def _visit(site: Site, show: Show) -> Callable[[Request], Awaitable[Response]]:
                 raise
             site.guard.check_again(identity)
             return await show(Visit(site, request, identity, form))
-        except Exception as error:  # noqa: BLE001 # a page says what went wrong; the problem logs what nobody foresaw
+        except Exception as error:  # noqa: BLE001 # the page tells the error; problems.py logs an unexpected one
             return _problem(error)
 
     return answer

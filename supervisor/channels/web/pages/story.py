@@ -1,9 +1,9 @@
-"""A session's journal as a conversation: what was said, what was called, who allowed it, what came of it.
+"""A session's journal as a conversation: messages, calls, who allowed them, and their results.
 
 Rules
 - A call is one entry, where it was asked: its approval, its decision and its result stand with it (A15).
-- Texts are as they were written; making them visible and harmless is the rendering's.
-- Pure, and bounded: of a long journal the latest entries are shown, and how many are not is said.
+- Texts stay as they were written; the rendering makes them visible and harmless.
+- Pure and bounded: of a long journal the latest entries are shown, with the number of the others.
 """
 
 from collections.abc import Iterable

@@ -41,7 +41,7 @@ WORDS: Final[dict[Kind, str]] = {
     "message": "waiting for a message",
     "timer": "sleeping",
     "away": "no process ran it",
-    "rest": "at rest between turns",
+    "rest": "idle between turns",
 }
 WIDTH: Final = 100.0
 """Units from the first instant to the last: per cent."""
@@ -52,7 +52,7 @@ LABEL: Final = 30.0
 SMALLEST: Final = 0.4
 """Units of the shortest stretch."""
 MOST_STRETCHES: Final = 150
-"""More would be too narrow to be seen: only the latest are drawn, and what is left out is said."""
+"""More would be too narrow to be seen: only the latest are drawn, and the page says what is left out."""
 
 _AWAITED: Final[dict[str, Kind]] = {"outcome": "child", "cancel": "child", "receive": "message"}
 
@@ -146,7 +146,7 @@ class _Reader:
         self._children: set[str] = set()
         self._asleep: tuple[str, ...] | None = None
         self._is_called = False
-        """What it slept for has come, and nobody runs it yet."""
+        """Whether its timer is due and no process runs it yet."""
         self._unsure: list[int] = []
         """Stretches in which nothing was open: until the run's next entry it is not known whether it worked."""
         self._attempts = 0

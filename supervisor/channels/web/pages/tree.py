@@ -10,7 +10,7 @@ from supervisor.core.values import SessionView
 
 Tone = Literal["active", "waiting", "ok", "error", "cancelled"]
 MOST_BELOW: Final = 50
-"""Of one session's sub-agents, in a tree on a page; those that wait for somebody are left out last."""
+"""The most sub-agents of one session in a page's tree; those that wait for a person are left out last."""
 
 _TONES: Final[dict[str, Tone]] = {
     "active": "active",
@@ -109,4 +109,4 @@ def words(view: SessionView) -> str:
     count = len(view.pending_approvals)
     if count:
         return "waits for 1 decision" if count == 1 else f"waits for {count} decisions"
-    return "active" if view.owner is not None else "open; nobody runs it"
+    return "active" if view.owner is not None else "open; no process runs it"
