@@ -98,9 +98,9 @@ async def open_supervisor(
         if unattended == "allow":
             supervisor.refuse_inside("allowing everything (unattended)")
         posting = Posting(runner, supervisor.reader, supervisor.audience, channels, unattended, reminders, sweep=adopt)
-        adoption = ClaimLoop(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
+        claim_loop = ClaimLoop(runner.attempts, runner.claims, runner.came_for_unowned) if adopt else None
         with tuned() if tune_interpreter else nullcontext():
-            async with serving(runner, supervisor, posting, adoption, channels):
+            async with serving(runner, supervisor, posting, claim_loop, channels):
                 yield supervisor
     finally:
         opened.close()
@@ -133,7 +133,7 @@ async def serving(
     runner: Runner,
     supervisor: LocalSupervisor,
     posting: Posting,
-    adoption: ClaimLoop | None = None,
+    claim_loop: ClaimLoop | None = None,
     channels: Sequence[Channel] = (),
 ) -> AsyncIterator[None]:
     """Run a supervisor on an open store, and close it as `open_supervisor` says."""
@@ -141,7 +141,7 @@ async def serving(
     body: BaseException | None = None
     async with anyio.create_task_group() as outer:
         ready, leaving = anyio.Event(), anyio.Event()
-        outer.start_soon(_host, runner, supervisor, posting, adoption, channels, ready, leaving)
+        outer.start_soon(_host, runner, supervisor, posting, claim_loop, channels, ready, leaving)
         await ready.wait()
         try:
             yield
@@ -169,7 +169,7 @@ async def _host(
     runner: Runner,
     supervisor: LocalSupervisor,
     posting: Posting,
-    adoption: ClaimLoop | None,
+    claim_loop: ClaimLoop | None,
     channels: Sequence[Channel],
     ready: anyio.Event,
     leaving: anyio.Event,
@@ -188,8 +188,8 @@ async def _host(
                         services.start_soon(runner.jobs.run)
                         services.start_soon(_look_for_others, runner)
                         services.start_soon(_keep_log_short, runner.journal.store)
-                        if adoption is not None:
-                            services.start_soon(adoption.run)
+                        if claim_loop is not None:
+                            services.start_soon(claim_loop.run)
                         for channel in channels:
                             services.start_soon(_serve, channel, supervisor)
                         ready.set()

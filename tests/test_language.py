@@ -14,19 +14,19 @@ PLACES = ("supervisor", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css"}
 
 CEILINGS = {
-    "nobody": 115,
-    "whoever": 38,
-    "somebody": 51,
-    "anybody": 13,
-    "everybody": 10,
-    "behind": 45,
-    "beside": 8,
+    "nobody": 10,
+    "whoever": 5,
+    "somebody": 3,
+    "anybody": 0,
+    "everybody": 3,
+    "behind": 13,
+    "beside": 1,
     "how-many-th": 0,
     "did not come to": 0,
     "came to nothing": 0,
-    "taken up": 2,
-    "at rest": 13,
-    "is said": 27,
+    "taken up": 0,
+    "at rest": 2,
+    "is said": 7,
 }
 
 

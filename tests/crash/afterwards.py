@@ -1,6 +1,6 @@
-"""What a test finds in the folder of a story that has ended, and what is wrong with it.
+"""Checks of the folder of a story that has ended.
 
-Each check returns problems rather than asserting, so that a test over many crashes shows all of them.
+Each check returns problems and does not assert, so that a test over many crashes shows all of them.
 """
 
 import collections

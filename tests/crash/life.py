@@ -125,7 +125,7 @@ async def _decide(supervisor: Supervisor, approval: Approval, job: Job) -> None:
     decision = scenario.answer_to(approval)
     assert decision is not None
     if approval.choices:  # she says something, too; again if she cannot know whether it was heard
-        with suppress(InvalidInput):  # it is being cancelled; where nobody cancels it is missed afterwards
+        with suppress(InvalidInput):  # it is being cancelled; in a story without a cancel the message is missed later
             await supervisor.send(approval.session, "news", by="ana")
     verdict = await supervisor.decide(approval.id, decision)
     record(f"{approval.id} {verdict.kind}", "told")

@@ -1,15 +1,15 @@
-"""Processes that begin at once: a nest has imported everything, and forks a life for each job that it is told.
+"""Processes that begin at once: a nest has imported everything, and forks a process (a life) for each job.
 
-Run as a program it is the nest; imported it is the side of the tests. A life is a process of its own, with stores and
-event loops that nobody has touched before; only the imports are shared. One line of JSON is one message:
+Run as a program, this module is the nest; imported, it is the tests' side. A life has fresh stores and event loops;
+only the imports are shared. One line of JSON is one message:
 
-    to the nest      {"do": ..., ...}                   a job: what life.main is called with
+    to the nest      {"do": ..., ...}                   a job: the argument of life.main
     to the test      {"pid": 7}  {"said": ...}  {"stopped": true}  {"exit": -9}
-    to the life      whatever the test tells it while it listens
+    to the life      messages of the test while it listens
 
 Rules
-- A nest has one life at a time, so that its pipes are the life's own while it lives.
-- A life that hangs is ended by its alarm (life.py), so nothing here waits without end.
+- A nest has one life at a time, so that its pipes belong to that life.
+- An alarm ends a life that hangs (life.py), so nothing here waits without end.
 """
 
 import json

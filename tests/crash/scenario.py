@@ -1,8 +1,8 @@
-"""The agents of the crash tests, and what must have happened in the world when a tree of them has ended.
+"""The agents of the crash tests, and the effects that a tree of them must have when it has ended.
 
-Every effect is a line of a file, on disk before the tool returns, so that one that happened twice is seen. A tree's
-lines carry its tag. What the person answers follows from a call's argument: "no" is denied, "edit" is approved with
-another argument, "never" is left alone, everything else is approved.
+Every effect is a line of a file, on disk before the tool returns, so that a repeated effect is seen. A tree's lines
+have its tag. The person's answer follows from a call's argument: "no" is denied, "edit" is approved with another
+argument, "never" stays undecided, and every other one is approved.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Says what a process does that makes no progress: where each of its tasks stands, and what its runner knows.
+"""Dump a process that makes no progress: where each of its tasks is, and the state of its runner.
 
 Rules
-- A busy machine is no hang. A process hangs when it commits nothing and begins no effect for a long time; the dump says
-  how much of a processor it took during that time.
-- A thread writes the dump, since the loop may be what hangs.
+- A busy machine is no hang. A process hangs if it commits nothing and begins no effect for a long time. The dump shows
+  how much processor time it took meanwhile.
+- A thread writes the dump, since the loop may hang.
 """
 
 import asyncio

@@ -1,16 +1,16 @@
-"""The processes of a case: one life after another on one store, each with whoever else is at the store meanwhile.
+"""The processes of a case: one life after another on one store, each with the other processes of the same time.
 
     end        commit   SIGKILL before or after its n-th commit
                kill     SIGKILL at an instant
                scope    the scope around the supervisor is cancelled
                raise    an exception leaves the supervisor
                native   the task that has the supervisor open is cancelled (asyncio), or the whole run is (trio)
-               leave    the supervisor is left, and waits for what can go on
-               natural  it is left when the tree has ended, if that is soon
+               leave    the supervisor closes, and waits for runs that can go on
+               natural  it closes when the tree has ended, if that is soon
                final    everything is decided, until the tree has ended
                sabotage it does what no life may do; for the tests of the oracles
 
-Each acknowledgement that somebody was given is a line of `told`, written after it was given.
+Each acknowledgement that a caller got is a line of `told`, written after the caller got it.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
 """Cases: a random program, and a plan of the lives in which it is run. Both are JSON, made from a seed.
 
     case     {"seed", "backend", "program", "agent", "lives": [life...]}
-    life     how it is to end, and what befalls it until then (fuzz_lives.py)
+    life     how the process ends, and what happens to it before (fuzz_lives.py)
 
 Rules
 - Every operation has an id of its own, so a line of effects names one operation.
-- What a person says follows from an id (`answer_to`), so that everybody who decides says the same.
-- Branches that race hold no code that waits for anything but operations: an agent whose path depends on that is not
-  promised the same path again. A save stands at the top of a program only, where nothing else is under way.
+- A person's answer follows from an id (`answer_to`), so that all persons give the same answer.
+- Code in racing branches waits only for operations: an agent whose path depends on other waits is not promised the same
+  path again. A save is only at the top level of a program, where no other operation is under way.
 """
 
 import random
@@ -24,7 +24,7 @@ BLOCKS = ("timer", "race", "race", "all", "child", "child", "hire", "guard")
 SPANS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 ENDS = ("commit", "commit", "kill", "kill", "scope", "raise", "native", "leave", "natural")
 SCOPES: dict[int, Scope] = {4: "session", 5: "always"}
-UNDECIDED = "u"  # what ids begin with that nobody decides
+UNDECIDED = "u"  # the first letter of ids that stay undecided
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 """How long commits take: each a choice of these."""
 

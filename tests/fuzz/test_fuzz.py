@@ -1,5 +1,5 @@
-"""Random programs over every operation, in processes that end in every way: a sample of them, and cases that once
-failed. Each test is a process of its own, since the fuzzer forks."""
+"""Random programs with all operations, in processes that end in every way: a sample, and cases that once failed. Each
+test is a process of its own, since the fuzzer forks."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
-"""Thousands of sub-agents that ask, are decided, stall, are cancelled, killed with their process and restarted, at
-random: nothing is lost, nothing happens twice, and nothing grows but the journal.
+"""Thousands of sub-agents ask, are decided, stall, are cancelled, die with their process and are restarted, at random:
+nothing is lost, nothing happens twice, and only the journal grows.
 
-The short one runs with all tests, the long one with `-m soak`.
+The short test runs with all tests, the long one with `-m soak`.
 """
 
 import json

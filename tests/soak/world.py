@@ -1,7 +1,7 @@
 """The soak's world, a program of its own: `python world.py STORE EFFECTS BACKEND SEED LIVES SECONDS`.
 
-It starts root agents with sub-agents until told to stop, decides what they ask, cancels some, lets some stall, and
-writes every effect to a file that nobody else writes, before it counts. It may be killed at any moment.
+It starts root agents with sub-agents until told to stop, decides their calls, cancels some, lets some stall, and writes
+every effect to a file of its own, before the effect counts. It may be killed at any moment.
 """
 
 import json

@@ -33,12 +33,12 @@ def _own_error(raised: BaseException | None) -> BaseException | None:
         case Exception():
             return raised
         case _ if isinstance(raised, anyio.get_cancelled_exc_class()):
-            return _stray()
+            return _native_cancellation()
         case _:
             raise raised
 
 
-def _stray() -> RuntimeError:
+def _native_cancellation() -> RuntimeError:
     return RuntimeError("the agent raised a cancellation that none of its cancel scopes had requested")
 
 
@@ -80,7 +80,7 @@ def _ending(attempt: Attempt, returned: list[Any], error: BaseException | None) 
         raised = _raised(attempt, error)
         return Ending(kind=reason.kind, cause=printable(cause), partial=partial, **raised)  # type: ignore[arg-type] # no pause: an outcome's kind
     if error is None and not returned:  # the agent raised a group of cancellations only
-        error = _stray()
+        error = _native_cancellation()
     if error is not None:
         return Ending(kind="failed", cause=printable(describe(error)), partial=partial, **_raised(attempt, error))
     try:

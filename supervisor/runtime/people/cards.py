@@ -90,7 +90,7 @@ class Target:
         return approval in self._cards
 
     def recall(self, approval: str, left: Left) -> None:
-        """Adopt the state of a card that an earlier process left."""
+        """Take over a card that an earlier process left."""
         if approval not in self._cards:
             card = self._cards[approval] = Card()
             card.id, card.begun_at, card.failure = left.card, left.begun_at, left.failure

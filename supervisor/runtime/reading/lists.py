@@ -152,8 +152,8 @@ class Lists:
             yield
 
     def audit(self, *, after: str | None = None, limit: int | None = None) -> Pieces[Page[JournalEntry]]:
-        """Return the audit trail. What a fork has copied is no fact of its own; where the copy ends is said at its end,
-        so that the journal is read to its end."""
+        """Return the audit trail. Entries that a fork has copied do not count. Only the last one names the end of the
+        copy, so the whole journal is read first."""
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
         end = self._store.last_position()
         facts: list[JournalEntry] = []

@@ -96,7 +96,7 @@ async def check(program: list, edited: list, chance: int) -> None:
         await supervisor.resume_all()
         try:
             await (await supervisor.get_run("s")).outcome()
-            return  # the edit lies behind all that was done, or changes nothing
+            return  # the edit comes after all operations that were done, or changes nothing
         except RunBlocked:
             assert Counter(ran) == Counter(so_far)
     code[:] = program

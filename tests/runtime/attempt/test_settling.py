@@ -123,7 +123,7 @@ async def first_attempt(store, started, *args, hold: bool = False) -> str:
             async for approval in watch:
                 if (name := approval.arguments["name"]) != "never decided":
                     return name
-        raise AssertionError("it asked nobody")
+        raise AssertionError("it asked no approval")
 
 
 async def later_attempt(store) -> object:

@@ -45,7 +45,7 @@ async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
 async def blocked(store, session="s"):
     """Resume, and return why the session is blocked."""
     async with opened(store) as supervisor:
-        await supervisor.find_approvals()  # somebody reads them: nothing is denied for want of people
+        await supervisor.find_approvals()  # a reader: so no call is denied for lack of one
         run = await supervisor.resume("s")
         with pytest.raises(RunBlocked) as caught:
             await run.outcome()

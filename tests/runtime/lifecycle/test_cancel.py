@@ -106,7 +106,7 @@ async def test_a_run_that_unwinds_after_its_parent_has_left_does_not_wait(monkey
         await anyio.sleep(10)
         stuck = sessions_in_memory(supervisor)
         supervisor._runner.attempts.endings.update(dict.fromkeys(stuck, Ending(kind="cancelled")))
-        supervisor._runner.attempts.note_change()  # let go whoever is stuck: this test fails rather than hangs
+        supervisor._runner.attempts.note_change()  # wake a stuck task, so that this test fails and does not hang
     assert not stuck
 
 

@@ -134,5 +134,5 @@ async def test_a_run_goes_on_wherever_it_waited(deployed, place, way):
             async with opened(store, unattended="allow") as supervisor:
                 session = (await supervisor.fork("s", before=block.entry)).session
     assert await finished(store, place, session) == expected
-    again = ["before"] if place is message and way == "fork" else []  # it lies behind the entry of the fork
+    again = ["before"] if place is message and way == "fork" else []  # it comes after the entry of the fork
     assert sorted(effects) == sorted([*once, *again, "new"] if way == "fork" else once)

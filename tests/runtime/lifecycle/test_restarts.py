@@ -440,9 +440,7 @@ async def test_a_crash_anywhere_in_restarts_of_racing_operations_diverges_nowher
     troubles.update(planned)
     store = ForkingStore(lambda: (list(effects), troubles.copy()))
     async with opened(store) as supervisor:
-        await (
-            supervisor.find_approvals()
-        )  # somebody reads them: nobody is denied for want of people before the timer fires
+        await supervisor.find_approvals()  # a reader: so no call is denied for lack of one before the timer fires
         assert await (await supervisor.start(races, "done", session="s")).result()
     assert 1 <= len(causes(store, "s")) <= 3
     assert max(Counter(effects).values()) == 1

@@ -91,7 +91,7 @@ async def test_an_agent_that_does_not_succeed_cancels_its_children(how):
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(top)
-        assert list(await supervisor.find_approvals()) == []  # whoever reads them could answer
+        assert list(await supervisor.find_approvals()) == []  # a program that reads them could answer
         assert (await run.outcome()).kind == ("failed" if how == "fails" else "stalled")
         kinds = [view.outcome["kind"] for view in await supervisor.find_sessions()]
         assert kinds[1:] == ["cancelled"] * 2

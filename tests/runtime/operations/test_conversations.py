@@ -506,7 +506,9 @@ async def test_a_cancelled_receive_leaves_its_message():
             pending = sorted(
                 await supervisor.find_approvals(), key=lambda approval: approval.arguments["name"], reverse=True
             )
-            async with anyio.create_task_group() as together:  # the first commits at once; those behind it in one batch
+            async with (
+                anyio.create_task_group() as together
+            ):  # the first one commits at once, and later ones in one batch
                 together.start_soon(supervisor.send, "other", "x")
                 together.start_soon(supervisor.send, "s", "hello")
                 for approval in pending:

@@ -23,7 +23,7 @@ async def worker(ctx: Context, name: str) -> str:
 
 
 async def test_cursors_grow_also_where_an_approval_changed_twice():
-    """Asked, another asked, the first decided: read at once, the first comes behind the other."""
+    """One is asked, another one is asked, and the first is decided: read at once, the first comes after the other."""
     async with opened() as supervisor:
         asked = []
         for name in ("first", "other"):
@@ -44,8 +44,8 @@ async def talking(ctx: Context) -> None:
         await ctx.send(str(word))
 
 
-async def test_whoever_comes_back_from_far_behind_holds_up_nobody():
-    """What happened meanwhile is read piece by piece, and others run in between; nothing of it is missed."""
+async def test_an_inbox_with_an_old_cursor_does_not_block_the_loop():
+    """The entries since are read piece by piece, and other tasks run in between. None is missed."""
     async with opened() as supervisor:
         asked = await next_of((await supervisor.start(worker, "first")).watch_approvals())
         await (await supervisor.start(talking)).outcome()
