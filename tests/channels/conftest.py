@@ -27,7 +27,9 @@ class PtyProgram:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         self.mode = termios.tcgetattr(self.slave)
         kept = {
-            name: value for name, value in os.environ.items() if name not in ("EDITOR", "VISUAL", "SUPERVISOR_CALL")
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("EDITOR", "VISUAL", "SUPERVISOR_CALL", "LINES", "COLUMNS")  # the terminal says its size
         }
         self.process = preloaded.Popen(
             [sys.executable, *arguments],

@@ -13,6 +13,7 @@ from supervisor.client import connection as connections
 from supervisor.core import events as e
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+STEP = 11  # bytes between two cuts; no length of a line or of a part of a message, so that cuts fall everywhere in them
 Exchange = Callable[[Supervisor, Supervisor, str], Awaitable[None]]
 """Does something by the remote supervisor, and checks it by the local one; the text is new each time."""
 
@@ -24,8 +25,18 @@ def soon(monkeypatch):
     monkeypatch.setattr(connections, "LONGEST_PAUSE", 0.001)
 
 
-async def cut_everywhere(prepare, exchange) -> None:
-    """Do an exchange once for each of its bytes, and cut the connection there."""
+@pytest.fixture(params=[STEP, pytest.param(1, marks=pytest.mark.soak)])
+def cut_everywhere(request):
+    """Cuts at every STEP-th byte, and by `-m soak` at each byte."""
+
+    async def cut(prepare, exchange) -> None:
+        await cut_at_each(request.param, prepare, exchange)
+
+    return cut
+
+
+async def cut_at_each(step: int, prepare, exchange) -> None:
+    """Do an exchange once for each `step` bytes of it, and cut the connection there."""
     async with (
         serving(within=280) as (local, url),
         proxied(url) as proxy,
@@ -33,7 +44,7 @@ async def cut_everywhere(prepare, exchange) -> None:
     ):
         proxy.cut_after(None)
         await exchange(remote, local, await prepare(local, "whole"))
-        for position in range(proxy.passed):  # how long it is when nothing is cut
+        for position in range(0, proxy.passed, step):  # how long it is when nothing is cut
             prepared = await prepare(local, f"p{position}")
             proxy.cut_after(position)
             with anyio.fail_after(30):
@@ -55,7 +66,7 @@ async def a_name(local, name: str) -> str:
     return name
 
 
-async def test_a_decision_counts_once_and_its_answer_comes():
+async def test_a_decision_counts_once_and_its_answer_comes(cut_everywhere):
     """The repeat says `already` where the first one had been made."""
 
     async def decide(remote, local, asked) -> None:
@@ -69,7 +80,7 @@ async def test_a_decision_counts_once_and_its_answer_comes():
     await cut_everywhere(an_approval, decide)
 
 
-async def test_a_session_is_started_once():
+async def test_a_session_is_started_once(cut_everywhere):
     """Its id is made before the first try."""
 
     async def start(remote, local, name) -> None:
@@ -82,7 +93,7 @@ async def test_a_session_is_started_once():
     await cut_everywhere(a_name, start)
 
 
-async def test_a_read_is_whole():
+async def test_a_read_is_whole(cut_everywhere):
     """Never a part of it."""
 
     async def read(remote, local, name) -> None:
@@ -91,7 +102,7 @@ async def test_a_read_is_whole():
     await cut_everywhere(a_session, read)
 
 
-async def test_a_watch_gives_each_entry_once():
+async def test_a_watch_gives_each_entry_once(cut_everywhere):
     """From a cursor on, in their order, and none is left out."""
 
     async def watch(remote, local, name) -> None:
@@ -103,7 +114,7 @@ async def test_a_watch_gives_each_entry_once():
     await cut_everywhere(a_session, watch)
 
 
-async def test_a_message_is_never_sent_twice():
+async def test_a_message_is_never_sent_twice(cut_everywhere):
     """It has no id of its own: where the answer is lost, the error says that it may have been sent."""
     seen: set[int] = set()
 
