@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 async def chat(
     supervisor: Supervisor, people: People | None, session: str, text: str, by: str, seen: Seen
 ) -> ChatResult:
-    """Decide, list, or send; see Supervisor.chat. `people`: who may do what; None: every person may do everything."""
+    """Decide, list, or send; see Supervisor.chat. `people`: people and roles; None: every person may do everything."""
     word, where = read_word(text), seen.channel or "message"
     if word is None:
         return ChatResult(kind="sent", sent=await supervisor.send(session, text, by=by))

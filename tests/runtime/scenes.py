@@ -17,7 +17,7 @@ from supervisor.testing import virtual_asyncio, virtual_trio
 
 LONG = 30 * 86_400.0
 only_asyncio = pytest.mark.parametrize("virtual_backend", [virtual_asyncio], indirect=True, ids=["asyncio"])
-"""For what trio has not: cancellation of a task itself, which knows no scope and no shield."""
+"""Skips trio, which has no native cancellation: one of a task itself, without a scope or a shield."""
 
 
 def also_native(name, *values):

@@ -116,12 +116,12 @@ class ComingStep:
         self._is_coming = False
 
     def come(self) -> None:
-        """The commit has landed, and the task is being woken."""
+        """The commit has landed, and the task is about to continue."""
         self._settling.hot += 1
         self._is_coming = True
 
     def arrive(self) -> None:
-        """The task has gone on, or does not wait any more."""
+        """The task has continued, or has stopped waiting."""
         if self._is_coming:
             self._is_coming = False
             self._settling.begin()

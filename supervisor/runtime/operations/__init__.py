@@ -1,1 +1,1 @@
-"""What an agent does through its context, one module for each kind of operation."""
+"""The operations of an agent's context, one module for each kind."""

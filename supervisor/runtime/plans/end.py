@@ -33,7 +33,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     stopped_at: int = 0
     """After a stall: the length of the journal when the attempt was told to stop."""
     error: BaseException | None = None
-    """What the agent raised, for the program that started the run in this process (runtime/reading/runs.py)."""
+    """The agent's exception, for the program that started the run in this process (runtime/reading/runs.py)."""
 
 
 def open_tree(view: View, top: str) -> list[str]:

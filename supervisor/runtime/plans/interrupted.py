@@ -17,7 +17,7 @@ from supervisor.core.session import SessionState
 from supervisor.core.values import LOST
 
 Found = Mapping[tuple[str, str], str]
-"""What became of the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours."""
+"""The findings about the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours."""
 _REMARKS: Final = {
     "ended": "; its process was still running and was ended",
     "refused": "; its process is still running and could not be ended",

@@ -46,11 +46,11 @@ class SessionFilter:
 
     @property
     def picks(self) -> bool:
-        """Whether some sessions that are looked at may not be in the list."""
+        """Whether the filter may leave out sessions that are read."""
         return (self.is_open, self.status, self.agent) != (None, None, None)
 
     def has(self, row: SessionRow) -> bool:
-        """Whether a session is in the list, as far as can be said without its view."""
+        """Return whether a session may be in the list, as far as its index row shows."""
         return self.is_open in (None, row.outcome is None) and self.agent in (None, row.agent)
 
 

@@ -29,7 +29,7 @@ def views_of(store: Store, rows: Sequence[SessionRow]) -> Pieces[list[SessionVie
 
 
 class Trees:
-    """What waits in some trees, and who runs them; each open tree is read once."""
+    """The pending approvals and the owners of some trees. Each open tree is read once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

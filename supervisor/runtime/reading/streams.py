@@ -158,7 +158,7 @@ class Inbox(_LocalWatch[Approval]):
                 await news.wait()
 
     def _list(self, after: int) -> None:
-        """Note the next pending approvals of its beginning. What was asked or decided since then comes as a change."""
+        """Note the next approvals that were pending when the watch began. Later requests and decisions are changes."""
         found = self._reader.store.find_approvals(root=self._root, after=after, limit=PIECE)
         self._changed.update((each.id, each.position) for each in found if each.position <= self._read)
         self._listed = found[-1].position if len(found) == PIECE else None

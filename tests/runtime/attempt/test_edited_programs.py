@@ -104,7 +104,7 @@ async def check(program: list, edited: list, chance: int) -> None:
         await supervisor.resume_all()
         got = await (await supervisor.get_run("s")).result()
     assert len(got) == len(expected)
-    assert all(one in (other, "interrupted") for one, other in zip(got, expected, strict=True))  # lost, and told so
+    assert all(one in (other, "interrupted") for one, other in zip(got, expected, strict=True))  # reported as lost
     doubled = Counter(ran) - once
     assert all(name.startswith("step") or name in so_far for name in doubled), doubled
 

@@ -238,7 +238,7 @@ async def lands_together(ctx: Context) -> str:
     return (await ctx.call(report, came[0])).value
 
 
-@pytest.mark.parametrize("_", range(10))  # trio shuffles who goes on first
+@pytest.mark.parametrize("_", range(10))  # trio chooses at random which task runs first
 async def test_a_task_that_continues_by_the_commit_of_a_result_delays_the_next_result(_, monkeypatch):
     """A cancellation finds it scheduled already. It has unwound before the next result is given."""
 

@@ -38,7 +38,7 @@ async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
             await anyio.sleep(0.01)
         await anyio.sleep(0.01)
         killed = fork(store)
-        await supervisor.cancel("s")  # this process would go on for as long as there are timers
+        await supervisor.cancel("s")  # this process would run as long as there are timers
         return killed
 
 

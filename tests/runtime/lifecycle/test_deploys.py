@@ -88,7 +88,7 @@ async def left_waiting(spec) -> MemoryStore:
         await supervisor.start(spec, session="s")
         await anyio.sleep(5)
         killed = fork(store)
-    effects.clear()  # what this process came to afterwards is another story
+    effects.clear()  # later entries of this process do not belong to the test
     return killed
 
 

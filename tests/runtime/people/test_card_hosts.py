@@ -68,7 +68,7 @@ class Kept:
         return left_by(self.noted, approval.id)
 
     async def note(self, approval, event):
-        await anyio.lowlevel.checkpoint()  # it is far away
+        await anyio.lowlevel.checkpoint()  # this host is far from its store
         self.noted.append(event)
 
 

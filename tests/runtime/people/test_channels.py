@@ -34,7 +34,7 @@ class Wall(Channel):
         self.posted: list[tuple[str, str | None]] = []
         self.takes = 0.0  # seconds, one card after the other
         self.door = anyio.Lock()
-        self.is_away = False  # when a card is to be retired
+        self.is_away = False  # when a card is retired
         self.retired: list[tuple[str, str]] = []
         self.news = anyio.Event()
 
