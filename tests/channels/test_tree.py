@@ -76,7 +76,7 @@ def test_what_another_process_knows_alone_is_a_question_mark():
     assert row(drawn([ROOT, run("foreign", Doing(kind="unknown"), clock="unknown")]), "foreign").count("?") == 2
 
 
-def test_of_three_hundred_those_who_need_somebody_are_shown_and_the_rest_is_counted():
+def test_of_three_hundred_sessions_urgent_ones_are_shown_and_the_rest_is_counted():
     """Sessions that wait for a person come first, then those in trouble, then bad ends; the counts have all others."""
     runs = [run(f"done{n}", outcome="succeeded") for n in range(212)]
     runs += [run(f"busy{n}", Doing(kind="call", name="shell")) for n in range(41)]

@@ -192,7 +192,7 @@ def test_a_secret_is_made_once_where_there_are_no_hard_links(tmp_path, monkeypat
     assert [found.name for found in tmp_path.iterdir()] == ["state.db.secret"]
 
 
-def test_nobody_is_served_elsewhere_than_on_loopback_who_is_not_configured(tmp_path):
+def test_without_configured_people_only_loopback_is_served(tmp_path):
     """Refused before anything is opened; the port is not bound, the store not made."""
     done = supervisor(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0", "--store", "s.db")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)

@@ -99,7 +99,7 @@ def one_daemon(tmp_path):
     made.stop(signal.SIGKILL)
 
 
-def test_whoever_is_slower_reads_who_was_faster(one_daemon, person):
+def test_the_slower_person_reads_who_decided_first(one_daemon, person):
     """A3: a click on a card that was decided meanwhile runs nothing, and is told by whom."""
     start(one_daemon, "race", {"cake": "/dev/null"})
     ana = person(one_daemon)
@@ -111,7 +111,7 @@ def test_whoever_is_slower_reads_who_was_faster(one_daemon, person):
     ana.see(ana.card("cake").locator(".ending"), "denied by")
 
 
-def test_whoever_was_offline_sees_what_happened_meanwhile(one_daemon, person):
+def test_a_page_that_was_offline_shows_what_happened_meanwhile(one_daemon, person):
     """The stream goes on after the last event that the page has seen: nothing is missed, nothing comes twice."""
     start(one_daemon, "offline", {"cake": "/dev/null", "tea": "/dev/null"})
     ana = person(one_daemon)
@@ -129,7 +129,7 @@ def test_whoever_was_offline_sees_what_happened_meanwhile(one_daemon, person):
     assert streams[-1].headers["last-event-id"].partition(".")[2].isdecimal()
 
 
-def test_whoever_is_signed_out_or_has_an_old_page_is_told_and_loses_nothing(one_daemon, person):
+def test_a_person_who_is_signed_out_or_has_an_old_page_is_told_and_loses_nothing(one_daemon, person):
     """What was typed is still there, and nothing was decided."""
     start(one_daemon, "old", {"cake": "/dev/null"})
     ana = person(one_daemon)

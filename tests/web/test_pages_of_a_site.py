@@ -66,7 +66,7 @@ async def an_approval(supervisor, text="bread"):
     return (await next_of(supervisor.watch_approvals())).id
 
 
-async def test_whoever_is_not_known_is_asked_to_log_in_and_comes_back(tmp_path):
+async def test_an_unknown_person_is_asked_to_log_in_and_comes_back(tmp_path):
     """No page without a login; the form reports a wrong token; no login leads to another site."""
     async with site(tmp_path) as (_, browser):
         nobody = await browser(None)
@@ -95,7 +95,7 @@ async def test_every_page_has_a_policy_that_allows_nothing_inline(tmp_path):
         assert (await ana.get("/static/..%2frendering.py")).status_code == 404
 
 
-async def test_forged_forms_and_whoever_may_not_decide_change_nothing_and_are_kept(tmp_path):
+async def test_forged_forms_and_refused_decisions_change_nothing_and_are_recorded(tmp_path):
     """A4, A15: no token of ours, another site's page, the wrong role: refused, and kept in the audit trail."""
     async with site(tmp_path) as (supervisor, browser):
         approval = await an_approval(supervisor)

@@ -27,7 +27,7 @@ async def sign_out(client):
 
 
 @pytest.mark.anyio
-async def test_who_signs_out_is_signed_out_whoever_keeps_the_cookie():
+async def test_a_login_that_was_signed_out_is_over_although_its_cookie_was_kept():
     """That login alone: another one of theirs goes on, and so does their token."""
     async with world() as here, here.client() as one, here.client() as other, here.client("olga") as token:
         await log_in(one)
@@ -100,7 +100,7 @@ def test_the_command_line_revokes_what_it_can_be_sure_of(daemon, tmp_path):
     assert HASH in Revocations(revocations_of(daemon.store))
 
 
-def test_a_revocation_that_was_cut_off_was_told_to_nobody(tmp_path):
+def test_a_torn_revocation_was_never_acknowledged(tmp_path):
     """Killed while writing: the torn line has no effect, and later lines are read."""
     file = tmp_path / "revoked"
     first, seen = Revocations(file), Revocations(file)
@@ -117,7 +117,7 @@ def test_a_revocation_that_was_cut_off_was_told_to_nobody(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_cannot_be_read_lets_nobody_in(tmp_path):
+def test_an_unreadable_file_refuses_every_login(tmp_path):
     """It may say who is out (fail closed)."""
     file = tmp_path / "revoked"
     file.write_text("nonsense\n")

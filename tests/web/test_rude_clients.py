@@ -24,7 +24,7 @@ def answer(daemon, words):
         return connection.recv(12)
 
 
-def test_a_body_that_nobody_reads_holds_up_nothing(daemon, tmp_path):
+def test_an_unread_body_holds_up_nothing(daemon, tmp_path):
     """A few bytes in many pieces from an unknown client keep neither a place nor memory."""
     (tmp_path / "supervisor.toml").write_text("[server]\nmax_streams = 1\n")
     daemon.start("--config", str(tmp_path / "supervisor.toml"))
@@ -37,7 +37,7 @@ def test_a_body_that_nobody_reads_holds_up_nothing(daemon, tmp_path):
     assert "Traceback" not in daemon.log.read_text()
 
 
-def test_nobody_goes_over_to_another_protocol(daemon):
+def test_no_client_switches_to_another_protocol(daemon):
     """HTTP/1.1 is what is answered: a connection of another kind could stay for ever, and ask for nothing."""
     daemon.start()
     assert answer(daemon, HTTP_2) == b"HTTP/1.1 421"
@@ -56,7 +56,7 @@ def unfinished(daemon, count, path=b"/login"):
         yield
 
 
-def test_bodies_that_do_not_come_hold_up_nobody(daemon):
+def test_unfinished_bodies_hold_up_no_other_client(daemon):
     """Other clients and the probes get answers while 800 clients never finish a body."""
     daemon.start()
     with unfinished(daemon, 800), daemon.client() as client:

@@ -6,7 +6,7 @@ import signal
 from daemons import AGENTS, pending_of, until
 
 
-def test_whoever_comes_back_finds_what_is_asked_and_approves_it(daemon, tmp_path):
+def test_a_person_who_comes_back_finds_a_request_and_approves_it(daemon, tmp_path):
     """Start, disconnect, reconnect, see the request, send `approve`, the tool runs; a killed daemon changes nothing."""
     file = tmp_path / "notes"
     daemon.start()
@@ -47,8 +47,8 @@ def test_a_daemon_that_is_told_to_stop_leaves_everything_pending(daemon):
         assert pending_of(client, "waiting") == [asked]
 
 
-def test_what_another_process_leaves_behind_goes_on_in_the_daemon(daemon, tmp_path):
-    """R2: it is there while another runs it; that one dies; the daemon takes it up, and a shell's decision counts."""
+def test_a_run_of_a_dead_process_goes_on_in_the_daemon(daemon, tmp_path):
+    """R2: it is there while another runs it; that one dies; the daemon claims it, and a shell's decision counts."""
     file = tmp_path / "notes"
     daemon.start()
     asked = json.dumps({"eggs": str(file)})

@@ -20,7 +20,7 @@ APPROVE = {"decision": "approve"}
 
 @pytest.mark.parametrize("path", ["/api/sessions", "/api/approvals/x", "/metrics", "/openapi.json", "/nowhere"])
 @pytest.mark.parametrize("token", [None, "forged", "late", "", "Olga"])
-async def test_nothing_is_told_to_whoever_is_not_known(path, token):
+async def test_a_client_without_a_login_is_told_nothing(path, token):
     """No token, a forged one, an expired one: only the probes answer."""
     async with world() as here, here.client(token) as client:
         answer = await client.get(path)
@@ -200,7 +200,7 @@ async def test_failures_of_many_addresses_take_bounded_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", None])
-async def test_another_sites_page_neither_logs_anybody_in_nor_shuts_them_out(site):
+async def test_another_sites_page_neither_logs_a_person_in_nor_shuts_them_out(site):
     """A link with a token that such a page opens or draws only fills in the form; that is no guess. A browser that does
     not say which page it was is not believed."""
     async with (

@@ -88,7 +88,7 @@ async def test_a_form_edits_the_arguments_and_another_says_why_not(discord):
 
 @pytest.mark.parametrize("user", [EVE, STRANGER])
 @pytest.mark.parametrize("code", ["approve.0", "edit"])
-async def test_somebody_who_may_not_is_told_and_the_buttons_stay(discord, user, code):
+async def test_a_refused_person_is_told_and_the_buttons_stay(discord, user, code):
     """A4: a refused clicker is told, alone; it is in the audit trail; the card is still live for who may."""
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:
@@ -277,7 +277,7 @@ async def test_a_card_where_the_bot_may_not_write_any_more_is_posted_anew(discor
 
 
 @pytest.mark.parametrize("code", ["approve.0", "deny", "edit"])
-async def test_a_press_on_a_dead_card_that_nobody_knows_of_retires_it(discord, code):
+async def test_a_press_on_an_unrecorded_card_of_an_ended_approval_retires_it(discord, code):
     """R3: whichever button it is, also one that comes to the decision that stands."""
     chat = channel(discord)
     async with opened(chat, platform="discord") as supervisor:

@@ -64,7 +64,7 @@ def test_an_old_card_works_after_every_death(nursery, tmp_path, death):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("platform", "backend"), [("slack", "asyncio"), ("discord", "trio")])
-def test_a_card_that_nobody_noted_loses_its_buttons_when_it_was_decided_elsewhere(nursery, tmp_path, platform, backend):
+def test_an_unrecorded_card_loses_its_buttons_after_a_decision_elsewhere(nursery, tmp_path, platform, backend):
     """R3: the daemon dies after the platform took the card; the next daemon retires it without a press."""
     make, serving = PLATFORMS[platform]
     with serving(make()) as fake:

@@ -84,7 +84,7 @@ async def test_a_form_edits_the_arguments_and_another_says_why_not(slack):
 
 
 @pytest.mark.parametrize("user", [EVE, STRANGER])
-async def test_somebody_who_may_not_is_told_and_the_buttons_stay(slack, user):
+async def test_a_refused_person_is_told_and_the_buttons_stay(slack, user):
     """A4: a refused clicker is told, alone; it is in the audit trail; the card is still live for who may."""
     chat = channel(slack)
     async with opened(chat, platform="slack") as supervisor:
@@ -124,7 +124,7 @@ async def test_what_is_not_signed_by_slack_now_is_refused(slack):
 
 
 @pytest.mark.parametrize("code", ["approve.0", "deny", "edit"])
-async def test_a_press_on_a_dead_card_that_nobody_knows_of_retires_it(slack, code):
+async def test_a_press_on_an_unrecorded_card_of_an_ended_approval_retires_it(slack, code):
     """R3: whichever button it is, also one that comes to the decision that stands."""
     chat = channel(slack)
     async with opened(chat, platform="slack") as supervisor:
@@ -176,7 +176,7 @@ async def test_a_late_press_is_answered(slack):
     assert ran == []
 
 
-async def test_a_card_that_nobody_noted_is_found_in_its_conversation(slack):
+async def test_an_unrecorded_card_is_found_in_its_conversation(slack):
     """R3: whatever was said since; in the time in which it was posted, and in no other."""
     store = MemoryStore()
     async with opened(channel(slack), store, platform="slack") as supervisor:
@@ -393,7 +393,7 @@ async def test_a_form_that_slack_did_not_open_is_said(slack):
         await give(chat, slack.press(card, "deny", ANA))
 
 
-async def test_who_may_not_make_rules_makes_none_whatever_supervisor_is_behind(slack):
+async def test_a_person_who_may_not_make_rules_makes_none_with_any_supervisor(slack):
     """A4: a requester may approve their own call once, and not for good; the channel holds it, too."""
     chat = channel(slack)
     async with opened(chat) as supervisor:  # it follows no session yet
@@ -475,7 +475,7 @@ async def test_who_may_decide_and_is_no_operator_decides_by_words(slack):
         assert messages_of(supervisor, run.session) == []
 
 
-async def test_a_stranger_in_a_thread_is_told_that_nobody_hears_them(slack):
+async def test_a_stranger_in_a_thread_is_told_and_ignored(slack):
     """A4: only the stranger sees the answer, and neither decides nor writes to the agent."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
@@ -627,7 +627,7 @@ async def test_a_session_that_cannot_be_read_silences_no_other(slack, monkeypatc
         ("&gt; yes", False, False),
     ],
 )
-async def test_what_is_said_to_somebody_else_decides_nothing(slack, text, mention, decides):
+async def test_a_message_to_another_person_decides_nothing(slack, text, mention, decides):
     """A12: a word is a whole message to this app; "@bob yes" is an answer to bob."""
     chat = channel(slack, talk=Talk(deployer))
     async with opened(chat, platform="slack") as supervisor:
@@ -675,7 +675,7 @@ def told_in(slack):
     return {message["thread_ts"] for message in said(slack)}
 
 
-async def test_a_turn_that_somebody_begins_elsewhere_is_told_in_its_thread(slack):
+async def test_a_turn_that_begins_elsewhere_is_posted_in_its_thread(slack):
     """An idle session is still followed."""
     chat = channel(slack, talk=Talk(failer))
     async with opened(chat, platform="slack") as supervisor:

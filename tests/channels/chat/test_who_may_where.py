@@ -359,7 +359,7 @@ EDITING += [("slack", edit_in_slack), ("discord", edit_in_discord)]
 
 
 @pytest.mark.parametrize(("platform", "way"), EDITING, ids=[way.__name__ for _, way in EDITING])
-async def test_nobody_edits_a_call_into_what_is_reserved_for_others(platform, way):
+async def test_no_surface_lets_a_person_edit_a_call_into_a_reserved_one(platform, way):
     """Whoever may decide what was asked may not, by that, decide what they make of it (A8)."""
     did = set()
     async with world(platform) as here:
@@ -647,7 +647,7 @@ async def test_who_may_do_what_else(action, platform, way):
     assert may == {(who, *case) for who in MAY[action] for case in CASES}
 
 
-def test_whoever_can_write_the_store_is_its_operator(tmp_path):
+def test_a_user_who_can_write_the_store_is_its_operator(tmp_path):
     """On the command line `--by` is a name for the audit trail: reservations are of who serves, not of the store."""
     store = tmp_path / "state.db"
 

@@ -128,7 +128,7 @@ def test_a_change_leaves_out_no_line_of_either_side(old, new):
     assert "\n".join(line[1:] for line in lines if line[0] in " +") == new
 
 
-def test_who_writes_very_much_is_shown_whole_and_holds_up_nobody():
+def test_a_very_long_text_is_shown_whole_and_fills_the_page():
     """What is too long to be coloured is one piece, and a page has as many cards as it has room for."""
     much = '"$(' * (MOST_TEXT // 3 + 1)
     asked = [an_approval(id=name, tool="shell", arguments={"command": much}) for name in ("one", "two")]
@@ -175,7 +175,7 @@ def test_a_decided_card_offers_nothing():
     assert 'value="approve"' not in page
 
 
-def test_whoever_may_not_decide_sees_why_and_gets_no_button():
+def test_a_person_who_may_not_decide_sees_why_and_gets_no_button():
     """A4: the reason stands where the buttons would."""
     view = card_view(an_approval(), NOW, refusal="reserved for bob")
     facts = {"view": view, "viewer": Viewer("ana", "t"), "here": "", "pending": 1, "stream": "/x"}

@@ -56,8 +56,8 @@ def test_a_wait_that_the_journal_knows_by_its_end_is_read_back():
     assert told(*events) == [(("active",), 2), (("child",), 49), (("active",), 9)]
 
 
-def test_a_step_beside_a_sub_agent_is_activity_and_waiting_for_one_is_not_only_known_afterwards():
-    """A run that works while a sub-agent works, works; one of which nothing is heard waits for it."""
+def test_a_step_during_a_sub_agent_is_activity_and_a_silent_run_waits_for_it():
+    """A run that works while a sub-agent works, works; a silent one waits for it."""
     spawned = done(2, "spawn", child="c")
     assert told(*began(), spawned, done(30, "step")) == [(("active",), 30), (("child",), 70)]
     left = e.RunPassivated(at=at(60), waiting_for=(e.MESSAGE,))

@@ -18,7 +18,7 @@ def a_session(name: str, parent: str | None = None, **changes: Any) -> SessionVi
     return SessionView(id=name, parent=parent, **{**facts, **changes})
 
 
-def test_a_tree_shows_everybody_below_and_what_is_left_out_does_not_wait():
+def test_a_tree_shows_all_sub_agents_and_leaves_out_only_ones_that_do_not_wait():
     """Of very many sub-agents some are shown, those that wait for a person among them; the rest is counted."""
     waiting = a_session("late", "top", pending_approvals=(an_approval(),), status="waiting_approval")
     views = [a_session("top"), *(a_session(f"c{n}", "top") for n in range(MOST_BELOW + 20)), waiting]
