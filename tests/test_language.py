@@ -14,19 +14,19 @@ PLACES = ("supervisor", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 KINDS = {".py", ".md", ".sql", ".html", ".js", ".css"}
 
 CEILINGS = {
-    "nobody": 10,
-    "whoever": 5,
-    "somebody": 3,
+    "nobody": 2,
+    "whoever": 0,
+    "somebody": 0,
     "anybody": 0,
-    "everybody": 3,
-    "behind": 13,
-    "beside": 1,
+    "everybody": 0,
+    "behind": 9,
+    "beside": 0,
     "how-many-th": 0,
     "did not come to": 0,
     "came to nothing": 0,
     "taken up": 0,
-    "at rest": 2,
-    "is said": 7,
+    "at rest": 1,
+    "is said": 0,
 }
 
 

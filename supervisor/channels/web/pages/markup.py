@@ -35,7 +35,7 @@ _SHELL: Final = re.compile(
 _TEXT: Final = re.compile(rf"(?P<escape>{_ESCAPE})")
 _HUNK: Final = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 _STARTS: Final = frozenset({"&&", "||", "$(", ";", "|", "&", "(", "`", "\n"})
-"""Behind these the next word is a program."""
+"""After these the next word is a program."""
 _QUOTED: Final = re.compile(rf'(?P<escape>{_ESCAPE})|(?P<operator>\$\(|`)|(?P<quote>")|(?P<string>\\.|[^"`$\\]+|[$\\])')
 """What there is between double quotes."""
 

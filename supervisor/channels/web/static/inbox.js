@@ -1,11 +1,11 @@
 // Keeps a page up to date, and sends its forms without leaving it. Without this script every page works by reloading.
 //
 // Rules
-// - Everything shown is drawn by the server: news says *that* something changed, the page is asked what it looks like.
-// - How long ago something was is told by the server's clock; the reader's may be wrong.
-// - What a person reads or types in is never moved or taken away: a decided card keeps its place, a new one comes last,
-//   nothing takes the focus. A key decides only the card that has the focus, and only by a button that is on screen:
-//   it stands below all that is asked.
+// - The server draws all that is shown: an event only says *that* something changed, and the script loads the page again.
+// - Ages are counted by the server's clock, since the reader's may be wrong.
+// - A card that a person reads or types in never moves: a decided card keeps its place, a new one comes last, and nothing
+//   takes the focus. A key decides only the card that has the focus, and only by a button that is on the screen: the
+//   buttons stand below the whole request.
 // - While the connection is lost the page says that it may be old. It comes back by itself and misses nothing: the
 //   stream goes on after the last event that was seen.
 "use strict";
@@ -19,7 +19,7 @@
 
   const announce = (text) => { $("news").textContent = text; };
 
-  // Nobody is sent away from what they are typing: the page says that they are signed out, and where to sign in.
+  // The page does not leave while a person types: it says that they are signed out, and where to sign in.
   let isOut = false;
   function signedOut() {
     isOut = true;
@@ -37,7 +37,7 @@
     if (now) ahead = now - Date.now();
   }
 
-  // Times are told anew, in the reader's own time zone.
+  // Times are written again in the reader's time zone.
   function tellTimes() {
     for (const time of document.querySelectorAll("time")) {
       const at = new Date(time.dateTime);
@@ -116,7 +116,7 @@
     else if (card) announce(card.getAttribute("aria-label") + ": " + card.querySelector(".ending").textContent.trim());
   }
 
-  // Decided cards give back their place when the person moves the page anyway.
+  // Decided cards give up their reserved height when the person scrolls the page.
   function release() {
     for (const card of cards?.children ?? []) card.style.minHeight = "";
   }
