@@ -211,7 +211,7 @@ async def _serve(channel: Channel, supervisor: LocalSupervisor) -> None:
 
 async def _drain(runner: Runner, posting: Posting) -> None:
     """Wait for the runs that can go on, and for the cards of decided approvals. Passivate runs that wait for people."""
-    runner.quiet.leave()
+    runner.passivation.leave()
     await runner.attempts.wait_until(lambda: runner.is_idle)
     await posting.settle()
     await runner.attempts.wait_until(lambda: runner.is_idle)

@@ -422,7 +422,7 @@ class LocalSupervisor(StoreSupervisor):
 
         await self._runner.journal.append(plan)
         if self.store.owns(root) and session not in self._runner.attempts.live:
-            await self._runner.concluding.end_tree(session)
+            await self._runner.finishing.end_tree(session)
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 

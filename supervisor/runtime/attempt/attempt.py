@@ -473,7 +473,7 @@ class Attempt:
             self._wake_front()
             self.check_quiet()
 
-    def fell(self, error: Exception) -> None:
+    def settling_failed(self, error: Exception) -> None:
         """Suspend the tree, because `has_settled` has raised: the agent may wait without end."""
         self.host.suspend_tree(self, StoreError(f"the agent's next result could not be given: {error!r}"))
 

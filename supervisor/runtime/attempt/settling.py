@@ -47,7 +47,7 @@ class Owner(Protocol):
     def has_settled(self) -> None:
         """No step is hot any more. A task that this call wakes is hot again."""
 
-    def fell(self, error: Exception) -> None:
+    def settling_failed(self, error: Exception) -> None:
         """`has_settled` has raised this error."""
 
 
@@ -95,12 +95,12 @@ class Settling:
         try:
             self._owner.has_settled()
         except Exception as error:  # noqa: BLE001 # the loop runs this, and must not see the error
-            self._fall(error)
+            self._report(error)
 
-    def _fall(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         log.error("settling.failed", attempt=repr(self._owner), reason=repr(error))
         try:
-            self._owner.fell(error)
+            self._owner.settling_failed(error)
         except Exception as another:  # noqa: BLE001 # as above
             log.error("settling.failed", attempt=repr(self._owner), reason=repr(another))
 

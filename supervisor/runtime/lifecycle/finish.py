@@ -16,7 +16,7 @@ from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.plans.end import Ending, cancel_children, end_events, open_tree
 
 
-class Concluding:
+class Finishing:
     def __init__(self, attempts: Attempts, orphans: OrphanedProcesses) -> None:
         self._attempts = attempts
         self._journal, self._clock = attempts.journal, attempts.clock
@@ -36,7 +36,7 @@ class Concluding:
         if self._journal.death is None:
             await self._journal.append(plan)
 
-    async def conclude(self, attempt: Attempt, ending: Ending) -> None:
+    async def finish(self, attempt: Attempt, ending: Ending) -> None:
         """Write an ending, or leave it to a parent that is ending, too."""
         session = attempt.session
         self._attempts.endings[session] = ending

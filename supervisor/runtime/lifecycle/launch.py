@@ -26,7 +26,7 @@ from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked
-from supervisor.runtime.lifecycle.finish import Concluding
+from supervisor.runtime.lifecycle.finish import Finishing
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.plans.end import Ending, cancel_children
 from supervisor.runtime.plans.interrupted import lost_calls
@@ -44,7 +44,7 @@ class Launcher:
         self,
         attempts: Attempts,
         blocked: Blocked,
-        concluding: Concluding,
+        finishing: Finishing,
         orphans: OrphanedProcesses,
         *,
         find_agent: Callable[[e.SessionCreated], AgentSpec[Any, Any]],
@@ -53,7 +53,7 @@ class Launcher:
         self._attempts = attempts
         self._journal, self._clock, self._alarm = attempts.journal, attempts.clock, attempts.alarm
         self._blocked = blocked
-        self._concluding = concluding
+        self._finishing = finishing
         self._orphans = orphans
         self._find_agent = find_agent
         self._begin = begin
@@ -153,7 +153,7 @@ class Launcher:
         await self._orphans.end(state)
         if state.cancel is not None and state.is_open:
             if state.cancel.origin == session or state.facts.parent is None:
-                self._attempts.start_soon(self._concluding.end_tree, session)
+                self._attempts.start_soon(self._finishing.end_tree, session)
             return None
         if not state.is_open:
             return None
@@ -193,7 +193,7 @@ class Launcher:
         became = await self._journal.append_with_answer(plan)
         if isinstance(became, Ending):
             self._attempts.endings[session] = became
-            self._attempts.start_soon(self._concluding.end_tree, session)
+            self._attempts.start_soon(self._finishing.end_tree, session)
         elif became == "begun":
             self._alarm.take_back(self.sleepers.pop(session, None))
             self._begin(session, spec)

@@ -32,7 +32,7 @@ PRESUMED_AFTER = 5.0  # seconds of silence in a replay after which a run is pres
 STOPPED_ASKING = "the agent asks for nothing more"
 
 
-class Quiet:
+class Passivation:
     def __init__(self, attempts: Attempts, blocked: Blocked, passivate_after: float) -> None:
         self._attempts = attempts
         self._alarm, self._clock = attempts.alarm, attempts.clock
@@ -99,7 +99,7 @@ class Quiet:
 
         await attempt.append_if_live(plan)
 
-    def look_for_parting(self, attempt: Attempt) -> None:
+    def look_for_divergence(self, attempt: Attempt) -> None:
         """Check, as long as an attempt replays, whether it gets any further (R1).
 
         A model call in flight is no block, since it has its own budget. A blocked loop is none either, so silence is

@@ -43,10 +43,10 @@ from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import Blocked, Replayed
 from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
-from supervisor.runtime.lifecycle.finish import Concluding
+from supervisor.runtime.lifecycle.finish import Finishing
 from supervisor.runtime.lifecycle.launch import Launcher
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
-from supervisor.runtime.lifecycle.passivate import Quiet
+from supervisor.runtime.lifecycle.passivate import Passivation
 from supervisor.runtime.lifecycle.restart import restart_or_end
 from supervisor.runtime.operations.context import LocalContext
 from supervisor.runtime.plans.end import Ending, cancel_cause
@@ -104,13 +104,13 @@ class Runner:
         self.find_agent = find_agent
         self.orphans = orphans or OrphanedProcesses()
         self.blocked = Blocked(self.attempts, replayed)
-        self.concluding = Concluding(self.attempts, self.orphans)
+        self.finishing = Finishing(self.attempts, self.orphans)
         self.launcher = Launcher(
-            self.attempts, self.blocked, self.concluding, self.orphans, find_agent=find_agent, begin=self.begin
+            self.attempts, self.blocked, self.finishing, self.orphans, find_agent=find_agent, begin=self.begin
         )
         self.launcher.taken_up.connect(self.jobs.take_up)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
-        self.quiet = Quiet(self.attempts, self.blocked, passivate_after)
+        self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
@@ -180,10 +180,10 @@ class Runner:
             attempt.stop(StopReason("suspended", "the supervisor was stopped"))
 
     def grew_quiet(self, attempt: Attempt) -> None:
-        self.quiet.look_at(attempt)
+        self.passivation.look_at(attempt)
 
     def waits_for_replay(self, attempt: Attempt) -> None:
-        self.quiet.look_for_parting(attempt)
+        self.passivation.look_for_divergence(attempt)
 
     def follows(self, attempt: Attempt) -> None:
         if attempt.state.blocked is not None:
@@ -259,7 +259,7 @@ class Runner:
         if not self.journal.store.owns(row.root):
             self.came_for_unowned.send(row.root)
         elif isinstance(event, e.CancelRequested):
-            self.start_soon(self.concluding.end_tree, session)
+            self.start_soon(self.finishing.end_tree, session)
         else:
             self.launcher.launch(session)
 
@@ -299,7 +299,7 @@ class Runner:
                 if attempt.block is not None:
                     await self.blocked.settle(attempt, attempt.block)
                 else:
-                    await self.concluding.settle(attempt)
+                    await self.finishing.settle(attempt)
             elif not attempt.has_ended:
                 self.alarm.take_back(attempt.overdue)
                 ending = await restart_or_end(attempt, ending, failed)
@@ -307,7 +307,7 @@ class Runner:
                 if ending is not None:
                     if (kept := self.raised.get((attempt.session, attempt.run))) is not None:
                         kept.error = ending.error
-                    await self.concluding.conclude(attempt, ending)
+                    await self.finishing.finish(attempt, ending)
         except Suspended as error:
             self.attempts.refuse(attempt.session, str(error))
         except StoreError as error:
@@ -326,7 +326,7 @@ class Runner:
             attempt.has_ended = True
             ending = Ending(kind="abandoned", cause=cause)
             self.attempts.endings[attempt.session] = ending  # set before its task ends, so that its state stays
-            self.start_soon(self.concluding.conclude, attempt, ending)
+            self.start_soon(self.finishing.finish, attempt, ending)
 
     def _leave(self, attempt: Attempt, *, sleeps: bool) -> None:
         """Drop an attempt whose task has ended from memory. Launch the next one at once if an entry came meanwhile."""
@@ -335,7 +335,7 @@ class Runner:
         del self.attempts.live[session]
         self.hub.signs.pop(session, None)
         self.alarm.take_back(attempt.overdue)
-        self.quiet.forget(attempt)
+        self.passivation.forget(attempt)
         attempt.has_ended = True
         if not state.is_open or session not in self.attempts.endings:
             self.attempts.endings.pop(session, None)
@@ -346,7 +346,7 @@ class Runner:
             self.launcher.launch(session)
         elif state.is_open and sleeps and not self.is_closed:
             if state.cancel is not None and state.cancel.origin == session:
-                self.start_soon(self.concluding.end_tree, session)
+                self.start_soon(self.finishing.end_tree, session)
             elif state.cancel is None and state.waiting_for is None:
                 self.launcher.launch(session)
             elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:

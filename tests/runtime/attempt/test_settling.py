@@ -14,7 +14,7 @@ from scenes import HeldStore, opened
 from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
-from supervisor.runtime.lifecycle.passivate import Quiet
+from supervisor.runtime.lifecycle.passivate import Passivation
 from supervisor.testing import AutojumpLoop, virtual_asyncio, virtual_trio
 
 pytestmark = pytest.mark.anyio
@@ -334,7 +334,7 @@ async def test_operations_that_follow_from_results_of_one_commit_share_commits()
 
 async def test_an_error_while_a_run_settles_suspends_that_run_and_no_other(monkeypatch):
     """Its tree is suspended with the reason, and can be resumed."""
-    look_at, faults = Quiet.look_at, ["bad"]
+    look_at, faults = Passivation.look_at, ["bad"]
 
     def fails_once(quiet, attempt) -> None:
         if attempt.session in faults:
@@ -342,7 +342,7 @@ async def test_an_error_while_a_run_settles_suspends_that_run_and_no_other(monke
             raise ZeroDivisionError("a defect of ours")
         look_at(quiet, attempt)
 
-    monkeypatch.setattr(Quiet, "look_at", fails_once)
+    monkeypatch.setattr(Passivation, "look_at", fails_once)
     store = MemoryStore()
     async with opened(store) as supervisor:
         await supervisor.start(races, "yields", session="bad")

@@ -103,7 +103,7 @@ async def test_a_decision_that_is_committed_with_the_passivation_wakes_the_run()
             approval = await next_of(run.watch_approvals())
             attempt = supervisor._runner.attempts.live[run.session]
             await anyio.sleep(0.9)
-            quiet = supervisor._runner.quiet
+            quiet = supervisor._runner.passivation
             acts = [(supervisor.decide, approval.id, Approve(by="ana")), (quiet._passivate, attempt, attempt.rest)]
             async with anyio.create_task_group() as tasks:
                 for act in acts if first == "decision" else acts[::-1]:

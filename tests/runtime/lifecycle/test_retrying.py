@@ -263,7 +263,7 @@ async def test_an_end_that_was_under_way_ends_no_later_run():
         await supervisor.decide((await next_of(run.watch_approvals())).id, Approve(by="ana"))
         assert await run.result() == "one: ok"
         assert (await supervisor.send("s", "two")).kind == "begun"
-        await supervisor._runner.concluding.end_tree("s")
+        await supervisor._runner.finishing.end_tree("s")
         await supervisor.decide(
             (await next_of((await supervisor.get_run("s")).watch_approvals())).id, Approve(by="ana")
         )
