@@ -1,6 +1,6 @@
-"""Numbers for Prometheus, in its text format: what is open, what waits and since when, what was decided, who listens.
+"""Metrics in Prometheus' text format: open sessions, waiting approvals and their age, decisions, listening clients.
 
-Gauges are asked of the store's index when they are read; counters count since this process began.
+Gauges are read from the store's index at each request; counters count from the start of this process.
 """
 
 from collections.abc import Iterator, Mapping

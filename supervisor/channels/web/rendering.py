@@ -1,10 +1,10 @@
-"""Templates become pages here, and nowhere else: the environment that makes everything in them harmless.
+"""Renders templates as pages, in the only environment for them, which makes all texts harmless.
 
 Rules
-- Every expression is made visible and then escaped, whatever its author thought of; only the environment's own macros
-  give markup, which consists of what went through the same two steps.
-- Attributes are quoted, and addresses are made by `url`: nothing that was written elsewhere begins one.
-- What a template does not know is an error, not an empty place.
+- The environment makes every expression visible and then escapes it. Only its own macros return markup, and their texts
+  pass the same two steps.
+- Attributes are quoted, and `url` makes all addresses, so that no foreign text begins one.
+- An unknown name in a template is an error, not an empty text.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def _finalize(value: Any) -> Any:
 
 
 def duration(length: timedelta) -> str:
-    """Return a duration in the two largest units that say something."""
+    """Return a duration in its two largest units."""
     seconds = length.total_seconds()
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -54,12 +54,12 @@ def duration(length: timedelta) -> str:
 
 
 def ordered(text: str) -> str:
-    """Return what a rule covers, in the order in which it was written whatever a browser makes of it."""
+    """Return a rule's pattern, escaped so that a browser keeps the order in which it was written."""
     return visible(text, lines=True, ordered=True)
 
 
 def url(*parts: str) -> str:
-    """Return an address below ours."""
+    """Return an address on this server."""
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -71,7 +71,7 @@ def asset(name: str) -> tuple[bytes, str]:
 
 
 def asset_url(name: str) -> str:
-    """Return where a file of static/ is; another version is elsewhere, so that it may be kept."""
+    """Return the address of a file of static/. Each version has its own, so that browsers may cache it."""
     return f"{url('static', name)}?v={asset(name)[1]}"
 
 
@@ -92,5 +92,5 @@ def environment() -> jinja2.Environment:
 
 
 def render(template: str, now: datetime, **model: Any) -> str:
-    """Return a page. `now` is the instant that its times are told from, in the time zone in which they are shown."""
+    """Return a page. `now`: the instant from which its ages are counted; times are shown in its time zone."""
     return environment().get_template(template).render(now=now, **model)

@@ -1,7 +1,7 @@
 """Runs over HTTP: how one ended, and how one is begun again: resume, retry, fork (R10).
 
-A client that waits for an outcome asks again and again, each time for at most LONGEST seconds: an answer that takes
-longer is taken for lost by proxies. Such a wait counts as a stream, since it holds a connection as one does.
+A client that waits for an outcome repeats its request, each time for at most LONGEST seconds, since proxies give up
+slower answers. Such a wait counts as a stream, since it holds a connection as a stream does.
 """
 
 from typing import Annotated, Any, Final

@@ -1,9 +1,9 @@
-"""Which approvals each person was shown over HTTP: what they may decide without naming it (A12).
+"""Records which approvals each person was shown over HTTP, and so may decide without naming them (A12).
 
 Rules
-- A page, a document or an event that holds an approval shows it. The record is of this process; after a restart a
-  person looks again, or names what they mean.
-- Bounded: of each person the latest MOST are known.
+- A page, a document or an event with an approval shows it. The record is lost with the process; then a person looks
+  again or names the approval.
+- Bounded: the record has the latest MOST approvals of each person.
 """
 
 from collections import OrderedDict
@@ -13,7 +13,7 @@ from typing import Final
 from supervisor.core.values import Approval
 
 MOST: Final = 10_000
-"""Approvals that are remembered of each person."""
+"""The most approvals that are remembered for each person."""
 
 
 class Shown:

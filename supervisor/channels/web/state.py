@@ -1,4 +1,4 @@
-"""What the handlers of one web server share. `site` composes what is served; this module knows nothing of it."""
+"""The state that the handlers of one web server share. `site` composes the routes; this module does not know them."""
 
 from collections import Counter
 from typing import Final
@@ -20,7 +20,7 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 
 
 class Tally:
-    """What has happened in this server since it began."""
+    """Counters of this server since its start."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -30,7 +30,7 @@ class Tally:
 
 
 class Site:
-    """What the handlers of one server share."""
+    """The state that the handlers of one server share."""
 
     def __init__(
         self,

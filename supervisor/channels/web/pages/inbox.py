@@ -1,13 +1,13 @@
-"""An approval as a card of the page: what would run, readable; what each choice will do, before it is pressed.
+"""An approval as a card of a page: what would run, and the effect of each choice.
 
-The words are those of channels/cards.py and granting.py, which all surfaces share; here they get colours, forms and a
+The texts come from channels/cards.py and granting.py, which all surfaces share. This module adds colours, forms and a
 history.
 
 Rules
-- Everything of the call is on the card, and while it is pending nothing of it is scrolled away: its buttons stand below
-  all of it. A line above it gives its length.
-- A standing rule is shown, tool and pattern, where it is granted, in the words of what will not be asked again.
-- A card that is decided says by whom and when, keeps what was asked, and offers nothing.
+- A card shows the whole call. While it is pending no part scrolls: the buttons stand below all of it. A line above a
+  long text gives its length.
+- Where a person grants a standing rule, the card shows its tool and pattern, and which calls it will not ask about.
+- A decided card says who decided and when, keeps the request, and has no buttons.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,23 +1,23 @@
-"""What the runs of a tree did when, drawn from their journals: lanes of intervals.
+"""The timeline of a tree: what each run did at which time, read from its journal, as lanes of intervals.
 
-A journal says when something began or ended, so between two of its entries a run does one thing or waits for several.
-Where only the end is an entry (a child's outcome, a message, a step), what it did is read back from that end; until
-there is one, a run with sub-agents is taken to wait for them.
+A journal says when something began or ended, so between two entries a run does one thing or waits for several. If only
+the end is an entry (a child's outcome, a message, a step), the activity before it is derived from that end. Before such
+an entry, a run with sub-agents counts as waiting for them.
 
     active    it worked: its watchdog counted
     tool      a call was running, under a deadline of its own
     person    an approval or a question was open
     child     it waited for a sub-agent
-    message   it waited to be told something
+    message   it waited for a message
     timer     it slept
     away      its process was gone, since this entry at the latest
     rest      between two turns of a conversation
 
 Rules
-- Whatever is not `active` pauses the watchdog; a call does since its own deadline watches it.
-- Several at once are all named, and `active` is none of them: while a call runs, its run is at work.
-- Pure: `now` is an argument, and the end of what has not ended.
-- Long quiet stretches are drawn shorter than they were, and marked; no interval is too short to be seen.
+- Every kind except `active` pauses the watchdog; a call does, since its own deadline watches it.
+- An interval names all kinds that hold at once. `active` never stands with others.
+- Pure: `now` is an argument, and counts as the end of an unfinished interval.
+- Long quiet intervals are drawn shorter, with a mark. Every interval is wide enough to be seen.
 """
 
 from collections.abc import Iterator, Sequence
