@@ -3,6 +3,8 @@
 On a terminal (stdin and stderr) they ask there, and stay until the session has ended. With --wait they stay, too.
 Otherwise they leave `open_supervisor`, which waits for everything that can go on and passivates what waits for people.
 Then they list what is left to decide, with the commands that decide it, and exit with 3.
+
+The module is longer than 400 lines because these commands begin, follow and report a run in the same way.
 """
 
 import logging

@@ -7,6 +7,8 @@ Rules
   `already`), cancels, rules that are added, starts and forks under an id that is made here. Messages, retries, resumes
   and revoked rules are not: ServerUnavailable says that they may have been done.
 - Instants are sent in the server's time.
+
+The module is longer than 400 lines because it is one seam: a short method for each command and each read.
 """
 
 from collections import Counter
