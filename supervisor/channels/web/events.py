@@ -1,18 +1,18 @@
 """Event streams: server-sent events of a session's journal, and of the inbox.
 
-Theory: a stream reads the store from its own cursor, when its client has taken what came before. So nothing is buffered
-for a client, none can hold up another, and one that comes back goes on from the id of the last event that it saw: it
-misses nothing and gets nothing twice.
+Theory: a stream reads the store from its own cursor, once its client has taken the earlier events. So the server
+buffers nothing for a client, and no client holds up another. A client that reconnects goes on from the id of the last
+event that it saw: it misses nothing and gets nothing twice.
 
 Rules
-- A client that takes nothing for SLOW seconds is dropped; it comes back by itself, and goes on where it was.
+- A client that takes nothing for SLOW seconds is dropped. It reconnects by itself and goes on where it was.
 - A comment every BEAT seconds tells both ends that the other one lives.
 - A stream ends when its client goes, when the client's credential expires or is revoked, and when the server stops. It
   leaves no task and no connection.
-- `end` says that nothing more can come: the run that was watched is over. A stream that stops without it goes on
-  later: the server stops, or its client was too slow.
-- `reset` says that the store does not know the client's cursor: the stream begins anew, from a snapshot. An error would
-  not do: a browser does not come back after one.
+- `end` says that no more events can come, since the watched run is over. A stream that stops without `end` can be
+  continued: the server stopped, or the client was too slow.
+- `reset` says that the store does not know the client's cursor: the stream begins anew, from a snapshot. It is no error
+  status, since a browser does not reconnect after one.
 - There are at most `site.streams` streams: a further client gets a 503 at once.
 """
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 BEAT: Final = 15.0
 SLOW: Final = 30.0
 RETRY: Final = 1000
-"""Milliseconds after which a browser comes back."""
+"""Milliseconds after which a browser reconnects."""
 
 Next = Callable[[], Awaitable[tuple[str, str, Any] | None]]
 """Returns the next event's name, id and document; None at the end. Giving up waiting for it loses nothing."""

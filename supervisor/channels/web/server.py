@@ -1,15 +1,15 @@
 """hypercorn, in this process and on whatever event loop runs, under our own structured concurrency.
 
 Rules
-- It is never cancelled: on asyncio it would die of it. It is told to stop, and is shielded until it has.
+- hypercorn is never cancelled, since that breaks it on asyncio. It is told to stop, and is shielded until it has.
 - We bind the socket before anything else begins, so that a taken port is reported at once. The programs that we run do
   not inherit it.
 - The log of hypercorn is dropped: the border logs requests that fail.
-- It speaks HTTP/1.1, whatever a client would rather speak. By itself it would go over to HTTP/2 or to a websocket, and
-  then a connection on which nothing is asked can stay for ever.
-- A connection that has asked for something may rest for longer than proxies keep theirs (60 s is common): one that we
-  close first takes the proxy's next request with it, and a chat platform does not repeat a press. A connection that has
-  not asked for anything yet is closed soon.
+- It speaks only HTTP/1.1. By default hypercorn switches to HTTP/2 or a websocket if the client asks, and then a
+  connection without requests can stay for ever.
+- A connection may stay idle after a request for longer than proxies keep theirs (60 s is common): if we closed it
+  first, the proxy's next request would be lost, and a chat platform does not repeat a press. A connection without any
+  request is closed soon.
 """
 
 import socket
