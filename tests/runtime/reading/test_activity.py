@@ -46,7 +46,7 @@ async def fail() -> None:
     raise ConnectionError
 
 
-@agent(restart="transient", restart_delay=20, max_restart_delay=20, max_restarts=1)
+@agent(restart="transient", restart_delay=40, max_restart_delay=40, max_restarts=1)
 async def fails(ctx: Context) -> None:
     await ctx.step(fail)
 
