@@ -356,9 +356,14 @@ async def test_a_run_that_ends_at_last_as_it_is_abandoned_is_abandoned_once():
 async def test_a_clean_up_of_a_run_that_is_cancelled_during_its_replay_does_not_wait():
     """W8: the agent asks for no more of its journal, so no shielded operation can begin."""
 
+    attempts = []
+
     @agent
     async def tidies(ctx: Context) -> None:
+        attempts.append(ctx)
         try:
+            if len(attempts) == 2:
+                await anyio.sleep_forever()  # the cancel comes before the agent has asked for its journal
             await ctx.call(slow, "before", 0)
             await ctx.call(deploy, "a")
         finally:
@@ -372,7 +377,7 @@ async def test_a_clean_up_of_a_run_that_is_cancelled_during_its_replay_does_not_
     effects.clear()
     async with opened(store) as supervisor:
         run = await supervisor.resume("s")
-        while len(events(store, "s", e.AttemptStarted)) < 2:
+        while len(attempts) < 2:
             await anyio.lowlevel.checkpoint()
         cancelled = anyio.current_time()
         await run.cancel("enough")
