@@ -48,7 +48,7 @@ class Owner(msgspec.Struct, frozen=True):
         return f"process {self.pid} on {self.host} (since {self.since:%Y-%m-%d %H:%M:%S} UTC)"
 
 
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A session as in the store's index, without reading its journal."""
 
     id: str

@@ -304,7 +304,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     """In the order in which they began."""
 
 
-class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+class SessionView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A session as its users see it. `status` is derived; `pending_approvals` are its own and those below it."""
 
     id: str
