@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from supervisor.abc import Page
 from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, document, page_document
-from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.problems import DECISION_STATUS, Problem
 from supervisor.channels.web.schemas import (
     ApprovalDocument,
     ApprovalQuery,
@@ -47,7 +47,6 @@ from supervisor.core.documents import (
 from supervisor.core.errors import NotFound, TreeOwned
 from supervisor.core.values import Answer, Approve, Decision, DecisionResult, Deny
 
-_STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 _BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
 _GOES_WITH: Final = {"approve": {"scope", "pattern", "arguments"}, "deny": {"reason"}, "answer": {"value"}}
 """The further fields of a decision; null means that a field is absent."""
@@ -182,7 +181,7 @@ def approval_by(call: Call, body: DecisionBody | ApproveBody) -> Approve:
 
 async def _decide(call: Call, approval: str, decision: Decision) -> Response:
     result = await call.supervisor.decide(approval, decision, channel="web")
-    status = _STATUS[result.kind]
+    status = DECISION_STATUS[result.kind]
     if status < 400:
         return document(decision_document(result), status)
     raise Problem(status, _why(result), members={"result": decision_document(result)})

@@ -34,6 +34,15 @@ from supervisor.logs import FactLog
 log = FactLog(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
+DECISION_STATUS: Final = {
+    "accepted": 200,
+    "already": 200,
+    "recorded": 202,
+    "unknown": 404,
+    "conflict": 409,
+    "closed": 410,
+}
+"""The status of the answer to a decision, by `DecisionResult.kind`, over HTTP and on pages."""
 _STATUS: Final[dict[type[SupervisorError], int]] = {
     InvalidInput: 422,
     NotFound: 404,

@@ -32,14 +32,13 @@ from supervisor.channels.web.auth import Identity
 from supervisor.channels.web.endpoints import cursor_of_now
 from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import inbox, story, timeline, tree
-from supervisor.channels.web.problems import Problem, problem_of
+from supervisor.channels.web.problems import DECISION_STATUS, Problem, problem_of
 from supervisor.channels.web.state import Site
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.events import SessionCreated
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Approval, SendResult, SessionStatus, SessionView
 
-STATUS: Final = {"accepted": 200, "already": 200, "recorded": 202, "unknown": 404, "conflict": 409, "closed": 410}
 SESSIONS_A_PAGE: Final = 50
 MOST_ASKED: Final = 10
 """Cards on a session's page, above its tree; the inbox has the others."""
@@ -173,7 +172,7 @@ async def decide(visit: Visit) -> Response:
     told = "" if result.kind == "accepted" else cards.told(result, visit.now)
     if not result.running and result.is_accepted:
         told = "Kept; it counts as soon as the session runs again. A daemon runs it by itself."
-    return await _card(visit, approval.id, STATUS[result.kind], told=told)
+    return await _card(visit, approval.id, DECISION_STATUS[result.kind], told=told)
 
 
 async def count(visit: Visit) -> Response:
